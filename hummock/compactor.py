@@ -178,9 +178,9 @@ class Compactor:
                 self._pause = POLL_SECONDS
                 return
             self._is_watched = True
-            told = self._changed.wait_for(lambda: self._news != seen or not self._is_running(), self._pause)
+            has_news = self._changed.wait_for(lambda: self._news != seen or not self._is_running(), self._pause)
             self._is_watched = False
-            self._pause = POLL_SECONDS if told else min(2 * self._pause, IDLE_POLL_SECONDS)
+            self._pause = POLL_SECONDS if has_news else min(2 * self._pause, IDLE_POLL_SECONDS)
 
     def _hear(self, news: HummockVersion | int) -> None:
         """Called with a version, or with the number of a request."""

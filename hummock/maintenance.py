@@ -72,7 +72,7 @@ class Maintenance:
         """Notifies vacuum if files left with this version."""
         if self._manager.left_at > self._left_at:
             self._left_at = self._manager.left_at
-            self.vacuum_loop.tell()
+            self.vacuum_loop.notify()
 
     def _new_vacuum(self) -> Vacuum:
         return Vacuum(self._meta_store, self._object_store, options=self._vacuum_options,

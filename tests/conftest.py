@@ -1,4 +1,4 @@
-"""Servers of the tests' own, one of each for a whole run; a test gets a prefix or a schema that nobody else uses."""
+"""Session-wide servers for the tests; each test gets its own prefix or schema."""
 
 import os
 import uuid
@@ -12,14 +12,14 @@ from tests.support.drivers import seeds
 from tests.support.servers.postgres_server import running_server
 from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
-seeds.run_seed()        # of all processes of this run: those that come have it from the environment
+seeds.run_seed()        # one for all processes of this run: children inherit it through the environment
 seeds.vary()
-os.environ.setdefault(NICENESS, "0")        # some tests do tasks in this process, which keeps its priority
+os.environ.setdefault(NICENESS, "0")        # some tests run tasks in this process, which must keep its priority
 
 
 @pytest.fixture(autouse=True)
 def seed_of_this_run():
-    """A test that fails shows what repeats it."""
+    """Prints the seed, so that pytest shows it with a failed test."""
     print(seeds.repeated())
 
 
@@ -30,7 +30,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def s3_endpoint():
-    """Of a real S3 server."""
+    """The endpoint of an in-process S3 server."""
     pytest.importorskip("boto3")
     pytest.importorskip("moto.server")
     with s3_server() as endpoint:
@@ -53,20 +53,20 @@ def s3_credentials(monkeypatch):
 
 @pytest.fixture
 def s3_url(s3_endpoint, s3_bucket, s3_credentials):
-    """A place that holds nothing yet."""
+    """The URL of an empty prefix."""
     return f"s3://{s3_bucket}/some/prefix-{uuid.uuid4().hex}?endpoint={s3_endpoint}"
 
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """The URL of a database; the test is skipped where no server is installed."""
+    """The URL of a database; skips the test if no server is installed."""
     with running_server() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def spark():
-    """A Spark session of two slots in this process; the test is skipped where it cannot be had."""
+    """A Spark session with two slots in this process; skips the test if Spark is not available."""
     try:
         session = spark_session("local[2]", name="tests", settings={"spark.ui.enabled": "false"})
     except SparkMissing as error:

@@ -33,7 +33,7 @@ class _InOrder(click.Group):
 def main() -> None:
     """Look at, check and tidy the files of a Hummock store, also while others use it.
 
-    URL is file:///directory, s3://bucket/prefix or what else `hummock.open` takes. COMMAND --help tells more.
+    URL is file:///directory, s3://bucket/prefix or what else `hummock.open` takes. COMMAND --help describes one.
 
     Exit status 0: all is well; 1: damage was found, or the store cannot be read; 2: the command was misused.
     """

@@ -63,11 +63,11 @@ def _once(store: OpenStore, work: Vacuum, dry_run: bool,
 
 def _follow(store: OpenStore, loop: VacuumLoop, is_interrupted: Callable[[], bool]) -> VacuumReport | None:
     """Runs rounds until SIGINT or SIGTERM; the report of the latest listing."""
-    told = None
+    reported = None
     with loop.start():
         while not is_interrupted():
-            if loop.error is not None and loop.error is not told:
+            if loop.error is not None and loop.error is not reported:
                 store.output.error(loop.error)
-            told = loop.error
+            reported = loop.error
             time.sleep(LOOK_SECONDS)
     return loop.report

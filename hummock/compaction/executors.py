@@ -59,7 +59,7 @@ class ThreadRunner:
         failed = threading.Event()
 
         def run(spec: RangeSpec) -> RangeResult:
-            def told(count: int) -> None:
+            def report_rows(count: int) -> None:
                 rows[spec.index] = count
                 if progress is not None:
                     progress(sum(rows.copy().values()))
@@ -67,7 +67,7 @@ class ThreadRunner:
             try:
                 return run_subcompaction(
                     spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // hands,
-                    progress=told, turn=turns, indexes=indexes,
+                    progress=report_rows, turn=turns, indexes=indexes,
                     is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
             except BaseException as error:
                 failed.set()

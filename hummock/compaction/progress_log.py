@@ -21,7 +21,7 @@ from hummock.compaction.task import CompactTask, RangeResult
 from hummock.errors import Corruption, InvalidTask, ObjectExists, ObjectNotFound
 from hummock.object_store.base import ObjectStore
 
-JOURNAL_PREFIX = "compact/"
+LOG_PREFIX = "compact/"
 ID_DIGITS = 20
 DIGEST_BYTES = 16
 
@@ -31,7 +31,7 @@ class TaskProgressLog:
 
     def __init__(self, store: ObjectStore, task: CompactTask):
         digest = blake2b(json.dumps(task.to_json(), sort_keys=True).encode(), digest_size=8).hexdigest()
-        self._store, self._root = store, f"{JOURNAL_PREFIX}{task.id:0{ID_DIGITS}d}-{digest}/"
+        self._store, self._root = store, f"{LOG_PREFIX}{task.id:0{ID_DIGITS}d}-{digest}/"
 
     def split(self, plan: Callable[[], Split]) -> Split:
         """The boundaries of the task: those recorded already, else those of `plan`, which are recorded.
@@ -78,8 +78,8 @@ def write_result(store: ObjectStore, path: str, result: RangeResult) -> None:
 
 def task_id_of(path: str) -> int | None:
     """The task whose log an object is part of; None: of none."""
-    digits = path.removeprefix(JOURNAL_PREFIX)[:ID_DIGITS]
-    return int(digits) if path.startswith(JOURNAL_PREFIX) and len(digits) == ID_DIGITS and digits.isdigit() else None
+    digits = path.removeprefix(LOG_PREFIX)[:ID_DIGITS]
+    return int(digits) if path.startswith(LOG_PREFIX) and len(digits) == ID_DIGITS and digits.isdigit() else None
 
 
 def _sealed(record: object) -> bytes:

@@ -48,21 +48,21 @@ class SparkRunner:
         return slots(self._spark)
 
     def run(self, specs: Sequence[RangeSpec], prefix: str, *, progress: Progress | None = None,
-            is_cancelled: IsCancelled | None = None, journal: TaskProgressLog | None = None) -> list[RangeResult]:
-        """See `Runner`. With a `journal` results are recorded when they are ready, for a later driver."""
+            is_cancelled: IsCancelled | None = None, log: TaskProgressLog | None = None) -> list[RangeResult]:
+        """See `Runner`. With a `log` results are recorded when they are ready, for a later driver."""
         if not specs:
             return []
         task = specs[0].task
         assignments = [WorkerTask(spec.narrowed(), self._url, prefix, self._memory_bytes, self._limit_ms,
-                                  journal.path(spec.index) if journal is not None else "").encode() for spec in specs]
+                                  log.path(spec.index) if log is not None else "").encode() for spec in specs]
 
-        def told(done: int, tasks: int) -> None:
+        def report_tasks(done: int, tasks: int) -> None:
             if progress is not None and done:
                 progress(task.input_rows * done // max(done, tasks))
 
         try:
             answers = run_specs(self._spark, assignments, WORK, name=f"hummock: compact task {task.id}",
-                                is_cancelled=is_cancelled, on_progress=told)
+                                is_cancelled=is_cancelled, on_progress=report_tasks)
         except SparkJobCancelled as error:
             raise TaskCancelled(task.id) from error
         return list(map(decode_result, answers))
@@ -82,18 +82,18 @@ class SparkTasks:
     def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
         """The results of all ranges of `task`, possibly some of earlier attempts. Raises what a Runner raises."""
-        journal = TaskProgressLog(self._store, task)
-        split = journal.split(partial(self._split, task))
+        log = TaskProgressLog(self._store, task)
+        split = log.split(partial(self._split, task))
         specs = replace(task, cuts=split.cuts).ranges()
-        done = journal.results(len(specs))
+        done = log.results(len(specs))
         rows_done = sum(result.rows_read for result in done.values())
 
-        def told(rows: int) -> None:
+        def report_rows(rows: int) -> None:
             if progress is not None:
                 progress(min(task.input_rows, rows_done + rows * (task.input_rows - rows_done) // task.input_rows))
 
         left = [specs[index] for index in split.largest_first() if index not in done]
-        for result in self._runner.run(left, prefix, progress=told, is_cancelled=is_cancelled, journal=journal):
+        for result in self._runner.run(left, prefix, progress=report_rows, is_cancelled=is_cancelled, log=log):
             done[result.index] = result
         return [done[index] for index in range(len(specs))]
 

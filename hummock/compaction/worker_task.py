@@ -26,7 +26,7 @@ FORMAT = 1
 class WorkerTask:
     """Runs `spec` on the store at `url`, into files whose names begin with `prefix`.
 
-    `journal`: the object in the store to which the result is written as well, for a later driver.
+    `progress_log`: the object in the store to which the result is written as well, for a later driver.
     """
 
     spec: RangeSpec
@@ -34,12 +34,12 @@ class WorkerTask:
     prefix: str
     memory_bytes: int
     limit_ms: int
-    journal: str = ""
+    progress_log: str = ""
 
     def encode(self) -> bytes:
         return json.dumps({"format": FORMAT, "spec": self.spec.to_json(), "url": self.url, "prefix": self.prefix,
                            "memory_bytes": self.memory_bytes, "limit_ms": self.limit_ms,
-                           "journal": self.journal}).encode()
+                           "progress_log": self.progress_log}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> WorkerTask:
@@ -48,7 +48,7 @@ class WorkerTask:
             record = json.loads(data)
             check_format("an assignment", record["format"], FORMAT)
             return cls(RangeSpec.from_json(record["spec"]), str(record["url"]), str(record["prefix"]),
-                       natural(record["memory_bytes"]), natural(record["limit_ms"]), str(record["journal"]))
+                       natural(record["memory_bytes"]), natural(record["limit_ms"]), str(record["progress_log"]))
         except MALFORMED as error:
             raise InvalidTask("assignment", str(error)) from error
 
@@ -60,8 +60,8 @@ def carry_out(data: bytes) -> bytes:
     result = run_subcompaction(
         task.spec, store, partial(mint_sstable_name, os.urandom, task.prefix),
         memory_bytes=task_memory(task.memory_bytes), is_cancelled=is_over)
-    if task.journal:
-        write_result(store, task.journal, result)
+    if task.progress_log:
+        write_result(store, task.progress_log, result)
     return json.dumps(result.to_json()).encode()
 
 

@@ -141,7 +141,7 @@ class WebHdfsObjectStore(ObjectStore):
             _raise_for(path, answer)
             location = _json(path, answer.body).get("Location", "")
         if not isinstance(location, str) or not location.startswith(("http://", "https://")):
-            raise ObjectStoreError(path, f"{operation} was not told where")
+            raise ObjectStoreError(path, f"{operation} was answered without a location")
         return location
 
     def _exchange(self, operation: str, method: str, url: str, path: str, body: memoryview | None = None) -> Answer:

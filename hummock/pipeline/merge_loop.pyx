@@ -30,7 +30,7 @@ def run_pipeline(HummockIterator source not None, MultiSstableBuilder builder no
         raise ValueError("files are built in ascending order: the source must walk forward")
     if not 0 <= offset <= SPILL_MASK:
         raise ValueError(f"flush {offset} does not fit into 16 bits")
-    builder.hand_over_to(take)
+    builder.send_outputs_to(take)
     try:
         with nogil:
             source.rewind()
@@ -41,7 +41,7 @@ def run_pipeline(HummockIterator source not None, MultiSstableBuilder builder no
                 add_all(builder, entries, count, ~cleared, offset)
             builder.end_all()
     finally:
-        builder.hand_over_to(None)
+        builder.send_outputs_to(None)
     return rows
 
 

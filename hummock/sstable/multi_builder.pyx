@@ -231,7 +231,7 @@ cdef class MultiSstableBuilder:
         with nogil:                     # sending a part may block
             self.add(&entry)
 
-    def hand_over_to(self, taker) -> None:
+    def send_outputs_to(self, taker) -> None:
         """Calls `taker(output)` for each file finished from now on; None: keeps the files."""
         self.taker = taker
 

@@ -57,10 +57,10 @@ class PinnedVersion:
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """`heard`: the id of the newest version for which the callback returned."""
+    """`notified_of`: the id of the newest version for which the callback returned."""
 
     callback: Callable[[HummockVersion], None]
-    heard: int
+    notified_of: int
 
 
 class LocalVersionManager:
@@ -204,10 +204,10 @@ class LocalVersionManager:
             self._install(self._leased(self._client.pin_version))
         with self._condition:
             newest, oldest = self._version, self._oldest()
-            behind = [listener for listener in self._listeners if listener.heard < newest.id]
+            behind = [listener for listener in self._listeners if listener.notified_of < newest.id]
         for listener in behind:
             listener.callback(newest)
-            listener.heard = newest.id
+            listener.notified_of = newest.id
         self._client.unpin_version_before(self._node, oldest)
 
     def _install(self, pinned: HummockVersion) -> None:

@@ -98,11 +98,6 @@ class AggGroups:
         return sum(kernel.overflows for kernel in self._calls)
 
     @property
-    def output_types(self) -> tuple[DataType, ...]:
-        """The types of output chunks: group columns, then one result per call."""
-        return (*self.group_types, *(spec.output_type for spec in self.specs))
-
-    @property
     def state_types(self) -> tuple[DataType, ...]:
         """The types of a stored group: group columns, count(*), the states of each call, and the high parts of wide
         sums.

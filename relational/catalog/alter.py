@@ -83,8 +83,8 @@ def _check_alterable(table: TableCatalog) -> None:
         )
     if table.connector is not None:
         raise CatalogError(
-            f"the rows of table {table.name!r} come from a connector, which was told its columns: create a table"
-            " with the columns you want, from the same connector",
+            f"the rows of table {table.name!r} come from a connector, which is configured with its columns: create a "
+            "table with the columns you want, from the same connector",
             name=table.name,
         )
 

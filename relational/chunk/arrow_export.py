@@ -76,8 +76,8 @@ def changes_from(source: Any) -> tuple[list[pa.Array], np.ndarray]:
     kept = imported_columns([name for name, _ in pairs], [column for _, column in pairs])
     if len(kept) == len(columns):
         return kept, np.zeros(rows, np.uint8)
-    told = columns[names.index(OP_COLUMN)].cast(pa.int64())
-    ops = told.to_numpy(zero_copy_only=False) if isinstance(told, pa.Array) else told.to_numpy()
-    if told.null_count or (rows and not 0 <= ops.min() <= ops.max() <= 3):
-        raise ValueError(f"ops are 0 to 3, not {sorted(set(told.to_pylist()), key=str)}")
+    given = columns[names.index(OP_COLUMN)].cast(pa.int64())
+    ops = given.to_numpy(zero_copy_only=False) if isinstance(given, pa.Array) else given.to_numpy()
+    if given.null_count or (rows and not 0 <= ops.min() <= ops.max() <= 3):
+        raise ValueError(f"ops are 0 to 3, not {sorted(set(given.to_pylist()), key=str)}")
     return kept, np.ascontiguousarray(ops, dtype=np.uint8)

@@ -105,7 +105,7 @@ class ExprBinder:
         if isinstance(term, UnboundCast):
             return convert(self.bind(term.operand), term.data_type, term.span)
         if isinstance(term, UnboundCase):
-            return self._choose(term)
+            return self._case(term)
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term
@@ -120,7 +120,7 @@ class ExprBinder:
             raise BindError(f"{clause} needs a BOOLEAN, this is {bound.data_type}", **error_span(span_of(term)))
         return bound
 
-    def _choose(self, term: UnboundCase) -> Expression:
+    def _case(self, term: UnboundCase) -> Expression:
         conditions = [self.condition(condition, "WHEN") for condition, _ in term.branches]
         results = [self.bind(result) for _, result in term.branches]
         results.append(

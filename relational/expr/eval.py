@@ -101,7 +101,7 @@ def _computed(compute: Compute, evaluation: EvalContext, args: list[Value], data
     return result if isinstance(result, pa.Scalar) else result[0]
 
 
-def _truth(expression: Expression, evaluation: EvalContext) -> pa.Array:
+def _boolean(expression: Expression, evaluation: EvalContext) -> pa.Array:
     """A BOOLEAN column; all NULL, without evaluation, if no row counts."""
     if evaluation.selects_nothing:
         return pa.nulls(evaluation.rows, pa.bool_())
@@ -110,18 +110,18 @@ def _truth(expression: Expression, evaluation: EvalContext) -> pa.Array:
 
 def _conjunction(expression: Call, evaluation: EvalContext) -> Value:
     """Kleene AND; a term is evaluated on rows where no earlier term was false."""
-    result = _truth(expression.args[0], evaluation)
+    result = _boolean(expression.args[0], evaluation)
     for term in expression.args[1:]:
         undecided = booleans(result) | ~valid_rows(result)
-        result = pc.and_kleene(result, _truth(term, evaluation.narrowed(undecided)))
+        result = pc.and_kleene(result, _boolean(term, evaluation.narrowed(undecided)))
     return result
 
 
 def _disjunction(expression: Call, evaluation: EvalContext) -> Value:
     """Kleene OR; a term is evaluated on rows where no earlier term was true."""
-    result = _truth(expression.args[0], evaluation)
+    result = _boolean(expression.args[0], evaluation)
     for term in expression.args[1:]:
-        result = pc.or_kleene(result, _truth(term, evaluation.narrowed(~booleans(result))))
+        result = pc.or_kleene(result, _boolean(term, evaluation.narrowed(~booleans(result))))
     return result
 
 
@@ -141,7 +141,7 @@ def _case(expression: Case, evaluation: EvalContext) -> Value:
     remaining = np.ones(evaluation.rows, np.bool_)
     taken: list[tuple[np.ndarray, Value]] = []
     for condition, result in expression.branches:
-        rows = booleans(_truth(condition, evaluation.narrowed(remaining))) & remaining
+        rows = booleans(_boolean(condition, evaluation.narrowed(remaining))) & remaining
         if rows.any():
             taken.append((rows, _value(result, evaluation.narrowed(rows))))
             remaining &= ~rows

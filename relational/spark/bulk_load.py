@@ -100,7 +100,7 @@ def joined(parts: Sequence[LoadPart], spec: LoadSpec, name: str) -> WrittenRows:
     parts = sorted(parts, key=lambda part: part.partition)
     partitions = [part.partition for part in parts]
     if partitions != list(range(spec.partitions)) or len({part.senders for part in parts}) > 1:
-        raise SparkJobFailed(name, f"answers came from partitions {partitions} of {spec.partitions}, which heard of "
+        raise SparkJobFailed(name, f"answers came from partitions {partitions} of {spec.partitions}, which received "
                                    f"{sorted({part.senders for part in parts})} tasks")
     seconds: dict[str, float] = {}
     for part in parts:

@@ -122,9 +122,9 @@ class PartitionWriter:
 
     def _check_received(self) -> None:
         sorter = self._sorter
-        if (sorter.counted, sorter.content) != (sorter.told_rows, sorter.told_content % (1 << 64)):
-            raise _Refused(f"partition {self._partition} received {sorter.counted} rows where {sorter.told_rows} were "
-                           "sent, or others than those: the frame is not the same each time it is read")
+        if (sorter.counted, sorter.content) != (sorter.reported_rows, sorter.reported_content % (1 << 64)):
+            raise _Refused(f"partition {self._partition} received {sorter.counted} rows where {sorter.reported_rows} "
+                           "were sent, or others than those: the frame is not the same each time it is read")
 
     def _merged(self, opened: ExitStack) -> tuple[HummockIterator, RetentionIterator | None]:
         """The rows by key, each key once, and the iterator that drops superseded rows across spilled runs."""

@@ -29,8 +29,8 @@ cdef class RowSorter:
     cdef readonly list duplicate_keys       # of the first of those
     cdef readonly uint64_t content          # sum of the hashes of all rows that were added
     cdef readonly Py_ssize_t counted        # their number
-    cdef readonly uint64_t told_content     # the same as reported by the senders
-    cdef readonly Py_ssize_t told_rows
+    cdef readonly uint64_t reported_content     # the same as reported by the senders
+    cdef readonly Py_ssize_t reported_rows
     cdef readonly Py_ssize_t senders
     cdef readonly list refusals             # errors of senders that stopped
 

@@ -158,8 +158,8 @@ cdef class RowSorter:
             return 0
         if told.size != ACCOUNT_BYTES:
             raise Corruption("a message", "an account", f"{ACCOUNT_BYTES} bytes", told.size)
-        self.told_rows += <Py_ssize_t>numbers[1]
-        self.told_content += numbers[2]
+        self.reported_rows += <Py_ssize_t>numbers[1]
+        self.reported_content += numbers[2]
         self.senders += 1
         return 0
 

@@ -59,11 +59,6 @@ class RowSerde:
             return CellRows(store, CellEncoder(self.value_encoder))
         return WholeRows(store)
 
-    @property
-    def output_types(self) -> tuple:
-        """The types of decoded chunks."""
-        return tuple(self.types[column] for column in self.columns)
-
     def covers_distribution(self, prefix_columns: int) -> bool:
         """Whether the first `prefix_columns` of the pk determine the vnode."""
         return all(position < prefix_columns for position in self.distribution_in_pk)

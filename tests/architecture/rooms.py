@@ -1,4 +1,4 @@
-"""The house's import table as data: which room may import which, and where foreign packages may stand."""
+"""The import table as data: which component may import which, and which modules may import third-party packages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hummock", "relational", "stream")
 
-# A room is a folder with the folders inside it, or a module that MAY_IMPORT names.
+# A component is a package with its subpackages, or a module that MAY_IMPORT names.
 
-# Errors and options of a package are open to all its rooms and to the packages above, and a room may import itself.
+# A component may import itself and the errors and options of its own package and of the packages below.
 OPEN = {
     "hummock": {"hummock.errors", "hummock.epoch", "hummock.options"},
     "relational": {"relational.errors", "hummock.errors", "hummock.epoch", "hummock.options"},
@@ -124,7 +124,7 @@ MAY_IMPORT: dict[str, str] = {
 
 COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
 
-# Foreign packages and the only modules that may import them (numpy and pyarrow are free).
+# Third-party packages and the only modules that may import them (numpy and pyarrow are unrestricted).
 FOREIGN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("hummock.metrics", "stream.error_counts"),
     "boto3": ("hummock.object_store.s3_client",),
@@ -158,8 +158,8 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room_of(module: str) -> str:
-    """The room that a module of the three packages belongs to."""
+def component_of(module: str) -> str:
+    """The component that a module of the three packages belongs to."""
     parts = module.split(".")
     for size in range(len(parts), 0, -1):
         name = ".".join(parts[:size])
@@ -210,28 +210,29 @@ def all_imports() -> list[Import]:
     return found
 
 
-def allowed(room: str) -> set[str]:
-    """The rooms, and single modules of others, that a room may import."""
-    package = room.split(".")[0]
+def allowed(component: str) -> set[str]:
+    """The components, and single modules of others, that a component may import."""
+    package = component.split(".")[0]
     full = {
         name if name.split(".")[0] in PACKAGES and name != package else f"{package}.{name}"
-        for name in MAY_IMPORT[room].split()
+        for name in MAY_IMPORT[component].split()
     }
-    return full | (set() if room in WITHOUT_OPEN else OPEN[package]) | {room}
+    return full | (set() if component in WITHOUT_OPEN else OPEN[package]) | {component}
 
 
 def verdict(item: Import) -> str | None:
     """Why an import is forbidden, or None."""
     top = item.imported.split(".")[0]
     if top in PACKAGES:
-        room, target = room_of(item.importer), room_of(item.imported)
-        if room not in MAY_IMPORT:
-            return f"{item.where}: {item.importer} stands in no room of the table"
+        component, target = component_of(item.importer), component_of(item.imported)
+        if component not in MAY_IMPORT:
+            return f"{item.where}: {item.importer} belongs to no component of the table"
         if not any(name == target or (name.startswith(f"{target}.") and item.imported.startswith(name))
-                   for name in allowed(room)):
-            return f"{item.where}: {room} may not import {target} ({item.imported})"
+                   for name in allowed(component)):
+            return f"{item.where}: {component} may not import {target} ({item.imported})"
         return None
-    homes = FOREIGN.get(top)
-    if homes is not None and not any(item.importer == home or item.importer.startswith(home + ".") for home in homes):
-        return f"{item.where}: only {', '.join(homes)} may import {top}"
+    importers = FOREIGN.get(top)
+    if importers is not None and not any(item.importer == name or item.importer.startswith(name + ".")
+                                         for name in importers):
+        return f"{item.where}: only {', '.join(importers)} may import {top}"
     return None

@@ -1,4 +1,4 @@
-"""The debug switch of the build reaches the code that is generated."""
+"""The debug switch of the build reaches the generated code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule that code, tests or documents cite, as in [S3] or [C6, C7], is in a document of the repository."""
+"""Each rule that code, tests or documents cite, as in [S3] or [C6, C7], is defined in a document of the repository."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_cited_is_there(path: str) -> None:
 def test_a_rule_is_there_because_something_cites_it() -> None:
     documents = {path.relative_to(ROOT).as_posix() for path in DOCUMENTS.values()}
     users = set().union(*(found for path, found in CITED.items() if path not in documents))
-    tests_of_the_store = {f"S{number}" for number in range(1, 21)}       # test_rulings names them all, as test_s1_...
+    tests_of_the_store = {f"S{number}" for number in range(1, 21)}       # test_rulings has test_s1_... for each
     assert RULES - users - tests_of_the_store == set()
 
 

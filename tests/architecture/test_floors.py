@@ -1,4 +1,4 @@
-"""The floors hold: every import of the three packages is in the house's table, and the table has no cycle."""
+"""Layering: every import of the three packages is in the table of `rooms.py`, and the table has no cycle."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.architecture.rooms import (
     Import,
     all_imports,
     allowed,
+    component_of,
     python_imports,
-    room_of,
     verdict,
 )
 
@@ -28,12 +28,12 @@ def test_every_import_is_in_the_table() -> None:
 
 def test_foreign_packages_are_known() -> None:
     known = set(FOREIGN) | FREE | set(sys.stdlib_module_names) | {"hummock", "relational", "stream", "Cython"}
-    strangers = {item.imported.split(".")[0]: item.where for item in all_imports()}
-    assert not {name: where for name, where in strangers.items() if name not in known}
+    importers = {item.imported.split(".")[0]: item.where for item in all_imports()}
+    assert not {name: where for name, where in importers.items() if name not in known}
 
 
 def test_the_table_has_no_cycle() -> None:
-    graph = {room: {room_of(name) for name in allowed(room)} - {room} for room in MAY_IMPORT}
+    graph = {component: {component_of(name) for name in allowed(component)} - {component} for component in MAY_IMPORT}
     order = list(TopologicalSorter(graph).static_order())
     assert order.index("hummock.base") < order.index("relational.table") < order.index("stream.session")
 

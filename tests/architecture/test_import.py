@@ -1,4 +1,4 @@
-"""What `import stream` and `hummock --help` bring along."""
+"""What `import stream` and `hummock --help` import."""
 
 import subprocess
 import sys

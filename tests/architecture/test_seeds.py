@@ -1,4 +1,4 @@
-"""No test draws a number that a later run cannot draw again."""
+"""Every random number of a test can be reproduced by a later run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 from tests.architecture.rooms import ROOT
 from tests.support.drivers.seeds import SEED, VARY, VariedRandom, run_seed, varied_rng
 
-SEEDS = ROOT / "tests/support/drivers/seeds.py"      # the one that draws the seed of a run
+SEEDS = ROOT / "tests/support/drivers/seeds.py"      # draws the seed of a run
 SOURCES = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != SEEDS)
 SEEDED = {"random.Random", "Random", "np.random.default_rng", "numpy.random.default_rng", "default_rng"}
 DRAWS = ("random.", "np.random.", "numpy.random.", "secrets.", "os.urandom")
 
 
 def unrepeatable(text: str) -> Iterator[str]:
-    """Calls that draw from what nobody has seeded: `line: call`."""
+    """Yields `line: call` for each draw from an unseeded generator."""
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call):
             continue
@@ -31,7 +31,7 @@ def unrepeatable(text: str) -> Iterator[str]:
             if not (node.args or node.keywords):
                 yield f"{node.lineno}: {called}() has no seed"
         elif called.startswith(DRAWS) and not called.startswith(tuple(f"{each}(" for each in SEEDED)):
-            yield f"{node.lineno}: {called} draws from what has no seed"
+            yield f"{node.lineno}: {called} draws from an unseeded generator"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""Sizes, docstrings and pairs that the house asks for."""
+"""Limits of file, function and line sizes, required docstrings, and a user for each `.pxd`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYTHON = [path for path in SOURCES if path.suffix == ".py"]
 MAX_FILE_LINES = 800
 MAX_LINE = 120
 MAX_FUNCTION_LINES = 60
-DRAWERS = {"utils", "util", "common", "helpers", "misc"}
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "misc"}
 
 
 def name(path: Path) -> str:
@@ -26,7 +26,7 @@ def name(path: Path) -> str:
 def test_a_file_fits_and_says_what_it_is(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES
-    assert path.stem not in DRAWERS
+    assert path.stem not in FORBIDDEN_NAMES
     assert text.lstrip().startswith(('"""', 'r"""', "# distutils")), "no module docstring"
     assert not [number for number, line in enumerate(text.splitlines(), 1) if len(line) > MAX_LINE]
 

@@ -1,7 +1,7 @@
 """DuckDB's answer to each flights view over the first `offset` changes of the year.
 
-The state of a flight after `offset` changes is put together here from the phases alone, not by the reader's
-chunks; DuckDB then evaluates the text of the view on those rows.
+The state of a flight after `offset` changes is computed from the phases alone, without the connector's chunks; DuckDB
+then evaluates the SQL of the view on those rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def state_after(year: Year, offset: int) -> pa.Table:
 
 
 def expected_views(year: Year, offset: int) -> dict[str, pa.Table]:
-    """View name -> DuckDB's rows."""
+    """View name -> rows that DuckDB computes."""
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("flights", state_after(year, offset))
@@ -47,7 +47,7 @@ def expected_views(year: Year, offset: int) -> dict[str, pa.Table]:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows in an order and a form that both engines share: numbers to 6 decimals, instants in UTC seconds."""
+    """Sorted rows in a form that both engines share: numbers to 6 decimals, instants in UTC seconds."""
     return sorted((tuple(comparable(row)) for row in zip(*table.to_pydict().values(), strict=True)), key=repr)
 
 

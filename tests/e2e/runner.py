@@ -3,14 +3,14 @@
     statement ok                 the statement succeeds
     statement error <regex>      it fails, and the message matches
     statement count <n>          it affects n rows
-    query [rowsort]              the rows after `----`, one line each, values parted by spaces
-    flush                        what was sent is visible from here on
+    query [rowsort]              the rows after `----`, one line each, values separated by spaces
+    flush                        earlier statements are visible from here on
     restart                      the engine is closed and opened again
-    only <engine> | skip <engine>      holds for the next record
+    only <engine> | skip <engine>      applies to the next record
 
 A record ends at an empty line; `#` begins a comment line. NULL is `NULL`, an empty string `(empty)`, a
 boolean `t` or `f`; trailing zeros of a NUMERIC are not shown. The engine under test and DuckDB run the same
-files, so that the expected rows are SQL's and not only ours.
+files, so that the expected rows are checked against standard SQL.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import Protocol
 
 
 class Engine(Protocol):
-    """What the runner drives."""
+    """The engine that the runner drives."""
 
     name: str
 
     def execute(self, sql: str) -> int | None:
-        """Run a statement; rows affected where that is known."""
+        """Run a statement; return the number of affected rows if known."""
 
     def query(self, sql: str) -> Sequence[Sequence[object]]:
         """Rows of a query."""
@@ -42,7 +42,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry of a file; `line` is where it begins."""
+    """One entry of a file, beginning at `line`."""
 
     line: int
     words: tuple[str, ...]
@@ -58,7 +58,7 @@ class Record:
 
 
 def parse(path: Path) -> Iterator[Record]:
-    """All records of a file. ValueError names the line of one that is not understood."""
+    """All records of a file; ValueError names the line of an unknown record."""
     lines = path.read_text().split("\n")
     at, condition = 0, None
     while at < len(lines):
@@ -71,7 +71,7 @@ def parse(path: Path) -> Iterator[Record]:
             yield Record(at + 1, words, condition=condition)
             condition, at = None, at + 1
         elif words[0] in ("statement", "query"):
-            end = next((place for place in range(at, len(lines)) if not lines[place].strip()), len(lines))
+            end = next((index for index in range(at, len(lines)) if not lines[index].strip()), len(lines))
             body = lines[at + 1 : end]
             cut = body.index("----") if "----" in body else len(body)
             yield Record(at + 1, words, "\n".join(body[:cut]), tuple(body[cut + 1 :]), condition)
@@ -81,18 +81,18 @@ def parse(path: Path) -> Iterator[Record]:
 
 
 def run(path: Path, engine: Engine) -> int:
-    """Run all records that apply to `engine`; how many did. AssertionError names file and line."""
+    """Run all records that apply to `engine` and return their number; AssertionError names file and line."""
     done = 0
     for record in parse(path):
         if not record.applies_to(engine.name):
             continue
-        place = f"{path.name}:{record.line}"
+        location = f"{path.name}:{record.line}"
         try:
             _run(record, engine)
         except AssertionError as error:
-            raise AssertionError(f"{place}: {error}") from None
+            raise AssertionError(f"{location}: {error}") from None
         except Exception as error:
-            raise AssertionError(f"{place}: {type(error).__name__}: {error}\n{record.sql}") from error
+            raise AssertionError(f"{location}: {type(error).__name__}: {error}\n{record.sql}") from error
         done += 1
     return done
 
@@ -131,7 +131,7 @@ def _expect_error(record: Record, engine: Engine, pattern: str) -> None:
 
 
 def show(value: object) -> str:
-    """A value as the files write it."""
+    """A value in the notation of the files."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

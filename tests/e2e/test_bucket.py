@@ -1,4 +1,4 @@
-"""A session whose files and truth lie in a bucket: it ends, and another goes on where it was."""
+"""A session whose files and metadata are in a bucket ends, and a later session continues from its state."""
 
 from __future__ import annotations
 

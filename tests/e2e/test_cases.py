@@ -1,5 +1,4 @@
-"""Every `cases/*.slt` through a session, and through DuckDB, which says whether the expected rows are
-SQL's."""
+"""Runs every `cases/*.slt` in a session, and in DuckDB to check the expected rows."""
 
 from pathlib import Path
 
@@ -14,7 +13,7 @@ NEVER_MS = 3_600_000
 
 
 def rows_of(table):
-    """Rows as tuples of Python values; names may repeat."""
+    """Rows as tuples of Python values; column names may repeat."""
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -60,10 +59,10 @@ class DuckDb:
         return rows_of(self.connection.sql(sql).to_arrow_table())
 
     def flush(self):
-        """DuckDB's views are never behind."""
+        """No-op: DuckDB's views are always fresh."""
 
     def restart(self):
-        """Nothing of DuckDB is under test."""
+        """No-op: recovery of DuckDB is not under test."""
 
     def close(self):
         self.connection.close()

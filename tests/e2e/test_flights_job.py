@@ -1,7 +1,7 @@
-"""The main job against DuckDB: at every epoch of a run, and after it was killed many times.
+"""The flights job against DuckDB: at every epoch of a run, and after many kills.
 
-What a view must hold at an epoch is DuckDB's answer over the changes up to the offset that the epoch committed, so
-both are read at that epoch from the store itself.
+The expected view at an epoch is DuckDB's answer over the changes up to the offset that the epoch committed; view and
+offset are read from the store at that epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def year() -> Year:
 
 
 def check_views(session: Session, year: Year, epoch: int) -> int:
-    """Every view at `epoch` is DuckDB's over the changes that `epoch` committed. The number of those changes."""
+    """Checks every view at `epoch` against DuckDB over the changes that `epoch` committed; returns their number."""
     with session.at(epoch) as snapshot:
         offset = int(snapshot.offsets(TABLE).get(SPLIT, "0"))
         for name, expected in expected_views(year, offset).items():
@@ -77,7 +77,7 @@ def committed(lines: Iterator[str]) -> Iterator[str]:
 
 
 def orphans(data: Path) -> int:
-    """Files that were uploaded for an epoch that was never committed: the kill fell between upload and commit."""
+    """The number of files of uncommitted epochs: the process was killed between upload and commit."""
     url = f"file://{data}"
     with contextlib.closing(open_meta_store(url, create=False)) as meta_store:
         manager = HummockManager(meta_store, open_object_store(url), wall_clock_ms)
@@ -86,7 +86,7 @@ def orphans(data: Path) -> int:
 
 
 def await_upload(data: Path) -> None:
-    """Until a file appears that was not there: an upload has just begun or ended, its commit is still to come."""
+    """Waits until a new file appears: its epoch is not committed yet."""
     before, until = set((data / "sst").iterdir()), time.monotonic() + 5
     while set((data / "sst").iterdir()) <= before and time.monotonic() < until:
         pass
@@ -115,4 +115,4 @@ def test_kills_end_with_the_same_answer(tmp_path: Path, year: Year, kills: int, 
     with connect(f"file://{data}") as session:
         assert check_views(session, year, session.committed_epoch) == rows
         assert set(session.names()) == {TABLE, *VIEWS}
-    assert left_behind[-1] > 0, "no kill fell between an upload and its commit"
+    assert left_behind[-1] > 0, "no kill hit between an upload and its commit"

@@ -1,4 +1,4 @@
-"""Sources that are paused read nothing, from the start or from a barrier on, and what they read is not lost."""
+"""Paused sources read nothing, from the start or from a barrier on, and lose nothing that they read before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job makes no more objects for a chunk of 10,240 rows than for one of 1,024."""
+"""The flights job creates no more Python objects for a chunk of 10,240 rows than for one of 1,024."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS, MORE_ROWS = 1_024, 10_240
 
 
 def objects_per_chunk(chunk_rows: int) -> float:
-    """What all threads make for one chunk of the source, barriers and waiting included, in a run of CHUNKS chunks."""
+    """Objects that all threads create per source chunk, barriers and waits included, in a run of CHUNKS chunks."""
     changes = CHUNKS * chunk_rows // 2
     options = {"chunk_rows": chunk_rows, "barrier_interval_ms": 60_000, "checkpoint_rows": chunk_rows * CHUNKS // 4}
     with stream.connect("memory://", sources_paused=True, **options) as session:
@@ -38,4 +38,4 @@ def test_objects_per_chunk_do_not_grow_with_its_rows() -> None:
     load_year()
     small, large = objects_per_chunk(ROWS), objects_per_chunk(MORE_ROWS)
     print(f"{small:.0f} objects a chunk of {ROWS} rows, {large:.0f} of {MORE_ROWS}")
-    assert large - small < (MORE_ROWS - ROWS) / 5       # how often threads wait, a tenth of it, depends on the clock
+    assert large - small < (MORE_ROWS - ROWS) / 5       # waits, a tenth of the objects, depend on the clock

@@ -1,4 +1,4 @@
-"""What Spark does for a store, with all of the store in a bucket and executors in processes of their own."""
+"""Spark load, backfill, reads and compaction on a store in a bucket, with executors in separate processes."""
 
 from __future__ import annotations
 

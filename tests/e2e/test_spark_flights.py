@@ -1,5 +1,5 @@
-"""The flights of 2013 over many shifted years: bulk-loaded, corrected by a second load, compacted by Spark while others
-write to other tables, read back and compared with what DuckDB makes of the same rows.
+"""The flights of 2013 over many shifted years: bulk-loaded, corrected by a second load, compacted by Spark while
+another thread writes to other tables, read back and compared with DuckDB's result over the same rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CORRECTED = "SELECT id, year, month, day, {columns} FROM loaded WHERE year % 10 
 
 
 def flights_of(directory, count):
-    """The source's first rows, numbered, as a Parquet file."""
+    """The path of a Parquet file with the first `count` rows of the source, numbered."""
     table, _ = read_source()
     table = table.slice(0, count).select([*COLUMNS.split(", "), "year", "month", "day"])
     path = directory / "flights.parquet"
@@ -50,7 +50,7 @@ def opened(directory):
 
 
 class Stream:
-    """Somebody who goes on writing to other tables, and a view that counts."""
+    """A thread that writes to another table, and a view that counts its rows."""
 
     def __init__(self, db):
         self._db, self._ended, self.rows = db, threading.Event(), 0
@@ -86,13 +86,13 @@ def test_loaded_flights_are_those_that_duckdb_has(spark, tmp_path, flights, year
     oracle.sql(f"CREATE VIEW years AS SELECT range AS shift FROM range({years})")
     oracle.sql(f"CREATE VIEW loaded AS {ROWS}")
     oracle.sql(f"CREATE VIEW corrected AS {CORRECTED} UNION ALL SELECT * FROM loaded WHERE year % 10 <> 3")
-    told = []
+    reports = []
     with opened(tmp_path) as db, Stream(db) as other:
         for frame, options in ((spark.table("loaded"), {"mode": "create", "primary_key": "id"}),
                                (spark.sql(CORRECTED), {"on_duplicate": "last"})):
             began = time.perf_counter()
             report = db.bulk_load(frame, "loaded", **options)
-            told.append(f"{report!r}\n  {report.rows / (time.perf_counter() - began):,.0f} rows/s")
+            reports.append(f"{report!r}\n  {report.rows / (time.perf_counter() - began):,.0f} rows/s")
         assert levels_of(db) == {0, 6}
         compact(db, spark)
         db.flush()
@@ -105,18 +105,18 @@ def test_loaded_flights_are_those_that_duckdb_has(spark, tmp_path, flights, year
     with stream.connect(f"file://{tmp_path}/store") as again:
         (row,) = again.sql("SELECT n, total FROM noted").to_arrow().to_pylist()
         assert (row["n"], row["total"]) == (other.rows, other.rows * (other.rows - 1))
-    print("\n".join(told))
+    print("\n".join(reports))
 
 
 def levels_of(db):
-    """Where files of the table stand."""
+    """The levels that contain files of the table."""
     table_id = db._playground.catalog.resolve("loaded").id
     return {level.number for level in db._playground.manager.version.levels
             for info in level.sstables if table_id in info.table_ids}
 
 
 def compact(db, spark):
-    """All of the table's files into the last level, by tasks of Spark: nobody else compacts here."""
+    """Compacts all files of the table into the last level by Spark tasks; there is no other compactor."""
     playground = db._playground
     objects = playground.storage._sstable_store.object_store
     compactor = Compactor(playground.manager, objects, playground.manager.compaction_options, node="spark",

@@ -1,4 +1,4 @@
-"""Scans, change feeds and the data source give Spark the rows that the table has."""
+"""Scans, change feeds and the data source return the rows of the table to Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.worlds.shop_store import COLUMNS, Shop
 
 pytestmark = pytest.mark.spark
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-STREAM_SECONDS = 120  # after which a stream that gives nothing is at fault
+STREAM_SECONDS = 120  # timeout of a stream that returns nothing
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def test_changes_turn_one_snapshot_into_the_next(spark, shop):
     since, until = sorted(shop.history)[0], sorted(shop.history)[-1]
     with PinnedTable(shop.url, "items") as table:
         found = changes(spark, table, since=since, until=until).collect()
-    gone = {tuple(row[1:]) for row in found if row._op in ("-", "U-")}
-    come = {tuple(row[1:]) for row in found if row._op in ("+", "U+")}
-    assert gone <= {*shop.history[since].values()}
-    assert ({*shop.history[since].values()} - gone) | come == {*shop.history[until].values()}
-    assert len(found) == len(gone) + len(come)
+    deleted = {tuple(row[1:]) for row in found if row._op in ("-", "U-")}
+    inserted = {tuple(row[1:]) for row in found if row._op in ("+", "U+")}
+    assert deleted <= {*shop.history[since].values()}
+    assert ({*shop.history[since].values()} - deleted) | inserted == {*shop.history[until].values()}
+    assert len(found) == len(deleted) + len(inserted)
 
 
 def test_a_table_that_was_closed_is_scanned_no_more(spark, shop):
@@ -171,10 +171,10 @@ def test_a_stream_gives_the_table_and_then_its_changes_also_after_a_restart(sour
     shop = Shop.open(tmp_path)
     seen, rows, arrived = [], {}, threading.Condition()
 
-    def take(frame, number):
+    def apply_batch(frame, number):
         batch = [tuple(row) for row in frame.collect()]
         with arrived:
-            if number in seen:  # what was under way when a query ended comes again
+            if number in seen:  # a batch in flight when a query stopped is delivered again
                 return
             seen.append(number)
             for op, *row in sorted(batch, key=lambda change: change[0] not in ("-", "U-")):
@@ -186,7 +186,7 @@ def test_a_stream_gives_the_table_and_then_its_changes_also_after_a_restart(sour
 
     def start():
         frame = source.readStream.format("hummock").options(url=shop.url, table="items", start="snapshot").load()
-        return frame.writeStream.foreachBatch(take).option("checkpointLocation", f"{tmp_path}/query").start()
+        return frame.writeStream.foreachBatch(apply_batch).option("checkpointLocation", f"{tmp_path}/query").start()
 
     def wait(query):
         with arrived:

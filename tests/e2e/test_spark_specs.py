@@ -1,4 +1,4 @@
-"""What a Spark task is told is enough to read its part of a table, and a pinned table stays readable."""
+"""A Spark task reads its part of a table from its read spec alone, and a pinned table stays readable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shop(tmp_path_factory):
         yield shop
 
 
-def rows_told(specs):
+def rows_read(specs):
     return [tuple(row.values()) for spec in specs for batch in read_batches(ReadSpec.from_bytes(spec))
             for row in batch.to_pylist()]
 
@@ -47,7 +47,7 @@ def rows_told(specs):
 def read(table, ranges=None, epoch=None, since=None, slots=4):
     parts = plan(table, ranges or [table.key_range], slots, since)
     epoch = table.epoch if epoch is None else epoch
-    return rows_told(specs_of(table, table.columns_of(None), parts, epoch, since))
+    return rows_read(specs_of(table, table.columns_of(None), parts, epoch, since))
 
 
 def test_the_parts_are_the_table_at_each_epoch(shop):
@@ -62,8 +62,8 @@ def test_a_part_names_only_files_that_its_ranges_touch(shop, monkeypatch):
         parts = plan(table, [table.key_range], 4)
         assert len(parts) > 3
         assert parts[0][0].start == table.key_range.start and parts[-1][-1].end == table.key_range.end
-        for told, part in zip(specs_of(table, (0,), parts, table.epoch, None), parts, strict=True):
-            spec = ReadSpec.from_bytes(told)
+        for encoded, part in zip(specs_of(table, (0,), parts, table.epoch, None), parts, strict=True):
+            spec = ReadSpec.from_bytes(encoded)
             assert spec.ranges == part
             named = {info.name for info in spec.version.sstables}
             assert named == {info.name for run in table.version.runs for each in part
@@ -78,8 +78,8 @@ def test_tasks_that_follow_each_other_read_what_they_share_of_files_once(shop, m
         get = objects.get
         monkeypatch.setattr(objects, "get", lambda path, part=None: asked.append(path) or get(path, part))
         parts = plan(table, [table.key_range], 4)
-        for told in specs_of(table, (0,), parts, table.epoch, None):
-            assert sum(rows.visible_rows for rows in read_chunks(ReadSpec.from_bytes(told), files)) > 0
+        for encoded in specs_of(table, (0,), parts, table.epoch, None):
+            assert sum(rows.visible_rows for rows in read_chunks(ReadSpec.from_bytes(encoded), files)) > 0
             gc.collect()
         metas = [path for path in asked if path == sstable_meta_path(Path(path).stem)]
         assert len(parts) > 3 and len(metas) == len(set(metas)) > 0
@@ -140,9 +140,9 @@ def test_a_condition_in_sql_leaves_the_rows_that_meet_it_and_tasks_check_what_ke
             found = selection(table.catalog, text)
             expected = shop.session.sql(f"SELECT * FROM items WHERE {text}").to_arrow()
             parts = plan(table, found.ranges, 4)
-            rows = rows_told(specs_of(table, (0, 1, 2, 3), parts, table.epoch, None, found.rest))
+            rows = rows_read(specs_of(table, (0, 1, 2, 3), parts, table.epoch, None, found.rest))
             assert sorted(rows, key=repr) == sorted(zip(*expected.to_pydict().values(), strict=True), key=repr), text
-            names = rows_told(specs_of(table, (2,), parts, table.epoch, None, found.rest))
+            names = rows_read(specs_of(table, (2,), parts, table.epoch, None, found.rest))
             assert sorted(names, key=repr) == sorted(((row[2],) for row in rows), key=repr), text
 
 
@@ -150,7 +150,7 @@ def test_a_condition_in_sql_leaves_the_rows_that_meet_it_and_tasks_check_what_ke
     ("k >", "syntax"), ("g + k", "BOOLEAN"), ("k < 3; k > 5", "one condition"), ("", "one condition"),
     ("count(k) > 3", "aggregate"), ("now() > '2024-01-01'", "now"), ("SELECT 1", "subquery"),
     ("nothing = 1", "nothing")])
-def test_what_is_no_condition_over_the_table_is_refused_at_its_place(shop, text, complaint):
+def test_what_is_no_condition_over_the_table_is_refused_at_its_position(shop, text, complaint):
     with PinnedTable(shop.url, "items") as table, pytest.raises(SourceTextError, match=complaint) as found:
         selection(table.catalog, text)
     assert found.value.text == text
@@ -169,7 +169,7 @@ def test_a_row_for_which_a_condition_has_no_value_fails_the_task(shop):
     with PinnedTable(shop.url, "items") as table:
         found = selection(table.catalog, "10 / g > 2")
         with pytest.raises(EvaluationError, match="zero"):
-            rows_told(specs_of(table, (0,), [found.ranges], table.epoch, None, found.rest))
+            rows_read(specs_of(table, (0,), [found.ranges], table.epoch, None, found.rest))
 
 
 def meets(row, condition):
@@ -208,9 +208,9 @@ def test_what_is_no_readable_epoch_or_table_is_refused(shop):
 
 def test_a_spec_of_another_format_is_refused(shop):
     with PinnedTable(shop.url, "items") as table:
-        (told,) = specs_of(table, (0,), [(table.key_range,)], table.epoch, None)
-    record = json.loads(zlib.decompress(told)) | {"format": 0}
-    for bad in (b"", told[:-9], zlib.compress(b"{}"), zlib.compress(json.dumps(record).encode())):
+        (encoded,) = specs_of(table, (0,), [(table.key_range,)], table.epoch, None)
+    record = json.loads(zlib.decompress(encoded)) | {"format": 0}
+    for bad in (b"", encoded[:-9], zlib.compress(b"{}"), zlib.compress(json.dumps(record).encode())):
         with pytest.raises(InvalidTask):
             ReadSpec.from_bytes(bad)
 
@@ -233,8 +233,8 @@ def test_a_pinned_table_outlives_compaction_and_vacuum(tmp_path, held_ms):
         store.vacuum()
         assert not names & {info.name for info in store.version.sstables}
         assert store.version.safe_epoch > old
-        for epoch, told in specs.items():
-            assert sorted(rows_told(told)) == sorted(shop.history[epoch].values())
+        for epoch, encoded in specs.items():
+            assert sorted(rows_read(encoded)) == sorted(shop.history[epoch].values())
         table.close()
         store.vacuum()
         left = {path.stem for path in (tmp_path / "store" / "sst").rglob("*.data")}
@@ -267,7 +267,7 @@ def test_what_nobody_holds_is_given_up(shop):
     assert not release.alive
 
 
-def test_a_lost_lease_is_told(shop):
+def test_a_lost_lease_is_reported(shop):
     with PinnedTable(shop.url, "items") as table:
         table._pin.is_lost = True
         with pytest.raises(SnapshotExpired):

@@ -1,4 +1,4 @@
-"""A plain Python writer and reader of block payloads, from the words of sstable/FORMAT.md alone."""
+"""Reference implementation of block payloads in plain Python, written from sstable/FORMAT.md alone."""
 
 import struct
 
@@ -44,15 +44,15 @@ def encode_payload(entries: list[Entry]) -> bytes:
     header = HEADER.pack(
         len(entries), flags, *widths, 0, len(prefix), 0 if widths[0] else suffix_lengths[0],
         0 if widths[1] else value_lengths[0], sum(suffix_lengths), sum(value_lengths), 0)
-    shown = epochs[:1] if flags & ONE_EPOCH else epochs
+    stored_epochs = epochs[:1] if flags & ONE_EPOCH else epochs
     bitmap = bytes(
-        sum(mark << bit for bit, mark in enumerate(deletes[at:at + 8])) for at in range(0, len(deletes), 8))
+        sum(is_deleted << bit for bit, is_deleted in enumerate(deletes[at:at + 8])) for at in range(0, len(deletes), 8))
     return b"".join([
-        header, *(epoch.to_bytes(8, "little") for epoch in shown), bitmap if any(deletes) else b"",
+        header, *(epoch.to_bytes(8, "little") for epoch in stored_epochs), bitmap if any(deletes) else b"",
         lengths_bytes(suffix_lengths), lengths_bytes(value_lengths), prefix, *suffixes, *values])
 
 
-def take_lengths(payload: bytes, at: int, width: int, length: int, rows: int) -> tuple[list[int], int]:
+def read_lengths(payload: bytes, at: int, width: int, length: int, rows: int) -> tuple[list[int], int]:
     if width == 0:
         return [length] * rows, at
     end = at + width * rows
@@ -71,8 +71,8 @@ def decode_payload(payload: bytes) -> list[Entry]:
     if flags & HAS_TOMBSTONES:
         deletes = [bool(payload[at + row // 8] >> row % 8 & 1) for row in range(rows)]
         at += (rows + 7) // 8
-    suffix_lengths, at = take_lengths(payload, at, suffix_width, suffix_length, rows)
-    value_lengths, at = take_lengths(payload, at, value_width, value_length, rows)
+    suffix_lengths, at = read_lengths(payload, at, suffix_width, suffix_length, rows)
+    value_lengths, at = read_lengths(payload, at, value_width, value_length, rows)
     prefix, at = payload[at:at + prefix_size], at + prefix_size
     keys, values = [], []
     for column, lengths in ((keys, suffix_lengths), (values, value_lengths)):
@@ -80,5 +80,5 @@ def decode_payload(payload: bytes) -> list[Entry]:
             column.append(payload[at:at + length])
             at += length
     assert at == len(payload)
-    return [(prefix + key, epoch, None if gone else value)
-            for key, epoch, value, gone in zip(keys, epochs, values, deletes, strict=True)]
+    return [(prefix + key, epoch, None if is_deleted else value)
+            for key, epoch, value, is_deleted in zip(keys, epochs, values, deletes, strict=True)]

@@ -1,4 +1,4 @@
-"""The content hash as sstable/FORMAT.md has it, in plain Python, and rows by which all ways to it are tried."""
+"""Reference implementation of the content hash in sstable/FORMAT.md, in plain Python."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def word(data: bytes) -> int:
 
 
 def hash64(key: bytes) -> int:
-    found = K0 ^ len(key) * K1 % U64
-    pieces = [key[at:at + 16] for at in range(0, max(0, len(key) - 16), 16)] + [key[-16:]]
-    for piece in pieces:
-        found = fold(found ^ word(piece), K2 ^ word(piece[8:]))
-    return fold(found ^ K1, K0)
+    state = K0 ^ len(key) * K1 % U64
+    chunks = [key[at:at + 16] for at in range(0, max(0, len(key) - 16), 16)] + [key[-16:]]
+    for chunk in chunks:
+        state = fold(state ^ word(chunk), K2 ^ word(chunk[8:]))
+    return fold(state ^ K1, K0)
 
 
 def weight(epoch: int) -> int:
-    spread = epoch * K0 % U64
-    return spread << 32 & U64 - 1 | spread >> 32 | 1
+    mixed = epoch * K0 % U64
+    return mixed << 32 & U64 - 1 | mixed >> 32 | 1
 
 
 def row_hash(key: bytes, epoch: int, value: bytes | None) -> int:
-    size, held = (U64 - 1, b"") if value is None else (len(value), value)
-    last = word(held[-8:]) if len(held) >= 8 else 0
-    digest = fold(hash64(key) ^ word(held), (K3 + size * K1) % U64 ^ last)
+    size, data = (U64 - 1, b"") if value is None else (len(value), value)
+    last = word(data[-8:]) if len(data) >= 8 else 0
+    digest = fold(hash64(key) ^ word(data), (K3 + size * K1) % U64 ^ last)
     return digest * weight(epoch)
 
 

@@ -1,4 +1,4 @@
-"""The compactor: it leaves every read as it was, reports each task once, and survives what goes wrong around it."""
+"""Compactor: reads stay the same, each task is reported once, and failed attempts are retried."""
 
 import random
 import threading
@@ -24,7 +24,7 @@ EVERYTHING = KeyRange.table(1)
 
 
 class Store:
-    """A store with data, its manager and its clock."""
+    """A writer with its manager and a manual clock."""
 
     def __init__(self, object_store=None, options=OPTIONS):
         self.clock, self.objects = StandingClock(), object_store or MemoryObjectStore()
@@ -54,7 +54,7 @@ class Store:
 
 
 class GatedStore(MemoryObjectStore):
-    """Once it is armed, puts wait until told, or fail."""
+    """While armed, puts wait for `gate`, or raise `error`."""
 
     def __init__(self):
         super().__init__()
@@ -93,19 +93,19 @@ def test_commits_wake_it_up():
             assert store.rows() == before
 
 
-def test_metrics_and_progress_tell_of_the_work():
-    told, store = [], Store().write(8)
-    with store.compactor(on_progress=lambda task, rows: told.append((task.id, rows))) as compactor:
+def test_metrics_and_progress_report_the_work():
+    progress, store = [], Store().write(8)
+    with store.compactor(on_progress=lambda task, rows: progress.append((task.id, rows))) as compactor:
         assert compactor.wait_idle(60)
     metrics = {(sample.name, *sample.labels.values()): sample.value
                for family in compactor.metrics.registry.collect() for sample in family.samples}
     answers = store.manager.task_answers()
     assert sum(value for key, value in metrics.items() if key[0] == "hummock_compact_tasks_total") == len(answers)
     assert metrics["hummock_compact_rows_total", "dropped"] > 0 < metrics["hummock_compact_bytes_total", "read"]
-    assert {task_id for task_id, _ in told} == {answer.task_id for answer in answers}
+    assert {task_id for task_id, _ in progress} == {answer.task_id for answer in answers}
 
 
-def test_a_failed_attempt_is_told_and_tried_again():
+def test_a_failed_attempt_is_reported_and_tried_again():
     objects = GatedStore()
     objects.error = ObjectStoreError("sst/x", "the disk is full")
     store = Store(objects).write(6)
@@ -173,7 +173,7 @@ def test_an_attempt_that_lost_its_task_ends_and_does_no_harm():
     compactor = store.compactor().start()
     assert objects.reached.wait(30)
     (row, *_) = store.manager.running_tasks()
-    assert store.manager.cancel_task(row.task.id, "somebody said so")
+    assert store.manager.cancel_task(row.task.id, "cancelled by a test")
     objects.gate.set()
     assert compactor.wait_idle(60)
     compactor.close()
@@ -196,22 +196,22 @@ def test_a_requested_range_is_merged_into_the_last_level():
 def test_of_idle_threads_one_looks_for_tasks_ever_less_often_until_there_are_news(monkeypatch):
     monkeypatch.setattr("hummock.compactor.POLL_SECONDS", 0.001)
     monkeypatch.setattr("hummock.compactor.IDLE_POLL_SECONDS", 0.004)
-    store, begun, asked, enough = Store(), set(), [], threading.Event()
-    ask = store.manager.get_compact_task
+    store, threads_seen, polls, enough = Store(), set(), [], threading.Event()
+    get_compact_task = store.manager.get_compact_task
 
-    def noted(node, **asked_for):
-        begun.add(threading.current_thread().name)
-        if len(begun) == 2:
-            asked.append((threading.current_thread().name, compactor._pause))
-        if len(asked) == 12:
+    def recorded(node, **options):
+        threads_seen.add(threading.current_thread().name)
+        if len(threads_seen) == 2:
+            polls.append((threading.current_thread().name, compactor._pause))
+        if len(polls) == 12:
             enough.set()
-        return ask(node, **asked_for)
+        return get_compact_task(node, **options)
 
-    monkeypatch.setattr(store.manager, "get_compact_task", noted)
+    monkeypatch.setattr(store.manager, "get_compact_task", recorded)
     compactor = store.compactor()
     with compactor:
         assert enough.wait(20)
-        assert len({name for name, _ in asked[2:12]}) == 1 and asked[11][1] == 0.004
+        assert len({name for name, _ in polls[2:12]}) == 1 and polls[11][1] == 0.004
         store.write(6)
         before = store.rows()
         assert compactor.wait_idle(60) and store.manager.task_answers()
@@ -219,18 +219,19 @@ def test_of_idle_threads_one_looks_for_tasks_ever_less_often_until_there_are_new
 
 
 def test_the_task_of_a_compactor_that_died_elsewhere_is_done_here_once_its_lease_is_over(monkeypatch):
-    """Nothing is committed and nobody asks: idle compactors look by themselves, after their longest pause at last."""
+    """Without commits and requests, idle compactors still poll, at least every IDLE_POLL_SECONDS."""
     monkeypatch.setattr("hummock.compactor.POLL_SECONDS", 0.001)
     monkeypatch.setattr("hummock.compactor.IDLE_POLL_SECONDS", 0.004)
     store = Store().write(6)
-    before, looks = store.rows(), threading.Semaphore(0)
+    before, polls = store.rows(), threading.Semaphore(0)
     task, token = store.manager.get_compact_task("dead")
-    ask = store.manager.get_compact_task
-    monkeypatch.setattr(store.manager, "get_compact_task", lambda node, **asked_for: (ask(node), looks.release())[0])
+    get_compact_task = store.manager.get_compact_task
+    monkeypatch.setattr(store.manager, "get_compact_task",
+                        lambda node, **options: (get_compact_task(node), polls.release())[0])
     with store.compactor() as compactor:
-        for lived_ms in (0, OPTIONS.task_lease_ms - 1):
-            store.clock.advance(lived_ms)
-            assert all(looks.acquire(timeout=20) for _ in range(8))
+        for elapsed_ms in (0, OPTIONS.task_lease_ms - 1):
+            store.clock.advance(elapsed_ms)
+            assert all(polls.acquire(timeout=20) for _ in range(8))
             assert [row.holder for row in store.manager.running_tasks()] == ["dead"]
         store.clock.advance(1)
         assert compactor.wait_idle(60)

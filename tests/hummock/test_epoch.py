@@ -58,10 +58,10 @@ def test_a_generator_continues_above_the_last_epoch():
 def test_threads_never_get_the_same_epoch():
     generator, seen = EpochGenerator(lambda: BASE_MS + 1), []
 
-    def take():
+    def generate():
         seen.extend([generator.next() for _ in range(500)])
 
-    threads = [threading.Thread(target=take) for _ in range(8)]
+    threads = [threading.Thread(target=generate) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

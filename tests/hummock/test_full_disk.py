@@ -1,4 +1,4 @@
-"""A full disk is named at once, wherever it is met, and costs nothing but what could not be written."""
+"""A full disk raises `DiskFull` at once in every layer, and only the write that failed is lost."""
 
 import errno
 import pickle
@@ -21,12 +21,12 @@ from tests.support.servers.file_calls import between
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def full(number=errno.ENOSPC, calls=("pwrite",)):
+def full_disk(number=errno.ENOSPC, calls=("pwrite",)):
     return between(lambda name, real, *arguments: -number if name in calls else real(*arguments))
 
 
-def patient(root):
-    """A store that retries by a clock of its own, and that clock."""
+def retrying_store(root):
+    """A store that retries by a simulated clock, and the clock."""
     clock = [0.0]
 
     def sleep(seconds):
@@ -39,10 +39,10 @@ def patient(root):
 @pytest.mark.parametrize("number", FULL, ids=lambda number: errno.errorcode[number])
 @pytest.mark.parametrize("call", ["pwrite", "fsync", "link", "open"])
 def test_an_object_that_finds_no_room_is_given_up_in_less_than_a_second(tmp_path, call, number):
-    store, clock = patient(tmp_path)
+    store, clock = retrying_store(tmp_path)
     store.put("sst/old", b"old")
     clock[0] = 0.0
-    with full(number, (call,)), pytest.raises(DiskFull) as caught:
+    with full_disk(number, (call,)), pytest.raises(DiskFull) as caught:
         store.put("sst/new", b"x" * 1_000, if_absent=True)
     assert clock[0] <= FULL_DISK_SECONDS < 1
     assert caught.value.directory == str(tmp_path) and errno.errorcode[number] in str(caught.value)
@@ -54,7 +54,7 @@ def test_an_object_that_finds_no_room_is_given_up_in_less_than_a_second(tmp_path
 
 
 def test_a_disk_that_gets_room_in_time_is_waited_for(tmp_path):
-    store, _ = patient(tmp_path)
+    store, _ = retrying_store(tmp_path)
     left = [3]
 
     def call(name, real, *arguments):
@@ -69,10 +69,10 @@ def test_a_disk_that_gets_room_in_time_is_waited_for(tmp_path):
 
 
 def test_a_log_in_a_full_directory_says_so_and_knows_that_nothing_happened(tmp_path):
-    store, clock = patient(tmp_path)
+    store, clock = retrying_store(tmp_path)
     log = ObjectLogMetaStore(store, monotonic=lambda: clock[0])
     log.transaction(MetaOperations(put={"a": b"1"}))
-    with full(), pytest.raises(DiskFull):
+    with full_disk(), pytest.raises(DiskFull):
         log.transaction(MetaOperations(require={"a": b"1"}, put={"a": b"2"}))
     assert log.get("a") == b"1"
     log.transaction(MetaOperations(require={"a": b"1"}, put={"a": b"2"}))
@@ -93,7 +93,7 @@ def test_a_database_without_room_says_so_and_knows_that_nothing_happened(tmp_pat
 
 
 class FailsAtCommit:
-    """A connection whose commit finds the disk full, before or `after` it has happened."""
+    """A connection whose commit raises SQLITE_FULL, before or `after` it took effect."""
 
     def __init__(self, connection, after):
         self._connection, self._after = connection, after
@@ -127,7 +127,7 @@ def test_a_store_on_a_full_disk_keeps_what_was_committed_and_what_waits(tmp_path
             store.ingest_batch(WriteBatch([(b"k", b"%d" % number)]), Epoch(number << 16))
             if number == 1:
                 store.commit(Epoch(1 << 16))
-        with full(), pytest.raises(DiskFull):
+        with full_disk(), pytest.raises(DiskFull):
             store.commit(Epoch(2 << 16))
         assert (store.get(b"k", Epoch(1 << 16)), store.get(b"k", Epoch(2 << 16))) == (b"1", b"2")
         store.commit(Epoch(2 << 16))

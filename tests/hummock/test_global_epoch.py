@@ -1,4 +1,4 @@
-"""A file built without knowing its epoch is read, and compacted, as if every entry had the epoch of its commit."""
+"""Reads and compactions of a file with a global epoch see every entry at the epoch of its commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.drivers.compaction_files import run_ranges
 
 EVERYTHING = KeyRange(b"", None)
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))
-BUILT = 77 << 16  # what the loader wrote for want of a better one
+BUILT = 77 << 16  # the placeholder that the loader wrote
 
 
 class Loaded:
@@ -50,14 +50,14 @@ class Loaded:
             for _ in range(3)
         ]
         self.write(0, E1)
-        self.manager.commit_epoch(self.session, E2, (), loads=(LoadedFiles("load", (self.built(self.layers[1]),)),))
+        self.manager.commit_epoch(self.session, E2, (), loads=(LoadedFiles("load", (self.build(self.layers[1]),)),))
         self.write(2, E3)
 
     def write(self, layer, epoch):
         self.store.ingest_batch(WriteBatch(sorted(self.layers[layer].items())), epoch)
         self.store.commit(epoch)
 
-    def built(self, rows, name="ab" * 16):
+    def build(self, rows, name="ab" * 16):
         builder = SstableBuilder(self.options, filter_policy("blocked_bloom"), name)
         for key, value in sorted(rows.items()):
             builder.put(key, BUILT, value)
@@ -66,7 +66,7 @@ class Loaded:
         self.objects.put(sstable_meta_path(output.name), bytes(output.meta))
         return output.info
 
-    def seen(self, epoch):
+    def visible_at(self, epoch):
         merged = {}
         for layer in self.layers[: epoch >> 16]:
             merged.update(layer)
@@ -78,10 +78,10 @@ def test_reads_take_its_entries_for_those_of_the_epoch(seed):
     loaded = Loaded(seed)
     keys = [b"%03d" % number for number in range(200)]
     for epoch in (E1, E2, E3, E4):
-        expected = loaded.seen(epoch)
+        expected = loaded.visible_at(epoch)
         for since in (E1, E2, E3):
             if since <= epoch:
-                before = loaded.seen(since)
+                before = loaded.visible_at(since)
                 changed = sorted(key for key in {*before, *expected} if before.get(key) != expected.get(key))
                 with loaded.store.changes(EVERYTHING, since, epoch) as feed:
                     assert list(feed) == [(key, before.get(key), expected.get(key)) for key in changed]

@@ -1,4 +1,4 @@
-"""[P12]: what may not be done is refused by name, and nothing has changed: one table, every StateStore."""
+"""[P12]: every StateStore refuses invalid calls with a named error and leaves its state unchanged."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ STORES = {
 }
 
 
-def put(store, epoch, *pairs, **how):
-    store.ingest_batch(WriteBatch(list(pairs)), epoch, **how)
+def put(store, epoch, *pairs, **options):
+    store.ingest_batch(WriteBatch(list(pairs)), epoch, **options)
 
 
 # E2 is committed, E3 sealed and synced, E4 open and written to
@@ -67,8 +67,8 @@ WRITES = {
 }
 
 
-def picture(store):
-    """All that a reader can see."""
+def visible_state(store):
+    """The committed epoch, and the rows at each epoch."""
     return [store.committed_epoch, *(list(store.scan(EVERYTHING, epoch)) for epoch in (E1, E2, E3, E4, E5))]
 
 
@@ -89,11 +89,11 @@ def store(request):
 @pytest.mark.parametrize("use", USES)
 def test_it_is_refused_and_nothing_has_changed(store, use):
     error, call = USES[use]
-    before = picture(store)
+    before = visible_state(store)
     for _ in range(2):
         with pytest.raises(error):
             call(store)
-        assert picture(store) == before
+        assert visible_state(store) == before
     put(store, E4, (b"a", b"4"))
     store.commit(E4)
     assert list(store.scan(EVERYTHING, E4)) == [(b"a", b"4"), (b"b", b"1"), (b"c", b"3"), (b"d", b"4")]
@@ -126,7 +126,7 @@ def test_a_reader_writes_nothing(opened, write):
 @pytest.mark.parametrize("read", READS)
 def test_a_reader_does_not_read_above_the_committed_epoch_that_it_knows(opened, read):
     writer, reader = opened
-    last = Epoch(E1 | 0xFFFF)                   # what a flush inside E1 may have
+    last = Epoch(E1 | 0xFFFF)                   # the highest spill offset of E1
     for is_committed in (False, True):
         for epoch in (Epoch(last + 1), E2, MAX_EPOCH):
             with pytest.raises(InvalidEpoch, match="wait_epoch"):
@@ -134,7 +134,7 @@ def test_a_reader_does_not_read_above_the_committed_epoch_that_it_knows(opened, 
         READS[read](reader, E1)
         READS[read](reader, last)
         if not is_committed:
-            assert writer.get(b"a", E2) == writer.get(b"a", MAX_EPOCH) == b"2"      # what a writer writes it reads
+            assert writer.get(b"a", E2) == writer.get(b"a", MAX_EPOCH) == b"2"      # a writer reads its own writes
             writer.commit(E2)
     reader.wait_epoch(E2)
     READS[read](reader, E2)

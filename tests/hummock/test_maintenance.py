@@ -1,4 +1,4 @@
-"""Maintenance: what stays on disk is what is read, as soon as it is so."""
+"""Maintenance: compaction and vacuum leave only live files on disk."""
 
 import gc
 import random
@@ -52,20 +52,20 @@ def eventually(holds):
 @pytest.mark.parametrize("seed", range(5))
 def test_after_compaction_and_vacuum_the_live_files_are_left(seed):
     with opened() as store:
-        for turn in range(3):
-            write(store, 6 * turn + 1, 6 * turn + 6, seed)
+        for cycle in range(3):
+            write(store, 6 * cycle + 1, 6 * cycle + 6, seed)
             assert store.compact(timeout=60)
             store.vacuum()
-            assert stored(store) == live(store), f"seed {seed}, turn {turn}"
+            assert stored(store) == live(store), f"seed {seed}, cycle {cycle}"
 
 
 def test_compaction_that_is_asked_for_begins_at_once(monkeypatch):
-    """Nobody looks for work by himself before the timeout."""
+    """No thread polls for work within the timeout."""
     monkeypatch.setattr("hummock.compactor.POLL_SECONDS", 3_600.0)
     with opened() as store:
         write(store, 1, 2)
         assert store.compact(timeout=60)
-        for _ in range(3):                              # a store at rest
+        for _ in range(3):                              # nothing is written in between
             before = live(store)
             assert store.compact(timeout=60)
             assert before.isdisjoint(live(store))
@@ -87,15 +87,15 @@ def test_a_read_keeps_its_files_until_it_ends():
         assert stored(store) == live(store)
 
 
-def test_a_dry_run_tells_what_vacuum_would_remove():
+def test_a_dry_run_reports_what_vacuum_would_remove():
     with opened() as store:
         write(store, 1, 6)
         assert store.compact(timeout=60)
-        there = stored(store)
-        told = store.vacuum(dry_run=True)
-        assert stored(store) == there
+        before = stored(store)
+        report = store.vacuum(dry_run=True)
+        assert stored(store) == before
         removed = store.vacuum().removed
-        assert told.removed == removed and removed.files == len(there) - len(live(store)) > 0
+        assert report.removed == removed and removed.files == len(before) - len(live(store)) > 0
 
 
 def test_a_snapshot_keeps_rows_and_not_files():
@@ -111,10 +111,10 @@ def test_a_snapshot_keeps_rows_and_not_files():
 
 
 def test_vacuum_in_the_background_follows_compaction_at_once():
-    """No renewal of the lease and no regular look at the stale list is near."""
+    """No lease renewal and no periodic scan of the obsolete list is due."""
     with opened(VacuumOptions(interval_ms=1 << 40, pause_ms=1)) as store:
-        for turn in range(3):
-            write(store, 6 * turn + 1, 6 * turn + 6)
+        for cycle in range(3):
+            write(store, 6 * cycle + 1, 6 * cycle + 6)
             assert store.compact(timeout=60)
-            assert eventually(lambda: stored(store) == live(store)), f"turn {turn}"
+            assert eventually(lambda: stored(store) == live(store)), f"cycle {cycle}"
         assert store.maintenance.error is None

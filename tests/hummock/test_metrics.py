@@ -1,4 +1,4 @@
-"""Metrics: one declaration, one registry for a store, state read only when somebody looks, served here only."""
+"""Metrics: declared once, one registry per store, state read only at a scrape, served on localhost only."""
 
 import urllib.request
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def text_of(metrics):
     return generate_latest(metrics.registry).decode()
 
 
-def test_a_store_tells_what_was_written_read_and_stored():
+def test_a_store_reports_what_was_written_read_and_stored():
     with hummock.open("memory://") as store:
         epoch = hummock.EpochGenerator().next()
         keys = [hummock.user_key(1, 0, b"%04d" % number) for number in range(100)]

@@ -1,4 +1,4 @@
-"""Opening by URL: roles, where the truth is kept, and several processes on one store."""
+"""Opening by URL: roles, location of the meta store, and several processes on one store."""
 
 import sqlite3
 import subprocess
@@ -37,7 +37,7 @@ with hummock.open(sys.argv[1], meta=sys.argv[2], refresh_ms=5) as store:
     for line in sys.stdin:
         deadline = time.monotonic() + 20
         while store.committed_epoch < int(line) and time.monotonic() < deadline:
-            pause.wait(0.002)           # nothing here asks the store: the refresher does
+            pause.wait(0.002)           # only the refresher reads the meta store
         print(store.committed_epoch, store.get(b"key", int(line)).decode(), flush=True)
 """
 
@@ -73,8 +73,8 @@ def test_another_process_sees_each_commit_while_it_runs(tmp_path, meta):
                 assert reader.stdout.readline() == f"{epoch_of(number)} at {number}\n"
             reader.stdin.close()
             assert reader.wait(20) == 0
-        with closing(open_meta_store(url, meta)) as truth:
-            assert len(read_leases(truth)) == 1
+        with closing(open_meta_store(url, meta)) as meta_store:
+            assert len(read_leases(meta_store)) == 1
 
 
 def test_a_refresher_that_fails_says_why_until_it_succeeds(tmp_path):
@@ -106,7 +106,7 @@ def test_pins_outlive_many_leases_while_the_store_is_open(tmp_path):
 
 
 def test_a_missing_file_of_a_lost_lease_is_an_expired_snapshot_at_once(tmp_path):
-    """The process slept past its lease and reads before its refresher wakes."""
+    """The process slept past its lease and reads before its refresher runs."""
     url = f"file://{tmp_path}"
     with hummock.open(url, role="writer", block_cache_bytes=1, meta_cache_bytes=1, refresh_ms=10_000) as store:
         commit(store, 1, (b"key", b"one"))
@@ -116,13 +116,13 @@ def test_a_missing_file_of_a_lost_lease_is_an_expired_snapshot_at_once(tmp_path)
             path.unlink()
         with pytest.raises(SnapshotExpired):
             store.get(b"key", epoch_of(1))
-        with hummock.open(url) as other, pytest.raises(ObjectNotFound):     # nothing had run out: that is damage
+        with hummock.open(url) as other, pytest.raises(ObjectNotFound):     # no lease was lost: damage
             other.get(b"key", epoch_of(1))
         database.close()
 
 
 def test_a_version_held_for_others_whose_lease_was_lost_is_an_expired_snapshot(tmp_path):
-    """Whatever became of who read its files."""
+    """The error may come from any code that uses its files."""
     with hummock.open(f"file://{tmp_path}", role="writer", refresh_ms=10_000) as store:
         commit(store, 1, (b"key", b"one"))
         with pytest.raises(ObjectNotFound), store.pinned_version() as pinned:
@@ -138,8 +138,8 @@ def test_a_version_held_for_others_whose_lease_was_lost_is_an_expired_snapshot(t
         database.close()
 
 
-def test_the_truth_may_lie_in_another_place(tmp_path):
-    url, meta = f"file://{tmp_path}/data", f"sqlite://{tmp_path}/truth/meta.db"
+def test_the_meta_store_may_be_in_another_directory(tmp_path):
+    url, meta = f"file://{tmp_path}/data", f"sqlite://{tmp_path}/elsewhere/meta.db"
     with hummock.open(url, role="writer", meta=meta) as store:
         commit(store, 1, (b"key", b"one"))
     assert not (tmp_path / "data" / "meta.sqlite").exists()

@@ -1,4 +1,4 @@
-"""What comes from outside is refused by name or shown as text: it runs nothing, leads nowhere and breaks nothing."""
+"""Untrusted input is refused with a named error or printed as text; it runs no code and reaches no other file."""
 
 import json
 import random
@@ -44,7 +44,7 @@ def url(tmp_path):
 
 
 def run(*arguments):
-    """The result of a command that ended by itself: with a status, and with an error in one line."""
+    """The result of a command that exited with a status and printed no traceback and no control characters."""
     result = CliRunner().invoke(main, arguments)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code in (0, 1, 2) and "Traceback" not in result.output
@@ -53,30 +53,30 @@ def run(*arguments):
 
 
 def put(url, key, row):
-    truth = open_meta_store(url, create=False)
-    truth.transaction(MetaOperations(put={key: row}))
-    truth.close()
+    meta_store = open_meta_store(url, create=False)
+    meta_store.transaction(MetaOperations(put={key: row}))
+    meta_store.close()
 
 
 @pytest.mark.parametrize("name", [name for name in IDENTIFIERS if name != ".."], ids=range(len(IDENTIFIERS) - 1))
 def test_what_is_no_name_of_a_node_registers_and_pins_nothing(name):
-    truth = MemoryMetaStore()
-    manager = open_manager(truth)
+    meta_store = MemoryMetaStore()
+    manager = open_manager(meta_store)
     for attempt in (lambda: manager.register_upload(name, "0" * 16), lambda: manager.pin_version(name),
                     lambda: UploadRegistry(manager, name).mint(), lambda: manager.claim_writer(name)):
         with pytest.raises(MetaStoreError):
             attempt()
-    assert truth.list("") == []
+    assert meta_store.list("") == []
 
 
 @pytest.mark.parametrize("prefix", [*IDENTIFIERS, *OBJECT_KEYS], ids=range(len(IDENTIFIERS) + len(OBJECT_KEYS)))
 def test_what_is_no_prefix_of_names_is_registered_nowhere(prefix):
-    truth = MemoryMetaStore()
-    manager = open_manager(truth)
+    meta_store = MemoryMetaStore()
+    manager = open_manager(meta_store)
     with pytest.raises(MetaStoreError):
         manager.register_upload("node", prefix)
     manager.release_upload("node", prefix)
-    assert truth.list("") == []
+    assert meta_store.list("") == []
 
 
 def test_every_kind_of_row_is_known_to_who_verifies_a_store():
@@ -87,13 +87,13 @@ def test_every_kind_of_row_is_known_to_who_verifies_a_store():
 @pytest.mark.parametrize("row", JSON_ROWS, ids=range(len(JSON_ROWS)))
 @pytest.mark.parametrize("key", ROW_KEYS)
 def test_a_row_that_says_nothing_is_damage_by_its_key(key, row):
-    truth = MemoryMetaStore()
-    truth.transaction(MetaOperations(put={key: row}))
-    assert [found.path for found in verify_rows(truth) if found.damages] == [key]
+    meta_store = MemoryMetaStore()
+    meta_store.transaction(MetaOperations(put={key: row}))
+    assert [found.path for found in verify_rows(meta_store) if found.damages] == [key]
     if key in (CHECKPOINT, COMMITS + "7") or key.startswith(DELTAS):
-        return          # read only where the head or a repeated commit asks for it
+        return          # read only if the head or a repeated commit refers to it
     with pytest.raises((MetaStoreCorrupt, FormatTooNew)):
-        read_references(truth, load(truth, MemoryObjectStore()), lambda: 0)
+        read_references(meta_store, load(meta_store, MemoryObjectStore()), lambda: 0)
 
 
 @pytest.mark.parametrize("row", JSON_ROWS[::3], ids=range(0, len(JSON_ROWS), 3))
@@ -105,14 +105,14 @@ def test_commands_name_a_damaged_row_in_one_line(url, key, row):
         assert result.exit_code == 1 and (key in result.output or "hummock/" in result.output)
 
 
-@pytest.mark.parametrize("place", OBJECT_KEYS, ids=range(len(OBJECT_KEYS)))
-def test_what_is_no_url_opens_nothing(place, tmp_path, monkeypatch):
+@pytest.mark.parametrize("bad_url", OBJECT_KEYS, ids=range(len(OBJECT_KEYS)))
+def test_what_is_no_url_opens_nothing(bad_url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS:
-        if place.startswith("file:"):
-            place = f"file://{tmp_path}/x/../../../../etc/passwd"
-        assert run(command, place).exit_code in (1, 2)
-        assert run(command, "memory://", "--meta", place).exit_code in (1, 2)
+        if bad_url.startswith("file:"):
+            bad_url = f"file://{tmp_path}/x/../../../../etc/passwd"
+        assert run(command, bad_url).exit_code in (1, 2)
+        assert run(command, "memory://", "--meta", bad_url).exit_code in (1, 2)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,12 +137,12 @@ def test_objects_with_strange_names_are_text_and_stay(url, tmp_path):
 @pytest.mark.parametrize("field", ["name", "smallest", "rows", "data_bytes", "id", "table_ids", "max_epoch", "codec"])
 @pytest.mark.parametrize("value", [None, "../../../../etc/passwd", "[red]\x1b[2J", -1, 1 << 70, [], {}, 1.5, True])
 def test_a_version_with_a_strange_file_harms_nobody(url, field, value):
-    truth = open_meta_store(url, create=False)
-    ((key, row),) = truth.list(DELTAS)
+    meta_store = open_meta_store(url, create=False)
+    ((key, row),) = meta_store.list(DELTAS)
     record = json.loads(row)
     record["added"][0]["sstables"][0][field] = value
-    truth.transaction(MetaOperations(put={key: json.dumps(record).encode()}))
-    truth.close()
+    meta_store.transaction(MetaOperations(put={key: json.dumps(record).encode()}))
+    meta_store.close()
     for command in ("version", "levels", "stats", "verify"):
         assert "root:" not in run(command, url).output
 
@@ -150,9 +150,9 @@ def test_a_version_with_a_strange_file_harms_nobody(url, field, value):
 @pytest.mark.parametrize("path_of", [sstable_data_path, sstable_meta_path])
 def test_changed_bytes_of_a_file_are_refused_by_every_command(url, path_of):
     rng = random.Random(run_seed())
-    objects, truth = open_object_store(url), open_meta_store(url, create=False)
-    info = next(HummockManager(truth, objects).version.sstables)
-    truth.close()
+    objects, meta_store = open_object_store(url), open_meta_store(url, create=False)
+    info = next(HummockManager(meta_store, objects).version.sstables)
+    meta_store.close()
     path = path_of(info.name)
     whole = objects.get(path)
     for number in range(MUTATIONS):

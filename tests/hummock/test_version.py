@@ -27,8 +27,8 @@ def make_info(first, last, epoch=1, number=0):
                        max_epoch=epoch, id=number)
 
 
-class Growth:
-    """A version and the steps of a case applied to it."""
+class VersionHistory:
+    """Applies the steps of a case to a version, and keeps the deltas."""
 
     def __init__(self):
         self.version, self.deltas, self.files = HummockVersion(), [], 0
@@ -55,8 +55,8 @@ class Growth:
                       added=tuple(RunAddition(0, layer[-1].id, layer) for layer in layers))
         elif verb == "compact:":
             removed, _, output = rest.partition("->")
-            files, _, place = output.partition("@ ")
-            level, run = map(int, place.split("/"))
+            files, _, target = output.partition("@ ")
+            level, run = map(int, target.split("/"))
             infos = self.number(parse_files(files))
             self.step(removed=tuple(map(int, removed.split())),
                       added=(RunAddition(level, run, infos),) if infos else ())
@@ -100,26 +100,26 @@ def cases():
 
 @pytest.mark.parametrize(("lines", "result"), list(cases()))
 def test_case(lines, result):
-    growth = Growth()
+    history = VersionHistory()
     try:
         for line in lines:
-            growth.run(line)
+            history.run(line)
     except Corruption as error:
         assert result.startswith("refused: ")
         assert result.removeprefix("refused: ") in str(error)
         return
-    assert shown(growth.version) == result
+    assert shown(history.version) == result
 
 
 @pytest.mark.parametrize("lines", [case.values[0] for case in cases() if "refused" not in case.values[1]])
 def test_versions_and_deltas_survive_json(lines):
-    growth = Growth()
+    history = VersionHistory()
     for line in lines:
-        growth.run(line)
-    version = growth.version
+        history.run(line)
+    version = history.version
     assert HummockVersion.from_json(json.loads(json.dumps(version.to_json()))) == version
     replayed = HummockVersion()
-    for delta in growth.deltas:
+    for delta in history.deltas:
         copy = VersionDelta.from_json(json.loads(json.dumps(delta.to_json())))
         assert copy == delta
         replayed = replayed.apply(copy)
@@ -131,7 +131,7 @@ def test_a_delta_for_another_version_is_refused():
         HummockVersion().apply(VersionDelta(2, 0, 0))
 
 
-def test_a_version_is_told_in_a_line():
+def test_a_version_prints_as_one_line():
     assert repr(HummockVersion()) == "HummockVersion(0, epoch 0, readable from 0, no files)"
     info = SstableInfo("0" * 32, b"a", b"b", 1, 1, 1, (1,), 1 << 16, 1 << 16, id=1)
     version = HummockVersion().apply(VersionDelta(1, 1 << 16, 0, (RunAddition(0, 1, (info,)),)))
@@ -147,20 +147,20 @@ def test_an_unknown_format_is_refused():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_overlapping_files_are_those_of_a_plain_filter(seed):
-    rng, growth = random.Random(seed), Growth()
+    rng, history = random.Random(seed), VersionHistory()
     for epoch in range(1, 12):
         files = []
         for _ in range(rng.randrange(6)):
             first, last = sorted(rng.choices("abcdefghijklmnop", k=2))
             files.append(f"[{first}-{last}]@{epoch}")
-        growth.run(f"commit {epoch}: {' '.join(files)}")
+        history.run(f"commit {epoch}: {' '.join(files)}")
     for _ in range(50):
         start, end = sorted(rng.choices("abcdefghijklmnopq", k=2))
         bounds = Range(start.encode(), None if rng.random() < .2 else end.encode())
         expected = [tuple(info for info in run.sstables if info.largest >= bounds.start
                           and (bounds.end is None or info.smallest < bounds.end))
-                    for run in growth.version.runs]
-        assert list(growth.version.overlapping(bounds)) == [found for found in expected if found], seed
+                    for run in history.version.runs]
+        assert list(history.version.overlapping(bounds)) == [found for found in expected if found], seed
 
 
 @pytest.mark.parametrize("seed", range(50))

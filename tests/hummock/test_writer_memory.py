@@ -1,4 +1,4 @@
-"""[P10]: writes that outrun a slow or absent store slow down; memory does not grow, and nothing is lost."""
+"""[P10]: backpressure slows writes down to a slow or absent store; memory is bounded, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from hummock.store.storage import HummockStorage
 ROOT = Path(__file__).resolve().parents[2]
 E1 = Epoch(1 << 16)
 EVERYTHING = KeyRange(b"", None)
-BATCH = 1_000  # bytes of a batch, about
+BATCH = 1_000  # approximate bytes of a batch
 
 
 class WatchedStore(MemoryObjectStore):
-    """Of each hundred puts the first `outage` fail; `look` is called at every put."""
+    """The first `outage` of every 100 puts fail; `on_put` is called at every put."""
 
-    def __init__(self, outage, look):
+    def __init__(self, outage, on_put):
         super().__init__()
-        self._outage, self._look = outage, look
+        self._outage, self._on_put = outage, on_put
         self._calls, self._lock = count(), threading.Lock()
 
     def put(self, path, data, *, if_absent=False):
-        self._look()
+        self._on_put()
         with self._lock:
             fails = next(self._calls) % 100 < self._outage
         if fails:
-            raise ObjectStoreError(path, "the store is away")
+            raise ObjectStoreError(path, "the store is unavailable")
         super().put(path, data, if_absent=if_absent)
 
 
@@ -49,14 +49,14 @@ class WatchedStore(MemoryObjectStore):
 def test_ten_times_the_budget_goes_through_it(monkeypatch, flush_threads, writers):
     monkeypatch.setattr("hummock.store.write_path.FIRST_RETRY_SECONDS", 0.001)
     monkeypatch.setattr("hummock.store.write_path.LAST_RETRY_SECONDS", 0.002)
-    limit, held, stores = 20 * BATCH, [], []
+    limit, waiting, stores = 20 * BATCH, [], []
 
-    def look():
+    def sample():
         stats = stores[0].stats()
-        held.append(stats.waiting_bytes)
+        waiting.append(stats.waiting_bytes)
 
-    # a writer that flushes by itself is told of the store's errors at once
-    objects = WatchedStore(0 if flush_threads == 0 else 7, look)
+    # without flush threads the writer raises the store's errors at once
+    objects = WatchedStore(0 if flush_threads == 0 else 7, sample)
     manager = HummockManager(MemoryMetaStore(), objects)
     options = StorageOptions(
         shared_buffer_bytes=limit, upload_bytes=4 * BATCH, sstable_bytes=4 * BATCH,
@@ -69,14 +69,14 @@ def test_ten_times_the_budget_goes_through_it(monkeypatch, flush_threads, writer
             for number in range(200 // writers):
                 rows = [(b"%d-%04d-%d" % (writer, number, row), b"x" * (BATCH // 10)) for row in range(8)]
                 store.ingest_batch(WriteBatch(rows), E1)
-                look()
+                sample()
 
         threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
-        assert max(held) <= limit
+        assert max(waiting) <= limit
         objects._outage = 0
         store.commit(E1)
         assert sum(1 for _ in store.scan(EVERYTHING, E1)) == 8 * 200
@@ -90,27 +90,27 @@ def test_writers_go_on_once_the_store_is_back(monkeypatch):
     manager = HummockManager(MemoryMetaStore(), objects)
     options = StorageOptions(shared_buffer_bytes=2 * BATCH)
     with HummockStorage(manager, objects, options, session=manager.claim_writer()) as store:
-        taken = []
+        accepted = []
         with pytest.raises(SharedBufferFull):
             for number in range(100):
                 store.ingest_batch(WriteBatch([(b"%03d" % number, b"x" * 400)]), E1)
-                taken.append(number)
+                accepted.append(number)
         assert store.stats().waiting_bytes <= 2 * BATCH
         objects._outage = 0
         store.ingest_batch(WriteBatch([(b"999", b"x")]), E1)
         store.commit(E1)
-        assert [key for key, _ in store.scan(EVERYTHING, E1)] == [*(b"%03d" % number for number in taken), b"999"]
+        assert [key for key, _ in store.scan(EVERYTHING, E1)] == [*(b"%03d" % number for number in accepted), b"999"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("writers", [1, 3])
 def test_a_store_at_a_hundredth_of_its_speed_with_outages_costs_no_memory(tmp_path, writers):
-    """Ten times the budget; the peak of resident memory less that after the imports."""
+    """Writes ten times the budget; `peak_bytes` is peak RSS minus RSS after the imports."""
     command = [sys.executable, "-m", "tests.support.drivers.slow_store_child", str(tmp_path), str(writers)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    print(found)
-    assert found["rows"] == found["expected_rows"]
-    assert found["peak_bytes"] <= 1.25 * found["budget_bytes"], found
-    assert found["longest_stall_seconds"] < 30
+    report = json.loads(done.stdout)
+    print(report)
+    assert report["rows"] == report["expected_rows"]
+    assert report["peak_bytes"] <= 1.25 * report["budget_bytes"], report
+    assert report["longest_stall_seconds"] < 30

@@ -1,8 +1,8 @@
 """A world for random programs: every step does the same to the store and to the model, or reads from both.
 
-The writer's manager also compacts, into many small files and levels; vacuum removes what that leaves; tables get
-watermarks and go; epochs are pinned, held and given back; and what a caller may not do is tried between all of it,
-and must change nothing.
+The writer's manager also compacts, into many small files and levels; vacuum deletes obsolete files; tables get
+watermarks and are dropped; epochs are pinned, held and released. In between, invalid calls must be refused and change
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.options import VacuumOptions
 from tests.model.ruled_model import GOING, later_rules
 from tests.model.store_processes import LEASE_MS, NODE, refused
-from tests.model.world_reads import EVERYTHING, Beside, Reads, rows_of
+from tests.model.world_reads import EVERYTHING, ConcurrentReaders, Reads, rows_of
 
 LOCAL = b"local"        # keys of tables that are written locally only
 
@@ -70,7 +70,7 @@ class World(Reads):
             self.commit_to(self.epoch + 1, {GOING: None}, (GOING,))
 
     def commit_rows(self) -> None:
-        """At times with other rules of some table, or a watermark."""
+        """Commits, sometimes with new rules of a table or a watermark."""
         number = max(self.epoch + 1, self.sealed)
         is_ruled = self.model.ttl_ms and self.rng.random() < 0.5
         self.commit_to(number, later_rules(self.rng, self.model, self.keys, self.epoch, number) if is_ruled else {})
@@ -80,7 +80,7 @@ class World(Reads):
             store.clear_uncommitted()
 
     def reopen(self) -> None:
-        """Another process takes the role over; the former one may not know of it yet."""
+        """Another process takes over the writer role; the old one may not have noticed yet."""
         self.leave(self.writer)
         if self.rng.random() < 0.3 and not self.zombies:
             self.zombies.append(self.writer)
@@ -95,7 +95,7 @@ class World(Reads):
         self.reader.close()
         self.reader = self.open_reader()
 
-    # -- the life of files ---------------------------------------------------------------------------------
+    # -- pins, compaction and vacuum -----------------------------------------------------------------------
 
     def pin(self) -> None:
         safe = self.pinner.refresh().safe_epoch >> 16
@@ -111,10 +111,10 @@ class World(Reads):
             self.pins[number] -= 1
             self.pins = +self.pins
             if self.rng.random() < .5:
-                self.pinner.renew_lease(NODE)       # only now others see it
+                self.pinner.renew_lease(NODE)       # publishes the unpin to other processes
 
     def compact(self) -> None:
-        """Up to three tasks, some of which are left half done, fail, or are reported twice."""
+        """Runs up to three tasks, some of which fail, are cancelled, or are reported twice."""
         self.compact_some()
         self.check_pins()
         self.read_all()
@@ -129,7 +129,7 @@ class World(Reads):
             task, token = given
             fate = self.rng.random()
             if fate < .1:
-                manager.fail_task(task.id, token, "it was told to")
+                manager.fail_task(task.id, token, "injected failure")
                 self.clock.advance(5_000)
                 self.renew()
                 continue
@@ -143,12 +143,12 @@ class World(Reads):
                 manager.report_compact_task(task.id, token, results)
 
     def done(self, task: CompactTask, token: str) -> list[RangeResult]:
-        """Ranges merge at once or one by one; some get ready, or become durable, beside others."""
+        """Runs the subcompactions one after another, or overlaps their prefetch, merge and upload."""
         runner = ThreadRunner(self.objects, threads=self.rng.choice((1, 2)), memory_bytes=1 << 20)
         return runner.run(self.in_ranges(task), token[:16])
 
     def in_ranges(self, task: CompactTask) -> list[RangeSpec]:
-        """One or some."""
+        """Splits the task into one or more ranges."""
         files = [info for part in task.inputs for info in part.sstables]
         cuts = cuts_of(files, self.objects, max(1, task.input_bytes // self.rng.randint(1, 4)))
         return replace(task, cuts=cuts).ranges()
@@ -163,7 +163,7 @@ class World(Reads):
         Vacuum(self.meta, self.objects, self.clock, options=VacuumOptions(grace_ms=0, tombstone_ms=0)).run()
 
     def work_beside_readers(self) -> None:
-        """Threads read one epoch in both processes while rows are written, committed, compacted and removed."""
+        """Threads read one epoch in both processes during writes, commits, compaction and vacuum."""
         if self.epoch < self.pinner.refresh().safe_epoch >> 16 or self.epoch == 0:
             return
         self.follow()
@@ -171,17 +171,17 @@ class World(Reads):
         self.pins[epoch >> 16] += 1
         self.model.dropped = self.writer.version.dropped_tables
         rows = rows_of(self.model, EVERYTHING, epoch, None)
-        with Beside([self.writer, self.reader], epoch, rows) as beside:
+        with ConcurrentReaders([self.writer, self.reader], epoch, rows) as readers:
             for _ in range(3):
                 self.ingest()
                 self.commit_rows()
                 self.compact_some()
                 self.vacuum_all()
-        assert beside.rounds >= 2
+        assert readers.rounds >= 2
         self.read_all()
 
     def pass_time(self) -> None:
-        """Less than a lease at once; who lives renews his."""
+        """Advances the clock by less than a lease; live processes renew theirs."""
         self.clock.advance(self.rng.choice((1, 1_000, LEASE_MS - 1)))
         self.renew()
 
@@ -189,10 +189,10 @@ class World(Reads):
         version = self.pinner.refresh()
         assert all(number << 16 >= version.safe_epoch for number in self.pinned), (version, self.pinned)
 
-    # -- what must not be done [P12] -----------------------------------------------------------------------
+    # -- invalid calls [P12] -------------------------------------------------------------------------------
 
     def misuse(self) -> None:
-        """One call that is refused by its name. That it changed nothing is seen by the steps that follow."""
+        """One invalid call, refused with its error. The steps that follow check that it changed nothing."""
         sealed, committed = Epoch(self.sealed << 16), Epoch(self.epoch << 16)
         future = Epoch((max(self.sealed, self.epoch) + 9) << 16)
         row = WriteBatch([(self.keys.draw(), b"never")])
@@ -217,7 +217,7 @@ class World(Reads):
             call()
 
     def misuse_of_a_lost_role(self) -> None:
-        """A writer that was taken over writes and commits: nobody ever sees it."""
+        """A fenced writer writes and commits: its rows never become visible."""
         if self.zombies:
             zombie = self.zombies.pop()
             epoch = Epoch(10_000 << 16)
@@ -232,8 +232,8 @@ class World(Reads):
 STEPS: dict[Callable[[World], None], float] = {
     World.ingest: 12, World.seal: 2, World.sync: 2, World.commit: 8, World.clear: 0.5, World.reopen: 0.7,
     World.get: 5, World.get_many: 4, World.scan: 4, World.scan_under_a_prefix: 3, World.scan_prefixes: 3,
-    World.scan_many: 3, World.changes: 4, World.follow: 3, World.begin_scan: 2, World.read_on: 4, World.hold: 1.5,
-    World.let_go: 1,
+    World.scan_many: 3, World.changes: 4, World.follow: 3, World.begin_scan: 2, World.read_on: 4,
+    World.take_snapshot: 1.5, World.release_snapshot: 1,
     World.reopen_reader: 0.7, World.work_beside_readers: 0.5,
     World.pin: 2, World.unpin: 2, World.compact: 7, World.vacuum: 2, World.pass_time: 1.5, World.misuse: 3,
     World.misuse_of_a_lost_role: 1,

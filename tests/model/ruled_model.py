@@ -1,7 +1,7 @@
-"""The plainest model of a store whose tables have rules, and the keys that random programs use.
+"""The simplest model of a store whose tables have rules, and the keys of random programs.
 
-TTL and the two watermark tables have what hides rows; COLUMNS and FIXED have prefixes that filters know; GOING may
-be dropped. All other keys are of tables that nobody ever registered."""
+TTL, RISING and FALLING have rules that hide rows; COLUMNS has prefixes of columns for filters; GOING may be dropped.
+All other keys belong to unregistered tables."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PREFIXES = {
 
 
 class RuledModel(MemoryStateStore):
-    """The model with what tables' rules hide; the rules are given in product form and kept in the plainest one."""
+    """A MemoryStateStore that applies table rules: it accepts `TableRules` and stores them in the simplest form."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ttl_ms: dict[int, int] = {}
         self.marks: dict[int, list[tuple[int, bool, dict[int, bytes]]]] = {}    # by table; newest last
-        self.dropped: frozenset[int] = frozenset()      # as the version says that is compared with
+        self.dropped: frozenset[int] = frozenset()      # of the version under comparison
 
     def commit_rules(self, tables: dict[int, TableRules | None]) -> None:
         for table_id, rules in tables.items():
@@ -45,12 +45,12 @@ class RuledModel(MemoryStateStore):
                 keys = dict(marks[-1][2]) if marks else {}
                 for vnode, key in mark.keys:
                     known = keys.get(vnode, key)
-                    is_back = mark.is_descending and known.startswith(key)      # it would show rows again
+                    is_back = mark.is_descending and known.startswith(key)      # would make rows visible again
                     keys[vnode] = known if is_back else (min if mark.is_descending else max)(key, known)
                 marks.append((mark.epoch, mark.is_descending, keys))
 
     def is_passed(self, key: bytes, epoch: int) -> bool:
-        """Whether the newest watermark at `epoch` says that nobody reads the key any more."""
+        """Whether the newest watermark at `epoch` hides the key."""
         marks = [mark for mark in self.marks.get(table_id_of(key), ()) if mark[0] <= epoch]
         if not marks or len(key) < USER_KEY_PREFIX_BYTES:
             return False
@@ -71,7 +71,7 @@ class RuledModel(MemoryStateStore):
 
 
 class Keys:
-    """Keys to write and to read, drawn so that they meet again; `written` are those that were written."""
+    """Draws keys to write and to read, with frequent repeats; `written` are the keys written so far."""
 
     def __init__(self, rng: random.Random):
         self.rng = rng
@@ -89,11 +89,11 @@ class Keys:
         return user_key(table, self.rng.choice(VNODES), self.columns() if table == COLUMNS else self.own())
 
     def own(self) -> bytes:
-        """A key as it stands behind its table and vnode."""
+        """A table key: the bytes after table id and vnode."""
         return b"".join(self.rng.choices(PARTS, k=self.rng.choice((0, 1, 2, 2, 3))))
 
     def columns(self) -> bytes:
-        """A number or NULL, a text or NULL, and what is behind the prefix; now and then it is cut short."""
+        """A number or NULL, a text or NULL, and bytes after the prefix; sometimes truncated."""
         number = self.rng.choice((b"\x01", b"\x00ab", b"\x00ac"))
         text = self.rng.choice((b"\x01", b"\x00\x00", b"\x00\x01" + b"text".ljust(8, b"\0") + b"\x04",
                                 b"\x00\x01" + b"longtext\x09" + b"s".ljust(8, b"\0") + b"\x01"))
@@ -101,20 +101,20 @@ class Keys:
         return whole if self.rng.random() < 0.9 else whole[:self.rng.randint(0, len(whole))]
 
     def prefix(self) -> bytes:
-        """What a scan lies under: some bytes of a key, mostly those that a rule counts."""
+        """A prefix for scans: the first bytes of a key, mostly of a length that a rule has."""
         key = self.draw()
         return key[:self.rng.choice((4, 6, 7, 8, 9, 11, 12, 19, len(key), self.rng.randint(0, 8)))]
 
 
 def first_rules(rng: random.Random) -> dict[int, TableRules | None]:
-    """What a program's first commit registers."""
+    """The rules that a program's first commit registers."""
     return {table: TableRules(rng.choice(PREFIXES[table]), rng.choice((0, 2, 6)) if table == TTL else 0,
                               vnode_groups=rng.choice((1, 1, 3))) for table in PREFIXES}
 
 
 def later_rules(rng: random.Random, model: RuledModel, keys: Keys, after: int,
                 last: int) -> dict[int, TableRules | None]:
-    """Some table's rules anew: another prefix, and a watermark at one of the epochs `after` + 1 to `last`."""
+    """New rules of some table: another prefix, and a watermark at one of the epochs `after` + 1 to `last`."""
     table = rng.choice((RISING, FALLING, *PREFIXES))
     marks: tuple[KeyWatermark, ...] = ()
     if table in (RISING, FALLING):

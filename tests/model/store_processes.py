@@ -1,6 +1,6 @@
-"""Where random programs happen: a writer and a reader over one store, and a third process that pins and compacts.
+"""The processes of random programs: a writer and a reader over one store, and a third that pins and compacts.
 
-They share no object but the stores, as processes would."""
+They share no objects but the stores, like separate processes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.model.ruled_model import Keys, RuledModel, first_rules
 from tests.support.worlds.manager_parts import StandingClock
 
 LEASE_MS = 30_000
-NODE = "pins"           # who holds the program's pins
-OBJECTS_AGE_MS = 1_000_000      # files on disk are dated by the machine's clock
+NODE = "pins"           # the node that holds the program's pins
+OBJECTS_AGE_MS = 1_000_000      # files on disk have times of the machine's clock
 METRICS = Metrics()
 SIZES = (
     {},
@@ -53,7 +53,7 @@ SHAPES = (
 
 @dataclass(slots=True)
 class OpenScan:
-    """A scan that was begun and left standing; `rows` are those that are still to come."""
+    """An unfinished scan; `rows` are those that it has not returned yet."""
 
     store: HummockStorage
     scan: HummockScan
@@ -62,15 +62,15 @@ class OpenScan:
 
 @dataclass(slots=True)
 class Snapshot:
-    """An epoch that one of the stores holds by `snapshot()`."""
+    """An epoch that one of the stores pins by `snapshot()`."""
 
     store: HummockStorage
     number: int
     holding: AbstractContextManager[Epoch]
 
 
-class Places:
-    """The stores, their processes and the model; what stands open in them goes when its process ends."""
+class Processes:
+    """The stores, their processes and the model; open scans and snapshots end with their process."""
 
     def __init__(self, rng: random.Random, directory: Path | None = None, sizes: dict | None = None):
         self.rng, self.clock = rng, StandingClock(wall_clock_ms() + OBJECTS_AGE_MS)
@@ -91,7 +91,7 @@ class Places:
         self.pinner = self.manager()
 
     def commit_to(self, number: int, tables: dict, dropped: tuple[int, ...] = ()) -> None:
-        """Both commit; rules change with it."""
+        """Commits to both, with new rules."""
         self.epoch = number
         self.model.commit(Epoch(number << 16))
         self.model.commit_rules(tables)
@@ -113,7 +113,7 @@ class Places:
                               **how)
 
     def leave(self, store: HummockStorage) -> None:
-        """What stands open in a store that is about to end is nobody's any more."""
+        """Closes the scans of a store that is about to end, and forgets its snapshots."""
         for held in [held for held in self.scans if held.store is store]:
             held.scan.close()
             with refused(StoreClosed):
@@ -131,17 +131,17 @@ class Places:
 
     @property
     def pinned(self) -> set[int]:
-        """Numbers of the epochs that somebody pinned."""
+        """Numbers of all pinned epochs."""
         return {*self.pins, *(held.number for held in self.snapshots)}
 
     def some_epoch(self) -> Epoch:
-        """Mostly one that is pinned or newer than all, else any."""
+        """Mostly a pinned epoch or the newest, else any."""
         newest = max(self.epoch, self.sealed) + 3
         number = self.rng.choice([newest, self.epoch, *sorted(self.pinned), self.rng.randint(0, newest)])
         return Epoch(number << 16 | self.rng.choice((0, 7)))
 
     def renew(self) -> None:
-        """Who lives renews his lease."""
+        """Renews the leases of all live processes."""
         for store in (self.writer, self.reader):
             store._local._leased(store.meta_client.renew_lease)
         if self.pins:
@@ -154,4 +154,4 @@ def refused(error: type[Exception]) -> Iterator[None]:
         yield
     except error:
         return
-    raise AssertionError(f"was not refused by {error.__name__}")
+    raise AssertionError(f"not refused with {error.__name__}")

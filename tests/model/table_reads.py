@@ -1,4 +1,4 @@
-"""What random programs ask of tables, and of a dict."""
+"""The reading steps of random programs over state tables, compared with a dict."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from tests.model.store_processes import refused
-from tests.model.table_world import TYPES, Begun, Pk, Writes, random_pk
+from tests.model.table_world import TYPES, OpenScan, Pk, Writes, random_pk
 
 LIMITS = (None, 0, 1, 3)
 
 
 class World(Writes):
-    """Each step asks one table, or the follower, which has the rows of all."""
+    """Each step reads one table, or the follower, which has the rows of all."""
 
-    def asked(self) -> tuple[int, StateTable, dict[Pk, tuple]]:
+    def some_reader(self) -> tuple[int, StateTable, dict[Pk, tuple]]:
         if self.follower is not None and self.rng.random() < 0.4:
             return -1, self.follower, self.rows
         instance, table = self.some()
@@ -36,7 +36,7 @@ class World(Writes):
     # -- steps ---------------------------------------------------------------------------------------------
 
     def read_points(self) -> None:
-        instance, table, rows = self.asked()
+        instance, table, rows = self.some_reader()
         pks = [random_pk(self.rng) for _ in range(self.rng.randrange(1, 9))]
         owned = pks if instance < 0 else [pk for pk in pks if self.owner_of(pk) == instance]
         if len(owned) < len(pks):
@@ -51,7 +51,7 @@ class World(Writes):
         assert table.get_row(pk) == ((*pk, *rows[pk]) if pk in rows else None)
 
     def read_scan(self) -> None:
-        instance, table, rows = self.asked()
+        instance, table, rows = self.some_reader()
         width = self.rng.randrange(4)
         foreign = random_pk(self.rng)[:width]
         if instance >= 0 and table.serde.covers_distribution(width) and self.owner_of(foreign) != instance:
@@ -67,49 +67,49 @@ class World(Writes):
             assert sorted(map(repr, chunks)) == sorted(map(repr, expected))
 
     def read_under(self) -> None:
-        """All rows, and the first ones, under each of many prefixes."""
-        instance, table, rows = self.asked()
+        """Reads all rows, and the first ones, under each of many prefixes."""
+        instance, table, rows = self.some_reader()
         width = self.rng.randrange(4)
         prefixes = self.prefixes(instance, width)
         limit = self.rng.randrange(4)
         chunk = self.chunk_of(table, prefixes, width)
         owners, first = table.first_rows(chunk, limit)
         expected = [(at, row) for at, prefix in enumerate(prefixes) for row in self.ordered(rows, prefix)]
-        heads = [(at, row) for at, prefix in enumerate(prefixes) for row in self.ordered(rows, prefix)[:limit]]
-        assert list(zip(owners.tolist(), first.rows(), strict=True)) == heads
+        expected_first = [(at, row) for at, prefix in enumerate(prefixes) for row in self.ordered(rows, prefix)[:limit]]
+        assert list(zip(owners.tolist(), first.rows(), strict=True)) == expected_first
         found = [(at, row) for owned, part in table.rows_under(chunk)
                  for at, row in zip(owned.tolist(), part.rows(), strict=True)]
         assert [at for at, _ in found] == [at for at, _ in expected]
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
     def begin_scan(self) -> None:
-        """It shows this moment to its end, whatever is written meanwhile."""
-        instance, table, rows = self.asked()
+        """The scan returns the rows of this moment, whatever is written meanwhile."""
+        instance, table, rows = self.some_reader()
         for prefix in self.prefixes(instance, self.rng.randrange(3))[:1]:
             is_reverse = self.rng.random() < 0.5
             expected = self.ordered(rows, prefix)[:: -1 if is_reverse else 1]
             if instance >= 0:
-                self.begun.append(Begun(table.scan(prefix, reverse=is_reverse), expected))
+                self.open_scans.append(OpenScan(table.scan(prefix, reverse=is_reverse), expected))
 
     def read_on(self) -> None:
-        for begun in self.begun:
+        for scan in self.open_scans:
             for _ in range(self.rng.randrange(4)):
-                row = next(begun.rows, None)
-                assert row == (begun.expected.pop(0) if begun.expected else None)
-        self.begun = [begun for begun in self.begun if begun.expected]
+                row = next(scan.rows, None)
+                assert row == (scan.expected.pop(0) if scan.expected else None)
+        self.open_scans = [scan for scan in self.open_scans if scan.expected]
 
     def read_committed(self) -> None:
-        """By a StorageTable, chosen columns at some checkpoint, the newest or one that is still kept."""
+        """Reads chosen columns by a StorageTable at a checkpoint, the newest or any in the history."""
         if not self.history:
             return
         epoch = self.rng.choice([max(self.history), self.rng.choice(list(self.history))])
         rows = self.history[epoch]
         chosen = self.rng.sample(range(len(TYPES)), self.rng.randrange(1, len(TYPES) + 1))
-        if epoch < self.site.safe_epoch:
+        if epoch < self.backend.safe_epoch:
             with refused(EpochTooOld):
-                list(StorageTable(self.catalog, self.site.store, chosen).scan(epoch))
+                list(StorageTable(self.catalog, self.backend.store, chosen).scan(epoch))
             return
-        table = StorageTable(self.catalog, self.site.store, chosen, cache=self.columns)
+        table = StorageTable(self.catalog, self.backend.store, chosen, cache=self.columns)
         self.check_committed(table, epoch, rows, lambda row: tuple(row[column] for column in chosen))
 
     def check_committed(
@@ -134,28 +134,28 @@ class World(Writes):
         assert table.get_row(pk, epoch) == (cut((*pk, *rows[pk])) if pk in rows else None)
 
     def read_changes(self) -> None:
-        """From a checkpoint that is kept to a later one: what is told of each key is what the two snapshots say."""
-        epochs = sorted(epoch for epoch in self.history if epoch >= self.site.safe_epoch)
+        """The changes between two readable checkpoints are the difference of the two snapshots."""
+        epochs = sorted(epoch for epoch in self.history if epoch >= self.backend.safe_epoch)
         if not epochs:
             return
         since, until = sorted((self.rng.choice(epochs), self.rng.choice(epochs)))
         chosen = self.rng.sample(range(len(TYPES)), self.rng.randrange(1, len(TYPES) + 1))
         before, after = self.history[since], self.history[until]
-        table = StorageTable(self.catalog, self.site.store, chosen)
+        table = StorageTable(self.catalog, self.backend.store, chosen)
         found = [change for part in self.rng.choice(([None], table.partitions(3)))
                  for chunk in table.changes(since, until, part) for change in changes_in(chunk)]
         expected = [(cut(pk, before, chosen), cut(pk, after, chosen)) for pk in {*before, *after}]
         assert sorted(map(repr, found)) == sorted(repr(pair) for pair in expected if repr(pair[0]) != repr(pair[1]))
 
-    def random_bounds(self, place: int) -> tuple[RowRange | None, Callable[[tuple], bool]]:
-        """On the key column number `place`."""
+    def random_bounds(self, column: int) -> tuple[RowRange | None, Callable[[tuple], bool]]:
+        """Bounds of key column number `column`, and the predicate for them."""
         if self.rng.random() < 0.4:
             return None, lambda row: True
-        lower, upper = random_pk(self.rng)[place], random_pk(self.rng)[place]
+        lower, upper = random_pk(self.rng)[column], random_pk(self.rng)[column]
         bounds = RowRange(lower, upper, self.rng.random() < 0.5, self.rng.random() < 0.5)
 
         def is_within(row: tuple) -> bool:
-            value = row[place]
+            value = row[column]
             return value is not None and (
                 lower is None or value > lower or (bounds.includes_lower and value == lower)
             ) and (upper is None or value < upper or (bounds.includes_upper and value == upper))
@@ -166,13 +166,13 @@ class World(Writes):
 def changes_in(chunk: StreamChunk) -> list[tuple[tuple | None, tuple | None]]:
     """(row before, row after) of each change."""
     found: list[tuple[tuple | None, tuple | None]] = []
-    gone = None
+    previous = None
     for op, row in chunk.changes():
         if op is Op.UPDATE_INSERT:
-            found[-1] = (gone, row)
+            found[-1] = (previous, row)
         else:
             found.append((row, None) if op.is_retraction else (None, row))
-        gone = row
+        previous = row
     return found
 
 

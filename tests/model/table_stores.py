@@ -1,4 +1,4 @@
-"""Stores that random programs of tables run over: in memory and plain, or files with compaction between everything."""
+"""State stores for random programs over tables: a plain one in memory, or files with compaction in between."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ SIZES: tuple[dict[str, Any], ...] = (
 )
 
 
-class Site(ABC):
-    """`store` is of the one process that writes, until `restart`."""
+class Backend(ABC):
+    """The state store of the single writer process; `restart` replaces `store`."""
 
     store: StateStore
     has_rules: bool
 
     @abstractmethod
     def checkpoint(self, epoch: Epoch, tables: dict[int, TableRules]) -> None:
-        """Everything up to `epoch` is committed, with the rules."""
+        """Commits everything up to `epoch`, with the rules."""
 
     @abstractmethod
     def compact(self) -> None: ...
 
     @abstractmethod
     def restart(self) -> None:
-        """The process ends and another begins: what is not committed is gone."""
+        """Replaces the process by a new one; uncommitted writes are lost."""
 
     @property
     @abstractmethod
@@ -57,7 +57,7 @@ class Site(ABC):
     def close(self) -> None: ...
 
 
-class PlainSite(Site):
+class MemoryBackend(Backend):
     has_rules = False
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class PlainSite(Site):
         self.store.close()
 
 
-class FileSite(Site):
+class FileBackend(Backend):
     has_rules = True
 
     def __init__(self, rng: random.Random):
@@ -124,6 +124,6 @@ class FileSite(Site):
                               random_bytes=self.rng.randbytes, metrics=METRICS)
 
     def follower(self) -> HummockStorage:
-        """Another process that writes nothing but what stays there."""
+        """The store of another process, for local-only writes."""
         manager = HummockManager(self.meta, self.objects, self.clock, random_bytes=self.rng.randbytes, metrics=METRICS)
         return HummockStorage(manager, self.objects, random_bytes=self.rng.randbytes, metrics=METRICS)

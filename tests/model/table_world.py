@@ -1,7 +1,7 @@
-"""A world for random programs of state tables: every step does the same to the tables and to a dict, or asks both.
+"""A world for random programs over state tables: every step does the same to the tables and to a dict, or reads both.
 
-One to three tables share the rows by vnode, now and then in another way; a follower reads what they write, in another
-process. Rows are (a, b, c | d, e): the key, and what lies under it.
+One to three tables share the rows by vnode and sometimes exchange vnodes; a follower in another process replicates
+their writes. Rows are (a, b, c | d, e): key | value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relational.table.column_cache import ColumnCache
 from relational.table.state_table import OpChecks, StateTable
 from relational.types import DataType, OrderType, SortKey
 from tests.model.store_processes import refused
-from tests.model.table_stores import FileSite, PlainSite
+from tests.model.table_stores import FileBackend, MemoryBackend
 
 TABLE_ID = 3
 TYPES = {"a": "int", "b": "varchar", "c": "bigint", "d": "varchar", "e": "numeric(9, 2)[]"}
@@ -35,7 +35,7 @@ Change = tuple[Op, tuple]
 
 
 def random_catalog(rng: random.Random) -> TableCatalog:
-    """Key (a, b, c) in any orders; distributed by any part of it."""
+    """Key (a, b, c) in any sort orders; distributed by any part of it."""
     columns = tuple(
         ColumnCatalog(name, index, DataType.parse(text)) for index, (name, text) in enumerate(TYPES.items())
     )
@@ -61,21 +61,21 @@ def random_rest(rng: random.Random) -> tuple:
     return rng.choice([None, "", "x", "value " * 9]), rng.choice(amounts)
 
 
-class Begun:
-    """A scan that was left standing: what is still to come of it."""
+class OpenScan:
+    """An unfinished scan; `expected` are the rows that it has not returned yet."""
 
     def __init__(self, rows: Iterator[tuple], expected: list[tuple]):
         self.rows, self.expected = rows, expected
 
 
-class Parts:
-    """The tables and the dict; a step of a program is a method of a subclass, without arguments."""
+class TablesAndModel:
+    """The tables and the dict; each step of a program is a method of a subclass, without arguments."""
 
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
         self.catalog = random_catalog(self.rng)
         self.schema = self.catalog.schema
-        self.site = FileSite(self.rng) if self.rng.random() < 0.6 else PlainSite()
+        self.backend = FileBackend(self.rng) if self.rng.random() < 0.6 else MemoryBackend()
         self.checks = self.rng.choice(CHECKS)
         self.options = {"checks": self.checks, "spill_bytes": self.rng.choice(SPILLS),
                         "row_cache_bytes": self.rng.choice(CACHES)}
@@ -86,11 +86,11 @@ class Parts:
         self.epoch = EpochPair(curr=self.next_epoch(), prev=first)
         self.rows: dict[Pk, tuple] = {}
         self.history: dict[int, dict[Pk, tuple]] = {}       # by checkpoint
-        self.low: int | None = None                         # no row whose `a` is less is written any more
+        self.low: int | None = None                         # rows with a smaller `a` are no longer written
         self.marks: list[KeyWatermark] = []                 # not registered yet
         self.committed_low: int | None = None
         self.follower: StateTable | None = None
-        self.follower_store = self.site.follower() if isinstance(self.site, FileSite) and (
+        self.follower_store = self.backend.follower() if isinstance(self.backend, FileBackend) and (
             self.rng.random() < 0.3) else None
         self.open(self.rng.randint(1, min(3, self.catalog.vnode_count)))
 
@@ -99,26 +99,26 @@ class Parts:
     def open(self, instances: int) -> None:
         self.owners = self.random_owners(instances)
         self.tables = [self.table(self.owners == i) for i in range(instances)]
-        self.begun: list[Begun] = []
+        self.open_scans: list[OpenScan] = []
         if self.follower_store is not None:
             self.follower = StateTable(self.catalog, self.follower_store, is_replicated=True)
             self.follower.init_epoch(self.epoch)
 
     def table(self, owned: np.ndarray) -> StateTable:
-        table = StateTable(self.catalog, self.site.store, None if owned.all() else owned, **self.options)
+        table = StateTable(self.catalog, self.backend.store, None if owned.all() else owned, **self.options)
         table.init_epoch(self.epoch)
         return table
 
     def random_owners(self, instances: int) -> np.ndarray:
-        """The instance of each vnode; each has one."""
+        """The instance of each vnode; every instance has at least one vnode."""
         count = self.catalog.vnode_count
         owners = [*range(instances), *self.rng.choices(range(instances), k=count - instances)]
         return np.array(self.rng.sample(owners, count))
 
     def owner_of(self, pk: Pk) -> int:
-        """The instance of a row, or of all rows under a prefix that fixes the vnode."""
+        """The instance that owns a row, or all rows under a prefix that fixes the vnode."""
         columns = self.tables[0].serde.prefix_columns(pk)
-        key = [columns[place] for place in self.tables[0].serde.distribution_in_pk]
+        key = [columns[index] for index in self.tables[0].serde.distribution_in_pk]
         return int(self.owners[vnodes_of(key, self.catalog.vnode_count, rows=1)[0]])
 
     # -- the dict ------------------------------------------------------------------------------------------
@@ -148,15 +148,15 @@ class Parts:
         return [pk for pk in pks if self.owner_of(pk) == instance]
 
     def prefix_of(self, instance: int, width: int) -> Pk | None:
-        """One whose rows are this instance's where it fixes the vnode."""
+        """A random prefix, or None if it fixes a vnode of another instance."""
         prefix = random_pk(self.rng)[:width]
         serde = self.tables[instance].serde
         return None if serde.covers_distribution(width) and self.owner_of(prefix) != instance else prefix
 
 
-class Writes(Parts):
+class Writes(TablesAndModel):
     def write(self) -> None:
-        """A chunk with some rows hidden, or the same changes one by one."""
+        """Writes a chunk with some rows hidden, or the same changes one by one."""
         instance, table = self.some()
         changes = self.changes(instance)
         if not changes:
@@ -171,7 +171,7 @@ class Writes(Parts):
         self.follow(changes)
 
     def changes(self, instance: int) -> list[Change]:
-        """What the dict has done already."""
+        """Random changes, already applied to the dict."""
         changes: list[Change] = []
         for pk in self.pks_of(instance, 12):
             rest, kind = random_rest(self.rng), self.rng.random()
@@ -189,7 +189,7 @@ class Writes(Parts):
         return changes
 
     def update(self, instance: int, pk: Pk, rest: tuple) -> list[Change]:
-        """Of some of the values, or of the key too."""
+        """Changes some of the values, or the key too."""
         before = self.rows.pop(pk)
         rest = self.rng.choice([rest, (rest[0], before[1]), (before[0], rest[1]), before])
         new_pk = random_pk(self.rng)
@@ -215,7 +215,7 @@ class Writes(Parts):
             self.follower.write_chunk(StreamChunk.from_rows(self.schema, changes))
 
     def contradict(self) -> None:
-        """A table that asks the store refuses what contradicts it, or carries it out as it came."""
+        """A table that reads the store refuses changes that contradict it, or applies them as they are."""
         instance, table = self.some()
         for pk in self.pks_of(instance, 4) if self.checks.reads_store else ():
             rest, is_there = random_rest(self.rng), pk in self.rows
@@ -237,10 +237,10 @@ class Writes(Parts):
     # -- epochs --------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """A barrier, mostly of a checkpoint; right after it vnodes may move."""
+        """A barrier, mostly a checkpoint; vnodes may move right after it."""
         self.epoch = EpochPair(curr=self.next_epoch(), prev=self.epoch.curr)
         if self.options["spill_bytes"] < 1 << 20:
-            self.begun.clear()
+            self.open_scans.clear()
         self.marks += [mark for table in self.tables if (mark := table.commit(self.epoch)) is not None]
         if self.follower is not None:
             self.follower.commit(self.epoch)
@@ -261,7 +261,7 @@ class Writes(Parts):
             self.committed_low = self.low
             self.rows = {pk: rest for pk, rest in self.rows.items()
                          if self.committed_low is None or pk[0] is None or pk[0] >= self.committed_low}
-        self.site.checkpoint(epoch, rules)
+        self.backend.checkpoint(epoch, rules)
         self.history[epoch] = dict(self.rows)
         if self.follower_store is not None:
             self.follower_store.wait_epoch(epoch)
@@ -273,8 +273,8 @@ class Writes(Parts):
             table.update_vnodes(None if owned.all() else owned)
 
     def raise_watermark(self) -> None:
-        """Of every instance, in the epoch that is ending with the next barrier."""
-        if not self.site.has_rules or not self.catalog.pk[0].order.nulls_are_largest:
+        """Raises the watermark of every instance, in the epoch that the next barrier ends."""
+        if not self.backend.has_rules or not self.catalog.pk[0].order.nulls_are_largest:
             return
         self.low = self.rng.randrange(self.low or 0, 4)
         for table in self.tables:
@@ -283,13 +283,13 @@ class Writes(Parts):
                 table.update_watermark(self.rng.randrange(self.low + 1))
 
     def restart(self) -> None:
-        """The rows of the last checkpoint are left."""
-        self.begun.clear()
-        self.site.restart()
-        if isinstance(self.site, FileSite) and self.follower_store is not None:
+        """Restarts with the rows of the last checkpoint."""
+        self.open_scans.clear()
+        self.backend.restart()
+        if isinstance(self.backend, FileBackend) and self.follower_store is not None:
             self.follower_store.close()
-            self.follower_store = self.site.follower()
-        committed = self.site.store.committed_epoch
+            self.follower_store = self.backend.follower()
+        committed = self.backend.store.committed_epoch
         self.rows = dict(self.history.get(committed, {}))
         self.low, self.marks = self.committed_low, []
         prev = committed or self.next_epoch()
@@ -297,13 +297,13 @@ class Writes(Parts):
         self.open(self.rng.randint(1, min(3, self.catalog.vnode_count)))
 
     def compact(self) -> None:
-        self.site.compact()
+        self.backend.compact()
 
     def close(self) -> None:
-        self.site.close()
+        self.backend.close()
         if self.follower_store is not None:
             self.follower_store.close()
 
     def __repr__(self) -> str:
         layout = f"{self.catalog.row_format} of {self.catalog.vnode_count} vnodes"
-        return f"{layout}, {type(self.site).__name__}, {self.options}"
+        return f"{layout}, {type(self.backend).__name__}, {self.options}"

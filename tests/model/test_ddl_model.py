@@ -1,7 +1,7 @@
 """Random programs of DDL and data changes against a model of dicts, with restarts in between.
 
-The model knows of each table its columns and rows, of each view which column of which table it reads. A program is
-made from its seed alone; a failure prints it (it is the test's parameter).
+The model has the columns and rows of each table, and the table and column that each view reads. A program is generated
+from its seed alone, which is the test's parameter.
 """
 
 import random
@@ -26,7 +26,7 @@ class Table:
 
 
 class View:
-    """`column` of `table`, and its key."""
+    """Selects the key and `column` of `table`."""
 
     def __init__(self, table, column, is_stored):
         self.table, self.column, self.is_stored = table, column, is_stored
@@ -44,7 +44,7 @@ class Program:
         self.objects["public", "a"] = Table({"v": None})
 
     def sql(self, text, expected=None):
-        """Carry out, expecting an error where one is named."""
+        """Execute a statement; it must fail with `expected` if that is given."""
         if expected is None:
             self.done += 1
             return self.session.sql(text)
@@ -61,7 +61,7 @@ class Program:
         return [name for name, each in self.objects.items() if isinstance(each, kind)]
 
     def readers(self, name, column=None):
-        """Views that read a table, directly, or one of its columns; sorted as they are shown."""
+        """Views that directly read a table, or one of its columns: sorted display names, and names."""
         found = [
             other
             for other in self.of(View)
@@ -202,7 +202,7 @@ class Program:
         self.session.close()
         self.session = self.world.open()
 
-    # -- what must be seen -----------------------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------------------------
 
     def check(self):
         self.session.flush()

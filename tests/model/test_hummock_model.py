@@ -1,8 +1,8 @@
-"""Random programs: a Hummock store answers as MemoryStateStore does, step by step, whatever its sizes.
+"""Random programs: a Hummock store returns what MemoryStateStore returns, step by step, with any sizes.
 
-A failing program names its seed, its length and the number of its failing call:
-`HUMMOCK_MODEL_SEED=<seed>,<operations> pytest tests/model/test_hummock_model.py -k one` runs it again. Threads that
-flush or read beside it are not its own, so now and then it takes some tries.
+A failing program prints its seed, its length and the number of its failing call:
+`HUMMOCK_MODEL_SEED=<seed>,<operations> pytest tests/model/test_hummock_model.py -k one` runs it again. The timing of
+flush and reader threads is not seeded, so a failure may take several runs to reproduce.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.reliability.children import quick_directory
 PROGRAMS, OPERATIONS = 500, (16, 60, 16, 16, 16)
 SLOW_PROGRAMS, SLOW_OPERATIONS = 2_000, 100
 PARTS, SLOW_PARTS = 10, 20
-ON_DISK = 5             # every so-manyth program's objects are files
+ON_DISK = 5             # one program in so many stores its objects as files
 SEED = os.environ.get("HUMMOCK_MODEL_SEED")
 
 

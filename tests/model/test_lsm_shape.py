@@ -1,4 +1,4 @@
-"""The tree's shape under load, by sizes alone: how often a row is written, and how many runs a read must look into."""
+"""The shape of the tree under load, simulated by sizes alone: write amplification, and the number of runs per read."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_very_large_tree_stays_in_shape():
 
 
 def test_tasks_are_bounded_and_so_is_what_is_stored_for_a_while():
-    """150 million rows, when all of the last level lies under level 0: a task of everything would be 16 GB."""
+    """150 million rows where level 0 overlaps all of the last level: one task for all of it would have 16 GB."""
     tree, _ = load(1_500)
     assert tree.largest_task <= 1.1 * OPTIONS.task_bytes
     assert tree.most_stored <= 1.25 * tree.ingested and tree.amplification <= 6.5

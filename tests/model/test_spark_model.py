@@ -1,4 +1,4 @@
-"""Random programs whose compact tasks are done on Spark: the store answers as ever."""
+"""Random programs whose compaction tasks run on Spark: the results are the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW_PROGRAMS, SLOW_OPERATIONS, SLOW_PARTS = 60, 60, 10
 
 @pytest.fixture
 def world_on_spark(spark):
-    """A kind of world, and the tasks that were done in all worlds of it."""
+    """A World class whose tasks run on Spark, and the list of tasks of all its instances."""
     tasks = []
 
     class WorldOnSpark(World):

@@ -1,6 +1,6 @@
-"""Random programs: state tables answer as a plain dict does, across commits, restarts and moves of vnodes.
+"""Random programs: state tables return what a plain dict returns, across commits, restarts and moves of vnodes.
 
-A failing program names its seed, its length and its steps: `HUMMOCK_TABLE_SEED=<seed>,<steps> pytest
+A failing program prints its seed, its length and its steps: `HUMMOCK_TABLE_SEED=<seed>,<steps> pytest
 tests/model/test_state_table_model.py -k one` runs it again.
 """
 
@@ -55,7 +55,7 @@ def test_two_thousand_programs(part):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
 def test_many_rows(seed):
-    """More rows than a merge holds of a range, in one vnode and in sixteen."""
+    """More rows than a merge buffers of a range, in one vnode and in sixteen."""
     rng, world = random.Random(seed), World(seed)
     for _ in range(3):
         fresh = {(rng.randrange(3), "k", rng.randrange(100_000)) for _ in range(3_000)} - world.rows.keys()

@@ -1,4 +1,4 @@
-"""The steps of random programs that read: the store and the model give the same rows, or the store refuses by name."""
+"""The reading steps of random programs: store and model return the same rows, or the store raises the right error."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hummock.base.key import KeyRange
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
 from hummock.store.storage import HummockStorage
-from tests.model.store_processes import OpenScan, Places, Snapshot, refused
+from tests.model.store_processes import OpenScan, Processes, Snapshot, refused
 
 EVERYTHING = KeyRange(b"", None)
-Rows = list[tuple[Any, ...]]        # of a key, its value or None, and whose answer it is
+Rows = list[tuple[Any, ...]]        # key, value or None, and in some reads the index of the range
 
 
-class Reads(Places):
+class Reads(Processes):
     """Every way to read, at any epoch, in two processes."""
 
     def both(self, epoch: Epoch, read: Callable[[Any, Epoch], Rows]) -> None:
-        """What `read` finds is what the model says, here and elsewhere; or it is refused below the safe epoch."""
+        """`read` returns the same from the model, writer and reader; below the safe epoch it is refused."""
         for store in (self.writer, self.reader):
             version = store.version
             if epoch | 0xFFFF < version.safe_epoch:
@@ -55,7 +55,7 @@ class Reads(Places):
         self.both(self.some_epoch(), lambda store, epoch: rows_of(store, key_range, epoch, rows, **how))
 
     def scan_under_a_prefix(self) -> None:
-        """A range that filters of prefixes may answer for."""
+        """A range that prefix filters may exclude."""
         key_range = KeyRange.prefix(self.keys.prefix())
         how = {"reverse": self.rng.random() < 0.5, "limit": self.rng.choice((None, 1))}
         self.both(self.some_epoch(), lambda store, epoch: rows_of(store, key_range, epoch, None, **how))
@@ -76,7 +76,7 @@ class Reads(Places):
             *store.scan_many(starts, epoch, ends=ends, limit=limit)))
 
     def changes(self) -> None:
-        """From an epoch to a later one, as far as who is asked knows."""
+        """From an epoch to a later one, at most to the newest that the store knows."""
         key_range = self.rng.choice((EVERYTHING, KeyRange(self.keys.draw(), self.rng.choice((None, self.keys.draw())))))
         since, until = sorted((self.some_epoch(), self.some_epoch()))
         rows, known = self.rng.choice((None, 1, 2, 5)), until
@@ -90,18 +90,18 @@ class Reads(Places):
         self.both(since, read)
 
     def read_all(self) -> None:
-        """Every pinned epoch and the newest, whole, both ways."""
+        """Full scans in both directions at every pinned epoch and the newest."""
         for number in sorted({*self.pinned, self.epoch, max(self.epoch, self.sealed) + 3}):
             for reverse in (False, True):
                 self.both(Epoch(number << 16), lambda store, epoch, reverse=reverse: rows_of(
                     store, EVERYTHING, epoch, None, reverse=reverse))
 
     def follow(self) -> None:
-        """The reader waits for what is committed."""
+        """The reader waits for the committed epoch."""
         self.reader.wait_epoch(Epoch(self.epoch << 16), 0)
         assert self.reader.committed_epoch == self.epoch << 16
 
-    # -- what stands open while all else goes on -----------------------------------------------------------
+    # -- scans and snapshots that stay open during other steps ---------------------------------------------
 
     def begin_scan(self) -> None:
         store = self.rng.choice((self.writer, self.reader))
@@ -115,7 +115,7 @@ class Reads(Places):
             self.scans.append(OpenScan(store, store.scan(EVERYTHING, epoch, reverse=reverse), expected))
 
     def read_on(self) -> None:
-        """A scan that was begun some steps ago still sees the picture of its beginning."""
+        """A scan that was begun some steps ago still reads its first view."""
         if not self.scans:
             return
         held = self.rng.choice(self.scans)
@@ -127,8 +127,8 @@ class Reads(Places):
         if batch is None:
             self.scans.remove(held)
 
-    def hold(self) -> None:
-        """One of the stores takes a snapshot, for some steps."""
+    def take_snapshot(self) -> None:
+        """One of the stores takes a snapshot and keeps it for some steps."""
         store = self.rng.choice((self.writer, self.reader))
         safe = self.pinner.refresh().safe_epoch >> 16
         if self.epoch >= max(safe, 1) and len(self.snapshots) < 3:
@@ -136,20 +136,20 @@ class Reads(Places):
             holding = store.snapshot(None if number is None else Epoch(number << 16))
             self.snapshots.append(Snapshot(store, holding.__enter__() >> 16, holding))
 
-    def let_go(self) -> None:
+    def release_snapshot(self) -> None:
         if self.snapshots:
             self.snapshots.pop(self.rng.randrange(len(self.snapshots))).holding.__exit__(None, None, None)
 
 
-class Beside:
-    """Threads that read a committed epoch whole, in several ways, over and over, and find the same each time."""
+class ConcurrentReaders:
+    """Threads that repeatedly read all of a committed epoch, in several ways, and expect the same rows each time."""
 
     def __init__(self, stores: list[HummockStorage], epoch: Epoch, rows: Rows):
         self.epoch, self.rows, self.failed = epoch, rows, []
         self.over, self.rounds = threading.Event(), 0
         self.threads = [threading.Thread(target=self.read, args=(store,)) for store in stores]
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> ConcurrentReaders:
         for thread in self.threads:
             thread.start()
         return self
@@ -202,5 +202,5 @@ def changes_of(store: Any, key_range: KeyRange, since: Epoch, until: Epoch, batc
 
 
 def owned(owners: Any, batch: Any) -> Rows:
-    """Rows with the place of the range that each belongs to."""
+    """Rows, each with the index of its range."""
     return [(*row, owner) for row, owner in zip(batch, owners.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""Randomness that can be repeated; tables in each row format."""
+"""Seeded random generators, and tables in each row format."""
 
 import random
 
@@ -11,13 +11,13 @@ from tests.support.drivers.seeds import run_seed
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Seeded anew each run."""
+    """Seeded with the seed of the run."""
     return random.Random(run_seed())
 
 
 @pytest.fixture(params=list(RowFormat), ids=str)
 def row_format(request):
-    """What `formatted` gives to the tables of this test."""
+    """The row format that `formatted` sets in this test."""
     row_formats.choose(request.param)
     yield request.param
     row_formats.choose(RowFormat.ROW)

@@ -1,4 +1,4 @@
-"""Random values of every type, fond of edges, and the order that SQL gives them."""
+"""Random values of every type, biased to edge cases, and their order in SQL."""
 
 import datetime as dt
 import functools
@@ -70,7 +70,7 @@ def _microseconds(rng: random.Random, most: int) -> int:
 
 
 def random_json(rng: random.Random, depth: int = 3) -> object:
-    """A Python value as `json` has them, with Decimal for numbers."""
+    """A Python value as `json` parses it, with Decimal for numbers."""
     kind = rng.randrange(8 if depth else 5)
     if kind == 0:
         return rng.choice([None, True, False])
@@ -94,7 +94,7 @@ def random_json(rng: random.Random, depth: int = 3) -> object:
 
 
 def canonical(value: object) -> str:
-    """The oracle of JSONB's canonical text."""
+    """The canonical text of JSONB."""
     if isinstance(value, Decimal):
         return canonical_number(value)
     if isinstance(value, list):
@@ -123,7 +123,7 @@ def canonical_number(value: Decimal) -> str:
 
 
 def json_order(text: str) -> tuple:
-    """What compares as PostgreSQL's JSONB does."""
+    """A sort key with the order of PostgreSQL's JSONB."""
     value = json.loads(text, parse_int=Decimal, parse_float=Decimal)
     return (0,) if value == [] else _json_order(value)
 
@@ -182,14 +182,14 @@ def random_part(rng: random.Random, data_type: DataType) -> object:
 
 
 def random_rows(rng: random.Random, types: list[DataType], rows: int, nulls: float = 0.15) -> list[tuple]:
-    """Rows with few distinct values per column, so that later columns decide the order too."""
+    """Rows with few distinct values per column, so that later columns affect the order."""
     pools = [[random_value(rng, data_type) for _ in range(max(2, rows // 3))] for data_type in types]
     return [tuple(None if rng.random() < nulls else rng.choice(pool) for pool in pools) for _ in range(rows)]
 
 
 def sql_value(value: object, data_type: DataType | None = None) -> object:
-    """What compares and equals as SQL wants: NaN equal to itself and above every number, NULL inside a value above
-    all. JSONB and what holds it need the type.
+    """A sort key with SQL's order: NaN equals itself and is above every number, a nested NULL is above all values.
+    JSONB and values that contain it need the type.
     """
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
@@ -213,7 +213,7 @@ def sql_row(row: tuple, types: Sequence[DataType] | None = None) -> tuple:
 
 
 def compare_rows(a: tuple, b: tuple, orders: Sequence[OrderType], types: Sequence[DataType] | None = None) -> int:
-    """-1, 0 or 1 as SQL orders rows."""
+    """-1, 0 or 1 in SQL's order of rows."""
     for left, right, order in zip(sql_row(a, types), sql_row(b, types), orders, strict=True):
         if left == right:
             continue
@@ -234,7 +234,7 @@ def columns_of(types: list[DataType], rows: list[tuple]) -> tuple[Column, ...]:
 
 
 def mutated(rng: random.Random, key: bytes) -> bytes:
-    """The bytes with one or two things flipped, set, cut out or put in."""
+    """The bytes after one or two random bit flips, byte writes, deletions or insertions."""
     key = bytearray(key)
     for _ in range(rng.randrange(1, 3)):
         kind = rng.randrange(4)

@@ -1,4 +1,4 @@
-"""Batch queries: whole statements against DuckDB, reads at an epoch, and the plans they take."""
+"""Batch queries: whole statements against DuckDB, reads at an epoch, and their plans."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""What a chunk costs the interpreter, in objects and in lines of Python, does not depend on its rows."""
+"""The interpreter's work for a chunk, in objects and lines of Python, is independent of its rows."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def sums(Py_ssize_t rows):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    """A compiled module that makes objects for each row, in the ways in which a hot path could."""
+    """A compiled module that creates objects for each row in the ways a hot path might."""
     directory = tmp_path_factory.mktemp("planted")
     (directory / "planted.pyx").write_text(PLANTED)
     with contextlib.chdir(directory):

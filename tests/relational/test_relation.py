@@ -1,4 +1,4 @@
-"""The fluent face: the same plans as SQL, by pairs, and changes of tables."""
+"""The fluent API: pairs with SQL that have the same plan, and changes of tables."""
 
 import functools
 import operator
@@ -23,7 +23,7 @@ ORDERS, PAIRS, PLAIN = (
     TableRelation.of(CATALOG.resolve(name), BatchSession()) for name in ("orders", "pairs", "plain")
 )
 
-PAIRS_OF_FACES = [
+SQL_AND_FLUENT = [
     ("SELECT * FROM orders", ORDERS),
     ("SELECT v, w FROM plain", PLAIN.select("v", "w")),
     ("SELECT id, region AS r FROM orders", ORDERS.select("id", r=col("region"))),
@@ -106,7 +106,7 @@ PAIRS_OF_FACES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "relation"), PAIRS_OF_FACES, ids=[text for text, _ in PAIRS_OF_FACES])
+@pytest.mark.parametrize(("text", "relation"), SQL_AND_FLUENT, ids=[text for text, _ in SQL_AND_FLUENT])
 def test_both_faces_make_the_same_plan(text, relation):
     (statement,) = bind_sql(text, CATALOG)
     assert optimize(statement.plan) == optimize(relation.plan)

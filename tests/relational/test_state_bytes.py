@@ -1,4 +1,4 @@
-"""What state structures say they hold is what they took from malloc."""
+"""The size that state structures report is the size that they allocated with malloc."""
 
 import gc
 
@@ -23,10 +23,9 @@ ROWS = 300_000
 
 @pytest.fixture
 def in_use():
-    """Asks how many bytes malloc has given out that do not stand ready, and of how many mappings of their own; the pool
-    keeps none meanwhile."""
+    """A function that returns the bytes in use by malloc and the number of its mappings, with the pool disabled."""
     if not has_gnu_malloc():
-        pytest.skip("nobody counts what malloc gives")
+        pytest.skip("needs the statistics of GNU malloc")
 
     def count():
         gc.collect()
@@ -87,12 +86,12 @@ def grown_order():
     ],
     ids=["groups", "groups by text", "join", "join by text", "join that appends", "order"],
 )
-def test_bytes_told_are_bytes_held(in_use, grow):
+def test_bytes_reported_are_bytes_held(in_use, grow):
     grow()
     before, mappings = in_use()
     held = grow()
     after, more = in_use()
-    taken, addresses = after - before, (more - mappings) * HUGE_PAGE_BYTES  # before each buffer, that nobody touches
+    taken, addresses = after - before, (more - mappings) * HUGE_PAGE_BYTES  # unused alignment gaps before the buffers
     slack = taken * 0.03 + 200_000
     assert held.size_bytes - slack < taken < held.size_bytes + slack + addresses
     del held

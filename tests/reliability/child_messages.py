@@ -1,4 +1,4 @@
-"""What a forked child tells through its pipe: a JSON object a line. Notes add up; of anything else the last stays."""
+"""Messages of a forked child through its pipe, a JSON object per line: notes accumulate, other fields are replaced."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 from typing import Any
 
 
-def tell(out: int, **said: object) -> None:
-    os.write(out, json.dumps(said).encode() + b"\n")
+def send(out: int, **message: object) -> None:
+    os.write(out, json.dumps(message).encode() + b"\n")
 
 
-def heard(told: bytes, **end: Any) -> dict[str, Any]:
-    """The child's end: `end`, which is what holds of a child that told nothing, and what was told."""
+def received(output: bytes, **end: Any) -> dict[str, Any]:
+    """How the child ended: the defaults in `end`, updated by the messages in `output`."""
     end = {"notes": [], "error": "", **end}
-    for line in told.splitlines():
-        said = json.loads(line)
-        if "note" in said:
-            end["notes"].append(said["note"])
+    for line in output.splitlines():
+        message = json.loads(line)
+        if "note" in message:
+            end["notes"].append(message["note"])
         else:
-            end |= said
+            end |= message
     return end

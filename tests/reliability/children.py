@@ -1,4 +1,4 @@
-"""Starts the fork server under the preloaded library, which is compiled here, and asks it for work."""
+"""Compiles the preloaded library, starts the fork server under it, and sends it jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPILER = os.environ.get("CC", "cc")
 
 
 class When(IntEnum):
-    """Where in a file call its process dies."""
+    """When the process is killed, relative to a file call."""
 
     BEFORE = 0
     TORN = 1
@@ -31,7 +31,7 @@ class When(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a child ended, what it said before, and a letter for each file call where it was not killed."""
+    """How a child ended, its notes, and a letter for each file call if it was not killed."""
 
     signal: int
     calls: str
@@ -44,16 +44,16 @@ class End:
         return self.signal == signal.SIGKILL
 
     def value(self) -> Any:
-        """What the work returned; its failure fails the test."""
+        """The result of the work; a failed child fails the test."""
         assert self.signal == 0 and not self.error, f"signal {self.signal}\n{self.error}"
         return self.result
 
 
 class Children:
-    """Each call of `run` is one child; they run one after another."""
+    """The fork server; each call of `run` is one child, one at a time."""
 
     def __init__(self, library: Path):
-        preloaded = f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()      # a sanitizer stays first
+        preloaded = f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()      # a sanitizer must be first
         environment = {**os.environ, "LD_PRELOAD": preloaded}
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.reliability.fork_server"], cwd=ROOT, env=environment, text=True,
@@ -63,7 +63,7 @@ class Children:
             journal: Path | None = None, fail_with: int = 0, times: int = 1, **arguments: Any) -> End:
         """Runs `work` ("module:function") on the store in `root`, killed at file call `kill_at` (0: never).
 
-        With an error number to `fail_with` so many calls from there on fail instead, and reads are calls too.
+        With an error number in `fail_with`, `times` calls from there on fail instead, and reads count as calls too.
         """
         job = {"work": work, "root": str(root), "kill_at": kill_at, "when": int(when),
                "journal": str(journal or ""), "fail_with": fail_with, "times": times,
@@ -102,7 +102,7 @@ def started(directory: Path) -> Iterator[Children]:
 
 @contextmanager
 def quick_directory() -> Iterator[Path]:
-    """A directory in memory where there is one: a killed process loses nothing there either."""
+    """A directory in shared memory, if available: its files survive a killed process too."""
     memory = Path("/dev/shm")
     where = str(memory) if os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="hummock-", dir=where) as directory:

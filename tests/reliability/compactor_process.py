@@ -1,4 +1,4 @@
-"""A compactor in a process of its own, as `python -m hummock compact URL` is one, and the writer beside it."""
+"""A compactor in a separate process, like `python -m hummock compact URL`, and a concurrent writer."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import threading
 from hummock.cli import main
 from hummock.errors import EpochTooOld
 from tests.reliability.fork_server import Note
-from tests.reliability.store_workload import TABLES, check_epoch, epoch_of, give_back, opened, write_epoch
+from tests.reliability.store_workload import TABLES, check_epoch, epoch_of, opened, release_old_versions, write_epoch
 
 EPOCHS = 10
 
 
 def compact(directory: str, note: Note) -> None:
-    """The command itself, until nothing is left to do."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)        # the fork server speaks there
+    """Runs the command itself until no task is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)        # stdout carries the replies of the fork server
     tables = [word for table in TABLES for word in ("--table", str(table))]
     main(["compact", f"file://{directory}", "--once", "--tasks", "1", "--threads", "1", *tables],
          standalone_mode=False)
 
 
 class Writing:
-    """Commits epochs on a thread, from the first that is new on, EPOCHS at most until the block ends, then one more."""
+    """Commits up to EPOCHS new epochs on a thread while the block runs, and one more after it."""
 
     def __init__(self, directory: str, seed: int):
         self.directory, self.seed = directory, seed
@@ -49,7 +49,7 @@ class Writing:
             self.storage.close()
 
     def check(self) -> None:
-        """Reads of every epoch are right, before and after the newest version is seen."""
+        """Checks reads of every epoch, before and after a refresh to the newest version."""
         for _ in range(2):
             version = self.storage.version
             for number in range(version.safe_epoch >> 16, self.number + 1):
@@ -57,7 +57,7 @@ class Writing:
                     check_epoch(self.storage, self.seed, number, number)
                 except EpochTooOld:
                     assert self.storage.version.safe_epoch > epoch_of(number)
-            give_back(self.storage)
+            release_old_versions(self.storage)
 
     def _write(self) -> None:
         try:
@@ -66,7 +66,7 @@ class Writing:
                 self._has_begun.set()
                 if self._is_over.is_set():
                     return
-        except BaseException as error:      # raised where the block ends
+        except BaseException as error:      # raised in __exit__
             self._error = error
             self._has_begun.set()
 

@@ -1,8 +1,8 @@
-"""The disk that a power loss leaves, rebuilt from a journal of file calls.
+"""The state of a disk after a power loss, rebuilt from a journal of file calls.
 
-Of a file, what a sync has passed is there; of what was written since, each sector of 512 bytes is there or not.
-Of a directory, the names are there as of its last sync; of later changes of names either a beginning (JOURNALLED,
-as file systems with a journal keep them) or any part (STRICT, what POSIX allows). A rename happens or does not.
+Synced bytes of a file survive; of later writes each sector of 512 bytes survives or not. Names of a directory survive
+as of its last sync; of later changes of names either a prefix survives (JOURNALLED, as in journaling file systems) or
+any subset (STRICT, as POSIX allows). A rename is atomic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 from pathlib import Path, PurePosixPath
 
 SECTOR = 512
-HEAD = struct.Struct("<6q")
+HEADER = struct.Struct("<6q")
 
 
 class Kind(IntEnum):
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
 
 class Loss(Enum):
-    """What became of the bytes and names that were not synced."""
+    """The fate of bytes and names that were not synced."""
 
     ALL = "all dropped"
     NOTHING = "all kept"
@@ -54,7 +54,7 @@ class Record:
 
 @dataclass(slots=True)
 class File:
-    """`synced` and the writes since: (offset, data), or (size, None) for a truncation."""
+    """`synced` bytes and later writes: (offset, data), or (size, None) for a truncation."""
 
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
@@ -81,18 +81,18 @@ class File:
 
 
 DIRECTORY = "directory"
-Change = list[tuple[str, "File | str | None"]]      # path to what it names from now on, None: nothing
+Change = list[tuple[str, "File | str | None"]]      # path -> its new entry, None: removed
 
 
 class Disk:
-    """What is durable, and what is not yet, after the records so far."""
+    """The durable state and the pending changes after the records so far."""
 
     def __init__(self, root: Path):
-        """The files of `root` as they are, all durable."""
+        """Begins with the files of `root`, all durable."""
         self.root = str(root)
         self._names: dict[str, File | str] = {self.root: DIRECTORY}     # durable
         self._now: dict[str, File | str] = {}                           # as the process sees them
-        self._changes: list[Change] = []                                # between the two, in their order
+        self._changes: list[Change] = []                                # from `_names` to `_now`, in order
         self._inodes: dict[int, File] = {}
         for path in sorted(root.rglob("*")):
             if path.is_dir():
@@ -125,7 +125,7 @@ class Disk:
             self._rename([(first, DIRECTORY)])
 
     def left(self, rng: random.Random, loss: Loss) -> dict[str, bytes | None]:
-        """Path to bytes, None for a directory, of everything that can be reached."""
+        """Path -> bytes, None for a directory, of everything reachable after the loss."""
         names = dict(self._names)
         changes = self._changes
         if loss in (Loss.ALL, Loss.NAMES):
@@ -135,20 +135,20 @@ class Disk:
         elif loss is Loss.STRICT:
             changes = [change for change in changes if rng.random() < .5]
         for change in changes:
-            _carry_out(names, change)
+            _apply_change(names, change)
         return {path: None if isinstance(entry, str) else entry.left(rng, loss)
                 for path, entry in sorted(names.items()) if _is_reachable(path, names, self.root)}
 
     def _rename(self, change: Change) -> None:
-        _carry_out(self._now, change)
+        _apply_change(self._now, change)
         self._changes.append(change)
 
     def _sync_directory(self, path: str) -> None:
-        """Every change of a name in it is durable, together with those before it that it builds upon."""
+        """Makes every change of a name in the directory durable."""
         kept: list[Change] = []
         for change in self._changes:
             if any(str(PurePosixPath(name).parent) == path for name, _ in change):
-                _carry_out(self._names, change)
+                _apply_change(self._names, change)
             else:
                 kept.append(change)
         self._changes = kept
@@ -157,8 +157,8 @@ class Disk:
 def read_journal(path: Path) -> Iterator[Record]:
     data, at = path.read_bytes(), 0
     while at < len(data):
-        kind, inode, offset, *sizes = HEAD.unpack_from(data, at)
-        at += HEAD.size
+        kind, inode, offset, *sizes = HEADER.unpack_from(data, at)
+        at += HEADER.size
         parts = []
         for size in sizes:
             parts.append(data[at:at + size])
@@ -167,16 +167,16 @@ def read_journal(path: Path) -> Iterator[Record]:
 
 
 def materialise(left: dict[str, bytes | None], root: Path, target: Path) -> None:
-    """Writes what was left of `root` into the empty directory `target`."""
+    """Writes the surviving files of `root` into the empty directory `target`."""
     for path, data in left.items():
-        there = target / Path(path).relative_to(root)
+        destination = target / Path(path).relative_to(root)
         if data is None:
-            there.mkdir(exist_ok=True)
+            destination.mkdir(exist_ok=True)
         else:
-            there.write_bytes(data)
+            destination.write_bytes(data)
 
 
-def _carry_out(names: dict[str, File | str], change: Change) -> None:
+def _apply_change(names: dict[str, File | str], change: Change) -> None:
     for path, entry in change:
         if entry is None:
             names.pop(path, None)

@@ -1,6 +1,6 @@
-"""One turn of a store whose disk fails: an epoch, a compaction, a vacuum, reads; and what must be true afterwards.
+"""One cycle of a store on a failing disk: an epoch, a compaction, a vacuum and reads; and the checks afterwards.
 
-    suffer      the work of a child process under `file_calls`, whose calls fail as its job says
+    work_under_faults      the work of a child process under `file_calls`, whose calls fail as its job specifies
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.reliability.maintenance import AT_ONCE, LATER_MS, SHAPE, TASKS
 from tests.reliability.store_workload import SIZES, batches, check_epoch, epoch_of
 
 RETRY = RetryOptions(attempts=3, first_delay_ms=1, max_delay_ms=1)
-SEED, EARLIER = 21, 3           # epochs that were written while all was well
-NUMBER = EARLIER + 1            # the one that is written while the disk fails
+SEED, EARLIER = 21, 3           # epochs written before the faults
+NUMBER = EARLIER + 1            # the epoch written during the faults
 
 
 @contextmanager
 def opened_parts(root: Path, meta_kind: str | None):
-    """What a process that only maintains the store opens."""
+    """The meta store and object store, as a maintenance-only process opens them."""
     url = f"file://{root}"
     objects = open_object_store(url, retry=RETRY)
     try:
@@ -46,7 +46,7 @@ def opened_parts(root: Path, meta_kind: str | None):
 
 
 class Cycle:
-    """One process's store, its truth in a log or (None) in SQLite; what failed in it, by name of step and error."""
+    """The store of one process, with metadata in a log or (None) in SQLite, and its errors by step and type."""
 
     def __init__(self, root: Path, meta: str | None = "log"):
         self.root, self.meta, self.refused, self.tasks = root, meta, Counter(), 0
@@ -95,11 +95,11 @@ class Cycle:
                 assert storage.version.safe_epoch > epoch_of(number)
 
     def check_healed(self, number):
-        """In the same process and in another one: the epoch is committed, all is readable, nothing is left over."""
+        """In this process and in another: the epoch is committed, all is readable, there is no garbage."""
         if self.storage.committed_epoch < epoch_of(number):
             try:
                 self.storage.commit(epoch_of(number))
-            except HummockError:        # it had happened, unseen
+            except HummockError:        # an earlier attempt succeeded but raised
                 self.storage.wait_epoch(epoch_of(number), timeout_ms=100)
         self.read()
         before = Counter(self.refused)
@@ -130,7 +130,7 @@ def check_no_garbage(root: Path, meta_kind: str | None) -> None:
 
 
 def prepare(directory: str, meta: str | None, note: Note) -> None:
-    """The epochs before the disk fails."""
+    """Writes the epochs before the faults."""
     cycle = Cycle(Path(directory), meta)
     for epoch in range(1, EARLIER + 1):
         cycle.run(epoch)
@@ -138,8 +138,8 @@ def prepare(directory: str, meta: str | None, note: Note) -> None:
     cycle.storage.close()
 
 
-def suffer(directory: str, meta: str | None, note: Note) -> list[str]:
-    """Opens and works while calls fail, then in this process and in others all is well; what was refused."""
+def work_under_faults(directory: str, meta: str | None, note: Note) -> list[str]:
+    """Opens and works while calls fail, then checks recovery in this process and in others; returns the errors."""
     root, refused, cycle = Path(directory), Counter(), None
     try:
         cycle = Cycle(root, meta)

@@ -1,10 +1,10 @@
-"""A process that forks children which work on a store whose server fails, and kills each after some milliseconds.
+"""A process that forks children which work on a store over a faulty server, and kills each after some milliseconds.
 
-No store is open when it forks, so a child begins as a spawned process would, in a tenth of the time.
+No store is open when it forks, so a child is like a spawned process but starts in a tenth of the time.
 
-    python -m tests.reliability.faulty_child        one JSON job per line in, one JSON end per line out
+    python -m tests.reliability.faulty_child        one JSON job per line in, one JSON result per line out
 
-A job: {"bucket", "proxied", "direct", "meta", "seed", "kill_after_ms"}. Its end: {"notes": [...], "error": text},
+A job: {"bucket", "proxied", "direct", "meta", "seed", "kill_after_ms"}. Its result: {"notes": [...], "error": text},
 where a note is "open 3", "begun 4" or "acked 4"."""
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ import pyarrow as pa
 
 from hummock.errors import HummockError
 from hummock.options import MetaOptions, RetryOptions
-from tests.reliability.child_messages import heard, tell
+from tests.reliability.child_messages import received, send
 
-LIFE_SECONDS = 120.0            # an end that does not come in that time is none
-EPOCHS = 1_000                  # more than a child lives to see
+LIFE_SECONDS = 120.0            # timeout of a child
+EPOCHS = 1_000                  # more than a child can write before it is killed
 RETRY = RetryOptions(attempts=64, first_delay_ms=1, max_delay_ms=4, deadline_ms=10_000, connect_ms=500, idle_ms=150)
 META = MetaOptions(lease_ms=3_000, log_checkpoint_records=12, log_grace_ms=8_000)
 
 
 def work(job: dict[str, Any], out: int) -> None:
-    """Epochs with compaction and vacuum beside them, until the end."""
+    """Writes epochs, with compaction and vacuum in the background, until it is killed."""
     faulty_store = importlib.import_module("tests.reliability.faulty_store")
     workload = importlib.import_module("tests.reliability.store_workload")
 
     def note(text: str) -> None:
-        tell(out, note=text)
+        send(out, note=text)
 
-    place = faulty_store.Place(job["bucket"], job["proxied"], job["direct"], job["meta"])
+    location = faulty_store.StoreLocation(job["bucket"], job["proxied"], job["direct"], job["meta"])
     storage = None
     while storage is None:
         try:
-            storage = place.open("writer", RETRY, meta=META)
+            storage = location.open("writer", RETRY, meta=META)
         except HummockError as error:
             note(f"refused {type(error).__name__}")
     first = (storage.committed_epoch >> 16) + 1
@@ -64,11 +64,11 @@ def work(job: dict[str, Any], out: int) -> None:
 
 
 def child(job: dict[str, Any], out: int) -> None:
-    """Never returns."""
+    """Runs the job and exits; never returns."""
     try:
         work(job, out)
     except BaseException:
-        tell(out, error=traceback.format_exc())
+        send(out, error=traceback.format_exc())
     finally:
         os._exit(1)
 
@@ -80,7 +80,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         os.close(read)
         child(job, write)
     os.close(write)
-    told, kill_at, end_at = b"", time.monotonic() + job["kill_after_ms"] / 1000, time.monotonic() + LIFE_SECONDS
+    output, kill_at, end_at = b"", time.monotonic() + job["kill_after_ms"] / 1000, time.monotonic() + LIFE_SECONDS
     while time.monotonic() < end_at:
         left = kill_at - time.monotonic()
         if left <= 0 and kill_at < end_at:
@@ -88,12 +88,12 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             kill_at = end_at
         if select.select([read], [], [], max(0.0, min(left, 1.0)) if left > 0 else 1.0)[0]:
             part = os.read(read, 1 << 16)
-            told += part
+            output += part
             if not part:
                 break
     os.close(read)
     os.waitpid(pid, 0)
-    return heard(told)
+    return received(output)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""A store in use while the server of its objects fails or lies: epochs, compaction, vacuum, and reads of all of it.
+"""A store in use while its object server fails or returns wrong answers: epochs, compaction, vacuum, and full reads.
 
-Whatever happens, a call does what it says or raises a `HummockError`; anything else ends the test, and so does a
-read that is answered and wrong. What was raised is counted in `refused`."""
+A call either succeeds or raises a `HummockError`, which is counted in `refused`; any other exception fails the test,
+and so does a read with wrong rows."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ COLD = {**SIZES, "block_cache_bytes": 1, "meta_cache_bytes": 1, "refresh_ms": 60
 SHAPE = replace(maintenance.SHAPE, history_ms=5, sstable_bytes=4_000, range_bytes=1 << 20, task_retry_ms=20,
                 l0_runs=3, l0_base_bytes=6_000, base_level_bytes=6_000)
 OFTEN = VacuumOptions(interval_ms=100, listing_ms=400, grace_ms=0, tombstone_ms=0)
-# leases are renewed early, so that old epochs are given up and compaction drops rows
+# leases are renewed early, so that old epochs are released and compaction drops rows
 META = MetaOptions(lease_ms=6_000, log_checkpoint_records=12, log_grace_ms=8_000)
 COMMIT_TRIES = 12
 COMPACT_SECONDS = 20.0
 Result = TypeVar("Result")
 
 
-class Place:
-    """Where a store is: its objects through the proxy and beside it, and its truth."""
+class StoreLocation:
+    """The URLs of a store: its objects through the proxy and directly, and its meta store."""
 
     def __init__(self, bucket: str, proxied: str, direct: str, meta: str):
         self.url = f"s3://{bucket}/p?endpoint={proxied}"
@@ -50,7 +50,7 @@ class Place:
                             compaction=SHAPE, vacuum=OFTEN, retry=retry, **(options or SIZES))
 
     def damages(self) -> list[object]:
-        """Of the newest version's objects, read without the proxy."""
+        """Damages of the newest version's objects, read without the proxy."""
         objects = open_object_store(self.direct_url)
         meta = open_meta_store(self.direct_url, self.meta, object_store=objects, create=False)
         try:
@@ -65,14 +65,14 @@ def meta_at(kind: str, directory: Path) -> str:
     return "log" if kind == "log" else f"sqlite:{directory}/meta.sqlite"
 
 
-class Story:
-    """One writer's life, epoch by epoch, and readers who come and go. `storage` may be opened anew at any time."""
+class Scenario:
+    """One writer, epoch by epoch, and short-lived readers."""
 
-    def __init__(self, place: Place, seed: int, retry: RetryOptions):
-        self.place, self.seed, self.retry = place, seed, retry
+    def __init__(self, location: StoreLocation, seed: int, retry: RetryOptions):
+        self.location, self.seed, self.retry = location, seed, retry
         self.refused: Counter[str] = Counter()
         self.reads = 0
-        self.storage = place.open("writer", retry)
+        self.storage = location.open("writer", retry)
 
     def typed(self, name: str, call: Callable[[], Result]) -> Result | None:
         try:
@@ -81,8 +81,8 @@ class Story:
             self.refused[f"{name}: {type(error).__name__}"] += 1
             return None
 
-    def live(self, first: int, last: int) -> None:
-        """Epochs `first` to `last`, each with what else goes on beside it."""
+    def run(self, first: int, last: int) -> None:
+        """Writes epochs `first` to `last`, with compaction, vacuum and reads in between."""
         for number in range(first, last + 1):
             self.write(number)
             if number % 3 == 0:
@@ -90,10 +90,10 @@ class Story:
                 self.typed("vacuum", self.storage.vacuum)
             self.typed("read", lambda: self.check(self.storage))
             if number % 4 == 0:
-                self.read_afresh()
+                self.read_with_new_reader()
 
     def write(self, number: int) -> bool:
-        """Whether epoch `number` is committed after some tries."""
+        """Writes epoch `number`; returns whether it is committed after several attempts."""
         for batch in batches(self.seed, number):
             self.storage.ingest_batch(WriteBatch(batch), epoch_of(number))
         return self.commit(number)
@@ -103,25 +103,25 @@ class Story:
             self.typed("commit", lambda: self.storage.commit(epoch_of(number)))
             if self.storage.committed_epoch >= epoch_of(number):
                 return True
-            with suppress(HummockError):        # it may have happened all the same
+            with suppress(HummockError):        # the commit may have succeeded all the same
                 self.storage.wait_epoch(epoch_of(number), timeout_ms=1)
         return False
 
-    def read_afresh(self, *, direct: bool = False) -> int | None:
-        """The committed epoch's number as another process sees it, after it read all; None: it was refused."""
-        def look() -> int:
-            with self.place.open("reader", self.retry, direct=direct, **COLD) as reader:
+    def read_with_new_reader(self, *, direct: bool = False) -> int | None:
+        """The committed epoch as a new reader sees it, after checking all reads; None if an error was raised."""
+        def read() -> int:
+            with self.location.open("reader", self.retry, direct=direct, **COLD) as reader:
                 self.check(reader)
                 return reader.committed_epoch >> 16
 
-        return self.typed("fresh read", look)
+        return self.typed("fresh read", read)
 
     def check(self, storage: MaintainedStorage) -> None:
         self.reads += self.check_reads(storage, self.seed)
 
     @staticmethod
     def check_reads(storage: MaintainedStorage, seed: int) -> int:
-        """Reads every epoch that can be read; how many they were."""
+        """Checks reads of every readable epoch and returns the number of epochs."""
         version, done = storage.version, 0
         last = version.max_committed_epoch >> 16
         for number in range(version.safe_epoch >> 16, last + 1):
@@ -139,14 +139,14 @@ class Story:
         return done
 
     def check_healed(self, last: int) -> None:
-        """Nothing is refused any more, in this process, which was not restarted, and in others; no file is missing."""
+        """Nothing fails any more, in this process without a restart and in others; no file is missing."""
         before = sum(self.refused.values())
         assert self.write(last + 1)
         assert self.storage.compact(timeout=COMPACT_SECONDS)
         self.storage.vacuum()
         self.check(self.storage)
-        assert self.read_afresh(direct=True) == last + 1
+        assert self.read_with_new_reader(direct=True) == last + 1
         assert sum(self.refused.values()) == before, self.refused
         self.storage.close()
-        assert self.place.damages() == []
-        assert self.read_afresh() == last + 1
+        assert self.location.damages() == []
+        assert self.read_with_new_reader() == last + 1

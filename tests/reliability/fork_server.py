@@ -1,14 +1,14 @@
-"""A process that has imported everything once, and forks a child for each piece of work.
+"""A process that imports everything once, and forks a child for each job.
 
-No store is open when it forks, so a child begins as a spawned process would, in a hundredth of the time. It runs
+No store is open when it forks, so a child is like a spawned process but starts in a hundredth of the time. It runs
 under the preloaded `file_calls`, so a child may be killed at any of its file calls, or have them journalled.
 
-    python -m tests.reliability.fork_server        one JSON job per line in, one JSON end per line out
+    python -m tests.reliability.fork_server        one JSON job per line in, one JSON result per line out
 
 A job: {"work": "module:function", "arguments": {...}, "root": directory, "kill_at": call or 0, "when": 0 to 2,
-"journal": path or "", "fail_with": error number or 0, "times": of calls that fail from "kill_at" on}. Its end:
+"journal": path or "", "fail_with": error number or 0, "times": number of failing calls from "kill_at" on}. Its result:
 {"signal": number or 0, "calls": "cwwss...", "notes": [...], "result": any, "error": text}, where "calls" has one
-letter for each file call. What a child notes is there however it ended."""
+letter for each file call. Notes of a child are reported however it ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.reliability.child_messages import heard, tell
+from tests.reliability.child_messages import received, send
 
 Note = Callable[[str], None]
 CHILD_SECONDS = 120.0
@@ -34,12 +34,12 @@ FILE_CALLS = ctypes.CDLL(None)
 
 
 def child(job: dict[str, Any], out: int) -> None:
-    """Runs the work and tells of it; never returns."""
+    """Runs the work, reports it and exits; never returns."""
     code = 1
 
     def note(text: str) -> None:
         FILE_CALLS.file_calls_note(text.encode())
-        tell(out, note=text)
+        send(out, note=text)
 
     try:
         module, _, function = job["work"].partition(":")
@@ -51,10 +51,10 @@ def child(job: dict[str, Any], out: int) -> None:
         else:
             FILE_CALLS.file_calls_arm(root, at, job["when"], journal)
         result = work(note=note, **job["arguments"])
-        tell(out, calls=FILE_CALLS.file_calls_disarm().decode(), result=result)
+        send(out, calls=FILE_CALLS.file_calls_disarm().decode(), result=result)
         code = 0
     except BaseException:
-        tell(out, error=traceback.format_exc())
+        send(out, error=traceback.format_exc())
     finally:
         os._exit(code)
 
@@ -66,17 +66,17 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         os.close(read)
         child(job, write)
     os.close(write)
-    told = b""
+    output = b""
     while select.select([read], [], [], CHILD_SECONDS)[0]:
         part = os.read(read, 1 << 16)
-        told += part
+        output += part
         if not part:
             break
     else:
         os.kill(pid, signal.SIGABRT)
     os.close(read)
     status = os.waitpid(pid, 0)[1]
-    return heard(told, signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, calls="", result=None)
+    return received(output, signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, calls="", result=None)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""The life of the golden stores of views: what is created, what happens to it, and what is asked after each step.
+"""The golden stores of views: DDL, the changes of each step, and the queries after it.
 
-`tests/golden_stores/<name>` holds the store after the first step and `answers.json`: the answers of the release that
-wrote it, step by step. Rows are updated and deleted later, so that what a view keeps has to be found again.
+`tests/golden_stores/<name>` has the store after the first step and `answers.json`: the results of the release that
+wrote it, step by step. Later steps update and delete rows, so that views must read back their state.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ CHANGED: tuple[tuple[str, ...], ...] = (
         "INSERT INTO c VALUES (2, 'x', 2, 1)",
     ),
 )
-"""Views whose rows the first kernels computed otherwise than those of version 1 do."""
+"""Views whose rows the first kernels computed differently from version 1."""
 
 
 def play(session: Any, step: tuple[str, ...]) -> None:
-    """The statements of one step, and a flush."""
+    """Executes the statements of one step, then flushes."""
     for statement in step:
         session.sql(statement)
     session.flush()
 
 
 def answers(session: Any, views: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-    """Of each view its columns with their types, and its rows as text, sorted."""
+    """View name -> columns with their types, and sorted rows as text."""
     found = {}
     for name in views:
         table = session.sql(f"SELECT * FROM {name}").to_arrow()

@@ -1,4 +1,4 @@
-"""Compaction and vacuum, one step at a time, where a test wants them."""
+"""Compaction and vacuum in single steps that a test triggers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHAPE = CompactionOptions(
     history_ms=1, l0_runs=2, base_level_bytes=1_500, level_multiplier=2, l0_base_bytes=1_000, sstable_bytes=700,
     block_bytes=200, range_bytes=2_000, threads=1, memory_bytes=1 << 20)
 AT_ONCE = VacuumOptions(grace_ms=0, tombstone_ms=0)
-LATER_MS = 3_600_000        # every lease of a killed process has run out by then
+LATER_MS = 3_600_000        # leases of killed processes have expired by then
 TASKS = 4
 
 
 def compact(manager: HummockManager, objects: ObjectStore, tasks: int = TASKS) -> int:
-    """Does what is due, at most so many tasks; how many it were."""
+    """Runs due tasks, at most `tasks`, and returns their number."""
     for done in range(tasks):
         given = manager.get_compact_task("compactor")
         if given is None:
@@ -34,26 +34,26 @@ def compact(manager: HummockManager, objects: ObjectStore, tasks: int = TASKS) -
     return tasks
 
 
-def maintain(directory: str, give_back: Callable[[], None]) -> None:
-    """What a compactor's process does beside the writer's, once; readers let go of old versions in between."""
+def maintain(directory: str, release_old_versions: Callable[[], None]) -> None:
+    """Compacts and vacuums once, as a separate process; readers release old versions in between."""
 
     def work(meta: MetaStore, objects: ObjectStore) -> None:
         compact(HummockManager(meta, objects, compaction=SHAPE), objects)
-        give_back()
+        release_old_versions()
         Vacuum(meta, objects, options=AT_ONCE).run()
 
     with_stores(directory, work)
 
 
 def check_no_garbage(directory: str) -> None:
-    """After all leases have run out and all tasks are done vacuum leaves the version's files and no others."""
+    """After all leases have expired and all tasks are done, vacuum leaves exactly the version's files."""
 
     def check(meta: MetaStore, objects: ObjectStore) -> None:
         manager = HummockManager(meta, objects, lambda: meta.now_ms() + LATER_MS, compaction=SHAPE)
         while compact(manager, objects):
             pass
         vacuum = Vacuum(meta, objects, lambda: meta.now_ms() + LATER_MS, options=AT_ONCE)
-        for _ in range(2):              # what leases protected in the first run is free in the second
+        for _ in range(2):              # the second deletes what leases protected in the first
             vacuum.run()
         names = [info.name for info in manager.version.sstables]
         needed = {path(name) for name in names for path in (sstable_data_path, sstable_meta_path)}

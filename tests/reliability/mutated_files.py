@@ -1,9 +1,9 @@
-"""Mutated bytes of blocks and metas, with checksums that agree: what only the decoders' own checks can refuse.
+"""Mutated blocks and metas with valid checksums: only the checks of the decoders can reject them.
 
     python -m tests.reliability.mutated_files SEED COUNT
 
-runs in 2 GiB of address space. Whatever decodes is then read in every way: it may say anything, but it must end,
-and in this process."""
+runs in 2 GiB of address space. Whatever decodes is then read in every way: results may be wrong, but reads must
+terminate and must not crash the process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def try_block(rng: random.Random, output: SstableOutput, meta: SstableMeta) -> N
 
 
 def signed(sections: list[tuple[int, int, bytes]]) -> bytes:
-    """A `.meta` of these (tag, flags, payload), every checksum and length in it as it should be."""
+    """A `.meta` of these (tag, flags, payload), with valid checksums and lengths."""
     parts = [b"".join((head := SECTION.pack(tag, flags, len(payload)), payload,
                        crc32c_of(head + payload).to_bytes(4, "little"))) for tag, flags, payload in sections]
     header = HEADER.pack(GOOD_HEADER[0], GOOD_HEADER[1], len(parts))
@@ -100,9 +100,9 @@ def try_meta(rng: random.Random, output: SstableOutput) -> None:
     if rng.random() < .1:
         data = mutated(rng, output.meta)
     else:
-        place = rng.randrange(len(sections))
-        tag, flags, payload = sections[place]
-        sections[place] = (tag, flags, mutated(rng, payload) if rng.random() < .95 else b"[" * 200_000)
+        position = rng.randrange(len(sections))
+        tag, flags, payload = sections[position]
+        sections[position] = (tag, flags, mutated(rng, payload) if rng.random() < .95 else b"[" * 200_000)
         if rng.random() < .05:
             sections.append(rng.choice(sections))
         data = signed(sections)
@@ -123,12 +123,12 @@ def main(seed: int, count: int) -> None:
         if number % 100 == 0:
             outputs = [made(rng, codec) for codec in ("none", "none", "lz4", "zstd")]
             metas = [SstableMeta.decode(output.meta, output.info, "m") for output in outputs]
-        place = rng.randrange(len(outputs))
+        index = rng.randrange(len(outputs))
         try:
             if number % 4:
-                try_block(rng, outputs[place], metas[place])
+                try_block(rng, outputs[index], metas[index])
             else:
-                try_meta(rng, outputs[place])
+                try_meta(rng, outputs[index])
         except BaseException as error:
             error.add_note(f"seed {seed}, mutation {number}")
             raise

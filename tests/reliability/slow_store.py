@@ -1,6 +1,6 @@
-"""A process that writes ten times its buffer, and compacts it, over a store that is slow and now and then away.
+"""A process that writes ten times its buffer, and compacts it, over a slow object store with outages.
 
-Prints JSON: what was written and read, and the peak of its memory beside what it was configured to use."""
+Prints JSON: rows written and read, and its peak memory next to the configured budget."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ SHAPE = CompactionOptions(l0_runs=4, l0_runs_slowdown=8, l0_runs_limit=24, l0_ba
                           base_level_bytes=64 * MIB, sstable_bytes=2 * MIB, range_bytes=1 << 30, threads=1,
                           memory_bytes=32 * MIB, task_retry_ms=100, codecs=("none",))
 OFTEN = VacuumOptions(interval_ms=500, listing_ms=5_000)
-MAKING_BYTES = OPTIONS.uploads_in_flight * 2 * OPTIONS.sstable_bytes
+BUILDING_BYTES = OPTIONS.uploads_in_flight * 2 * OPTIONS.sstable_bytes
 BUDGET = (OPTIONS.shared_buffer_bytes + OPTIONS.upload_bytes + OPTIONS.block_cache_bytes + OPTIONS.meta_cache_bytes
-          + POOL_BYTES + MAKING_BYTES + SHAPE.memory_bytes)
+          + POOL_BYTES + BUILDING_BYTES + SHAPE.memory_bytes)
 ROWS, VALUE_BYTES, EPOCHS = 2_000, 100, 24
 INPUT = 10                      # times the shared buffer
 
 
 class Writing:
-    """`count` batches in so many epochs; each epoch is committed, as often as it takes, while the next is written."""
+    """Writes `count` batches in EPOCHS epochs; each epoch is committed, with retries, while the next is written."""
 
     def __init__(self, store: HummockStorage, count: int):
         self.store, self.count = store, count
@@ -105,7 +105,7 @@ def instrumented(store: SlowStore | MemoryObjectStore) -> InstrumentedObjectStor
 
 
 def warm_up() -> None:
-    """Everything was imported, faulted in and started once before memory is measured."""
+    """Imports, faults in and starts everything once before memory is measured."""
     objects, meta = instrumented(MemoryObjectStore()), MemoryMetaStore()
     manager = HummockManager(meta, objects, compaction=SHAPE)
     with opened(objects, manager) as store, Maintenance(manager, meta, objects, tasks_at_once=1, vacuum=OFTEN) as work:

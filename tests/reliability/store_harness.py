@@ -1,4 +1,4 @@
-"""A small store whose every part a test can reach: its objects, its truth, its clock, its compaction and vacuum."""
+"""A small store whose parts are accessible to tests: objects, meta store, clock, compaction and vacuum."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ EVERYTHING = KeyRange(b"", None)
 
 
 def at(number: int) -> Epoch:
-    """The epoch called `number`."""
+    """Epoch number `number`."""
     return Epoch(number << 16)
 
 
 class CountingObjectStore(MemoryObjectStore):
-    """Notes the path of each read."""
+    """Records the path of each read."""
 
     def __init__(self, clock):
         super().__init__(clock)
@@ -80,7 +80,7 @@ class Lab:
                           memory_bytes=1 << 20)
 
     def compact(self) -> list[CompactTask]:
-        """Merges every file there is, whatever is due, up to what the oldest pin allows."""
+        """Merges all files, due or not, as far as the oldest pin allows."""
         self.manager.renew_lease(self.store._local._node)
         self.manager.compact_range(EVERYTHING)
         done = []

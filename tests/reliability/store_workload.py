@@ -1,8 +1,8 @@
-"""What the killed processes do, and what must be true of what they left.
+"""The workload of processes that are killed, and the checks of the store that they leave.
 
-A workload is a pure function of its seed: epoch number n writes the batches of `batches(seed, n)`, and
-`state(seed, n)` is what the store then holds. `work` does epochs and notes each step before it is begun and after
-it was acknowledged; `look` reads a store in every way and returns what it found."""
+A workload is a pure function of its seed: epoch number n writes the batches of `batches(seed, n)`, and the store then
+has the rows `state(seed, n)`. `work` writes epochs and notes each step before it begins and after it was acknowledged;
+`look` reads a store in every way and returns its committed epoch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def batches(seed: int, number: int) -> list[list[tuple[bytes, bytes | None]]]:
 
 @lru_cache(maxsize=1_000)
 def state(seed: int, number: int) -> State:
-    """What a read at epoch `number` must see."""
+    """The rows that a read at epoch `number` must return."""
     if number == 0:
         return {}
     rows = dict(state(seed, number - 1))
@@ -66,29 +66,29 @@ def opened(directory: str, role: str) -> HummockStorage:
 
 
 def work(directory: str, seed: int, first: int, last: int, note: Note) -> None:
-    """Epochs `first` to `last` (those that the store has already are left out), each with its maintenance."""
+    """Writes epochs `first` to `last`, except those that the store has already, each followed by maintenance."""
     with opened(directory, "writer") as storage:
         note(f"open {storage.committed_epoch >> 16}")
         for number in range(max(first, (storage.committed_epoch >> 16) + 1), last + 1):
             write_epoch(storage, seed, number, note)
-            maintenance.maintain(directory, lambda: give_back(storage))
+            maintenance.maintain(directory, lambda: release_old_versions(storage))
             note(f"maintained {number}")
 
 
-def give_back(storage: HummockStorage) -> None:
-    """The store reads the newest version and protects no older one."""
+def release_old_versions(storage: HummockStorage) -> None:
+    """Moves the store to the newest version and releases all older ones."""
     storage._local.refresh()
     storage.meta_client.renew_lease(storage._local._node)
 
 
 def work_without_syncs(note: Note, **arguments: Any) -> None:
-    """A store with a fault that `kill -9` cannot show: files are not synced."""
+    """Writes without syncing files, a fault that `kill -9` cannot expose."""
     os.fsync = os.fdatasync = lambda descriptor: None
     work(note=note, **arguments)
 
 
 def work_without_directory_syncs(note: Note, **arguments: Any) -> None:
-    """Nor this one: a file is synced, its name is not."""
+    """Syncs files but not their directory entries, which `kill -9` cannot expose either."""
     local._sync_directory = lambda path: None
     work(note=note, **arguments)
 
@@ -104,9 +104,9 @@ def write_epoch(storage: HummockStorage, seed: int, number: int, note: Note) -> 
 
 
 def look(directory: str, seed: int) -> int:
-    """The number of the committed epoch, 0 where there is no store; all that is readable was read and compared.
+    """The number of the committed epoch, 0 if there is no store, after checking all readable epochs.
 
-    Two reopenings agree."""
+    Opens the store twice with the same result."""
     left, right = look_once(directory, seed), look_once(directory, seed)
     assert left == right, f"first {left}, then {right}"
     return left
@@ -133,7 +133,7 @@ def look_once(directory: str, seed: int) -> int:
 
 
 def check_epoch(storage: HummockStorage, seed: int, number: int, expected: int) -> None:
-    """A read at `number` sees the state of epoch `expected`: forwards, backwards and by key."""
+    """Checks that reads at `number` return the state of epoch `expected`: forwards, backwards and by key."""
     rows, epoch = sorted(state(seed, expected).items()), epoch_of(number)
     for reverse in (False, True):
         with storage.scan(EVERYTHING, epoch, reverse=reverse) as scan:
@@ -148,19 +148,19 @@ def check_refused(storage: HummockStorage, number: int, error: type[HummockError
         storage.get(b"any", epoch_of(number))
     except error:
         return
-    raise AssertionError(f"a read at {number} was answered, not refused by {error.__name__}")
+    raise AssertionError(f"a read at {number} did not raise {error.__name__}")
 
 
 def recover(directory: str, seed: int, note: Note) -> None:
-    """What the next process does: takes the role over, and goes on by one epoch."""
+    """As the next process: takes over the writer role and writes one more epoch."""
     with opened(directory, "writer") as storage:
         number = (storage.committed_epoch >> 16) + 1
         write_epoch(storage, seed, number, note)
-        maintenance.maintain(directory, lambda: give_back(storage))
+        maintenance.maintain(directory, lambda: release_old_versions(storage))
 
 
 def look_and_go_on(directory: str, seed: int) -> int:
-    """As `look`; then the store is still one to work on."""
+    """As `look`, then checks that the store is still writable."""
     found = look(directory, seed)
     recover(directory, seed, lambda text: None)
     assert look_once(directory, seed) == found + 1
@@ -168,7 +168,7 @@ def look_and_go_on(directory: str, seed: int) -> int:
 
 
 def look_and_clean_up(directory: str, seed: int) -> int:
-    """As `look_and_go_on`; and when everybody's leases have run out no garbage is left."""
+    """As `look_and_go_on`, then checks that no garbage is left once all leases have expired."""
     found = look_and_go_on(directory, seed)
     maintenance.check_no_garbage(directory)
     assert look_once(directory, seed) == found + 1

@@ -1,4 +1,5 @@
-"""[P1, P4]: a compactor killed at any file call harms nobody: the writer goes on, reads are right, no garbage stays."""
+"""[P1, P4]: a compactor killed at any file call does no harm: the writer continues, reads are right, no garbage stays.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.reliability.test_kills import every_call
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
 PARTS = 12              # of a sweep over every call
-EARLIER = 6             # epochs that were written before the compactor begins
+EARLIER = 6             # epochs written before the compactor begins
 COMPACT = f"{compactor_process.__name__}:compact"
 
 
@@ -23,14 +24,14 @@ def children(tmp_path_factory):
 
 
 def check_left(root, seed, last):
-    """Other processes find every epoch; once leases ran out another compactor and vacuum leave no garbage."""
+    """Other processes find every epoch; once leases have expired, another compactor and vacuum leave no garbage."""
     assert store_workload.look(str(root), seed) == last
     maintenance.check_no_garbage(str(root))
     assert store_workload.look_once(str(root), seed) == last
 
 
 def kill_compactors(children, seed, first, step):
-    """How many were killed, at every so-manyth of their file calls; half of them while the writer commits."""
+    """Kills compactors at every `step`-th file call, half of them beside a writer; returns the number of kills."""
     with quick_directory() as directory:
         base, root = directory / "base", directory / "store"
         base.mkdir()
@@ -44,11 +45,11 @@ def kill_compactors(children, seed, first, step):
         assert end.calls.count("w") > 10 and "l" in end.calls, end.calls
         check_left(root, seed, EARLIER)
         killed = 0
-        for place, (kill_at, when) in enumerate(every_call(end.calls)[first::step]):
+        for index, (kill_at, when) in enumerate(every_call(end.calls)[first::step]):
             shutil.rmtree(root)
             shutil.copytree(base, root)
             try:
-                if place % 2:
+                if index % 2:
                     with compactor_process.Writing(str(root), seed) as writing:
                         end = children.run(COMPACT, root, kill_at=kill_at, when=when)
                     last = writing.number
@@ -58,7 +59,7 @@ def kill_compactors(children, seed, first, step):
                 check_left(root, seed, last)
             except BaseException as error:
                 error.add_note(f"seed {seed}, the compactor killed at call {kill_at}, {When(when).name}, "
-                               f"{'beside a writer' if place % 2 else 'alone'}")
+                               f"{'beside a writer' if index % 2 else 'alone'}")
                 raise
     print(f"seed {seed}: {killed} killed")
     return killed

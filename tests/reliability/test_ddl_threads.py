@@ -1,6 +1,6 @@
-"""Threads that create and drop tables and views beside writers: no recovery, and no statement is lost.
+"""Threads that create and drop tables and views concurrently with writers: no recovery, and no statement is lost.
 
-HUMMOCK_TEST_SEED repeats a run's choices, HUMMOCK_DDL_SECONDS makes it longer than the default."""
+HUMMOCK_TEST_SEED repeats the choices of a run, HUMMOCK_DDL_SECONDS sets its length."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SECONDS = float(os.environ.get("HUMMOCK_DDL_SECONDS", "6"))
 BATCHES = (1, 10, 1_000, 20_000)
 DROPPED_ROWS = 100_000
 ROWS_LIMIT = 2_000_000
-"""Rows of the common table from which on its writers go slowly: the test is about DDL, not about size."""
+"""Rows of the shared table after which its writers slow down: the test is about DDL, not about size."""
 
 
 class Threads:
-    """Runs functions again and again until the time is over or one of them raises."""
+    """Runs functions in a loop, each on a thread, until the time is over or one of them raises."""
 
     def __init__(self, seed: int) -> None:
         self.over = threading.Event()
@@ -58,7 +58,7 @@ class Threads:
 
 
 class Workload:
-    """What each thread does in one round, all on one session."""
+    """The rounds of each kind of thread, all on one session."""
 
     def __init__(self, db: stream.Session) -> None:
         self.db = db
@@ -95,7 +95,7 @@ class Workload:
         self.db.sql(f"DROP TABLE {name}")
 
     def large_epoch(self, name: str, choices: random.Random) -> None:
-        """A view ends in an epoch that takes it long to pass."""
+        """Drops a view in an epoch that it takes long to process."""
         self.db.sql(f"CREATE TABLE {name} (a BIGINT PRIMARY KEY, b BIGINT)")
         self.db.sql(f"CREATE MATERIALIZED VIEW of_{name} AS SELECT b, COUNT(*) c FROM {name} GROUP BY b")
         numbers = pa.array(range(DROPPED_ROWS), pa.int64())
@@ -110,15 +110,15 @@ class Workload:
 
 @contextmanager
 def counted_recoveries(db: stream.Session):
-    """The errors that ended in a recovery while the block ran."""
+    """The errors that caused a recovery while the block ran."""
     barriers, found = db._playground.meta._barriers, []
     fail = barriers.fail
 
-    def noted(error: BaseException) -> None:
+    def record(error: BaseException) -> None:
         found.append(error)
         fail(error)
 
-    barriers.fail = noted
+    barriers.fail = record
     yield found
 
 

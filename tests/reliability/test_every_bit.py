@@ -1,4 +1,4 @@
-"""[P3]: a file in which any single bit was flipped is refused by the object's name, never read."""
+"""[P3]: a file with any single bit flipped is refused with the name of the object, never read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ KIB = 1 << 10
 
 @pytest.fixture(scope="module", params=["none", "lz4", "zstd"])
 def output(request) -> SstableOutput:
-    """`.data` and `.meta` of 64 KiB and more each."""
+    """An SSTable whose `.data` and `.meta` have at least 64 KiB each."""
     made = build(random_entries(random.Random(3), 6_000), codec=request.param, block_bytes=150)
     assert len(made.data) >= 64 * KIB and len(made.meta) >= 64 * KIB
     return made
 
 
 def refused_data(output: SstableOutput, step: int) -> int:
-    """Flips every so-manyth bit of `.data`, each alone, and has its block decoded."""
+    """Flips every `step`-th bit of `.data`, one at a time, and decodes its block; returns the number of flips."""
     meta, data, flips = opened(output), bytes(output.data), 0
     for number in range(len(meta.index)):
         entry = meta.index[number]
@@ -37,7 +37,7 @@ def refused_data(output: SstableOutput, step: int) -> int:
             except Corruption as error:
                 assert error.object_name == "sst/x.data"
             else:
-                raise AssertionError(f"bit {bit} of block {number} does not matter")
+                raise AssertionError(f"a flip of bit {bit} of block {number} is missed")
             block[bit >> 3] ^= 1 << (bit & 7)
     return flips
 
@@ -53,7 +53,7 @@ def refused_meta(output: SstableOutput, step: int) -> int:
             except Corruption as error:
                 assert error.object_name == "sst/x.meta"
             else:
-                raise AssertionError(f"bit {bit} of .meta does not matter to who {'knows' if info else 'opens'} it")
+                raise AssertionError(f"a flip of bit {bit} of .meta is missed {'with' if info else 'without'} info")
         meta[bit >> 3] ^= 1 << (bit & 7)
     return flips
 

@@ -1,6 +1,6 @@
 """ENOSPC and EIO at every file call of an opening, a commit, a compaction and a vacuum: nothing is lost.
 
-The calls fail below Python, so that SQLite and compiled rooms are hit as well, in what they read, too.
+The calls fail below Python, so that SQLite and compiled modules see the faults as well, in reads too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def children(tmp_path_factory):
 
 
 def sweep(children, meta, number, times, step, first=1):
-    """What was refused in all cycles that met a failing call, and by letter the calls that failed first."""
+    """Counts of errors in all cycles with a failing call, and of the first failing calls by letter."""
     refused, hit = Counter(), Counter()
     work = f"{failing_cycle.__name__}:"
     with quick_directory() as directory:
@@ -37,7 +37,7 @@ def sweep(children, meta, number, times, step, first=1):
         while True:
             shutil.rmtree(root, ignore_errors=True)
             shutil.copytree(base, root)
-            end = children.run(work + "suffer", root, kill_at=at, fail_with=number, times=times, meta=meta)
+            end = children.run(work + "work_under_faults", root, kill_at=at, fail_with=number, times=times, meta=meta)
             assert not end.error, f"call {at} fails with {errno.errorcode[number]}, {times} times, {meta}\n{end.error}"
             refused.update(end.value())
             if len(end.calls) < at:

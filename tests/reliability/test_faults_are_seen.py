@@ -1,7 +1,7 @@
-"""No test of faults is vacuous: what a wrapped store injects is seen by every path to an object, compiled or not.
+"""Fault injection is effective: every path to an object, compiled or not, sees the faults of a wrapped store.
 
-Files are read and written by compiled rooms where a store is a directory here; a wrapper around such a store has
-no files to give them, so they must come to the wrapper for every byte.
+Compiled modules read and write files directly if the store is a local directory; a wrapper around such a store offers
+no files, so that every byte must pass through the wrapper.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROWS, EPOCHS = 400, 3
 COLD = StorageOptions(block_bytes=500, sstable_bytes=6_000, block_cache_bytes=1, meta_cache_bytes=1)
 SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1, block_bytes=500, sstable_bytes=6_000)
 KEYS = [b"%05d" % row for row in range(ROWS)]
-READS = {                       # from a row on
+READS = {                       # each from a given row on
     "get": lambda store, row: store.get(KEYS[row], at(EPOCHS)),
     "get_many": lambda store, row: store.get_many(pa.array(KEYS[row:row + 40], pa.binary()), at(EPOCHS)),
     "scan": lambda store, row: list(store.scan(KeyRange(KEYS[row], None), at(EPOCHS))),
@@ -47,8 +47,8 @@ READS = {                       # from a row on
 }
 
 
-class NotedSlowStore(SlowStore):
-    """Notes what it carries and waits for nothing."""
+class RecordingSlowStore(SlowStore):
+    """Records the paths of all transfers and never waits."""
 
     def __init__(self, directory):
         super().__init__(directory)
@@ -59,7 +59,7 @@ class NotedSlowStore(SlowStore):
 
 
 class Wrapped:
-    """A store over objects that fail as `plan` says, and are tried twice."""
+    """A store over objects that fail according to `plan`, with two attempts each."""
 
     def __init__(self, inner):
         self.inner, self.plan, self.rng = inner, FaultPlan(), random.Random(5)
@@ -88,7 +88,7 @@ class Wrapped:
         self.plan.add(Fault(FaultKind.BEFORE, operation, "sst/", times=EVER))
 
     def paths(self, operation):
-        """Those that the wrapper was called with."""
+        """The paths for which the wrapper was called."""
         return {path for done, path in self.plan.calls if done == operation}
 
     def stored(self):
@@ -116,7 +116,7 @@ def test_every_object_is_written_and_read_through_the_wrapper(wrapped):
 
 @pytest.mark.parametrize("name", READS)
 def test_a_read_sees_the_fault_also_where_it_went_well_before(wrapped, name):
-    for row in (250, 7):            # the last block that was read may be kept
+    for row in (250, 7):            # the last block read may be cached
         assert READS[name](wrapped.store, row)
     wrapped.fail("get")
     with pytest.raises(ObjectStoreError):
@@ -158,7 +158,7 @@ def test_verifying_and_vacuum_see_the_fault(wrapped):
 
 
 def test_a_slow_store_carries_every_object_in_both_directions(tmp_path):
-    slow = NotedSlowStore(str(tmp_path / "store"))
+    slow = RecordingSlowStore(str(tmp_path / "store"))
     rng = random.Random(1)
     pacing = Pacing(rng)
     objects = InstrumentedObjectStore(slow, Metrics(), RetryOptions(), pacing)

@@ -1,4 +1,4 @@
-"""[P5]: writers that are killed while their server fails in every honest way leave each acknowledged epoch whole."""
+"""[P5]: writers killed while their server fails in every honest way leave each acknowledged epoch complete."""
 
 import json
 import random
@@ -11,7 +11,7 @@ import pytest
 
 from hummock.errors import MetaStoreError
 from tests.reliability.faulty_child import META, RETRY
-from tests.reliability.faulty_store import COLD, Place, Story, meta_at
+from tests.reliability.faulty_store import COLD, Scenario, StoreLocation, meta_at
 from tests.support.servers.fault_proxy import HONEST, fault_proxy
 from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
@@ -44,15 +44,15 @@ def children(monkeypatch):
 
 
 def mixed(rng, percent=25):
-    """A plan that hits so many requests, each in one of all honest ways."""
+    """A plan that fails `percent` of the requests, each by a random honest fault."""
     return lambda request: rng.choice(HONEST) if rng.randrange(100) < percent else None
 
 
-def committed(place, seed):
-    """The number of the committed epoch, after everything was read beside the proxy; 0 where there is no store yet."""
+def committed(location, seed):
+    """The number of the committed epoch, after checking all reads without the proxy; 0 if there is no store yet."""
     try:
-        with place.open("reader", RETRY, direct=True, meta=META, **COLD) as reader:
-            Story.check_reads(reader, seed)
+        with location.open("reader", RETRY, direct=True, meta=META, **COLD) as reader:
+            Scenario.check_reads(reader, seed)
             return reader.committed_epoch >> 16
     except MetaStoreError as error:
         assert type(error) is MetaStoreError and "no store" in str(error), error
@@ -60,15 +60,15 @@ def committed(place, seed):
 
 
 def kill_often(server, children, tmp_path, seed, kills, meta, *, faults, epochs, kinds=1):
-    """A store whose writer is killed so many times at least, looked at after each; the counts of what happened.
+    """Kills the writer of a store at least `kills` times and checks the store after each.
 
-    How much a writer does before it is killed depends on the machine: kills continue, at most `KILLS_LIMIT` times as
-    many and each round of them after longer lives, until so many faults, of so many kinds, and epochs were seen.
+    How much a writer does before it is killed depends on the machine: kills continue, up to `KILLS_LIMIT` times as
+    many with longer lives in each round, until enough faults, kinds of faults and epochs were seen.
     """
     upstream, proxy = server
     rng, done = random.Random(seed), Counter()
     bucket = make_bucket(upstream)
-    place = Place(bucket, proxy.endpoint, upstream, meta_at(meta, tmp_path))
+    location = StoreLocation(bucket, proxy.endpoint, upstream, meta_at(meta, tmp_path))
     proxy.injected.clear()
     proxy.plan = mixed(random.Random(seed))
     known = 0
@@ -80,17 +80,17 @@ def kill_often(server, children, tmp_path, seed, kills, meta, *, faults, epochs,
     for number in range(kills * KILLS_LIMIT):
         if is_enough(number):
             break
-        end = children(bucket=bucket, proxied=proxy.endpoint, direct=upstream, meta=place.meta, seed=seed,
+        end = children(bucket=bucket, proxied=proxy.endpoint, direct=upstream, meta=location.meta, seed=seed,
                        kill_after_ms=rng.randrange(100, LONGEST_LIFE_MS) * (1 + number // kills))
         assert not end["error"], end
         said = [note.split() for note in end["notes"]]
         acked = max([known, *(int(what) for word, what in said if word in ("open", "acked"))])
         begun = max([acked, *(int(what) for word, what in said if word == "begun")])
-        known = committed(place, seed)
+        known = committed(location, seed)
         assert acked <= known <= begun, f"kill {number} of seed {seed}: epoch {known} after {end['notes']}"
         done.update(word for word, _ in said)
     proxy.plan = lambda request: None
-    assert place.damages() == []
+    assert location.damages() == []
     print(f"seed {seed}, {meta}: epoch {known}, {dict(done)}, {dict(proxy.injected)}")
     assert is_enough(kills)
 

@@ -1,10 +1,11 @@
-"""[P13]: a store of every released format opens, and answers as it did when it was written.
+"""[P13]: a store of every released format opens and returns the same rows as when it was written.
 
-`tests/golden_stores/<format>` holds the store's directory and `answers.json`. A new format gets a store of its own by
+`tests/golden_stores/<format>` has the directory of the store and `answers.json`. The store of a new format is written
+by
 
     HUMMOCK_WRITE_GOLDEN_STORE=<format> pytest tests/reliability/test_golden_stores.py -k written
 
-and those that are there are never written again: where one no longer opens, reading has broken, not the store.
+and existing ones are never rewritten: if one no longer opens, the reader is broken, not the store.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def compact(directory: Path) -> None:
 
 
 def answers(directory: Path, role: str = "reader") -> dict[str, list[list[str]]]:
-    """The rows at every readable epoch, by its number; reads of every kind agree on them."""
+    """Epoch number -> rows, for every readable epoch; checks that all kinds of reads return the same."""
     found = {}
     with hummock.open(f"file://{directory}", role=role, compaction=False) as store:
         version = store.version
@@ -97,7 +98,7 @@ def answers(directory: Path, role: str = "reader") -> dict[str, list[list[str]]]
 
 
 def check(directory: Path, expected: dict[str, list[list[str]]]) -> None:
-    """It answers the same to a reader, to a writer, and once today's compaction has rewritten it."""
+    """A reader, a writer, and a reader after a compaction by today's code return the same rows."""
     assert answers(directory) == expected
     assert answers(directory, "writer") == expected
     compact(directory)
@@ -129,7 +130,7 @@ def test_a_store_of_an_older_format_answers_as_it_did(name, tmp_path):
 @pytest.mark.skipif(not (WANTED or "").isdigit(), reason="names a new format whose store is to be written")
 def test_a_golden_store_is_written(tmp_path):
     target = GOLDEN / str(WANTED)
-    assert not target.exists(), "a golden store is never written again"
+    assert not target.exists(), "a golden store is never rewritten"
     write(tmp_path / "store")
     expected = answers(tmp_path / "store")
     target.mkdir(parents=True)

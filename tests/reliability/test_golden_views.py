@@ -1,4 +1,4 @@
-"""Views of a released store go on: their rows, types and kept state are those of the release that wrote them.
+"""Views of a released store continue: their rows, types and state are those of the release that wrote them.
 
 `tests/golden_stores/views-<catalog format>` is such a store, with views over casts of text, NUMERIC arithmetic of mixed
 scales, aggregates, intervals and JSONB; `golden_views` has its statements. The store of a new format is written by
@@ -35,20 +35,20 @@ def opened(directory: Path) -> stream.Session:
     return stream.connect(f"file://{directory}", barrier_interval_ms=golden_views.NEVER_MS)
 
 
-def asked(session: stream.Session) -> dict:
+def view_answers(session: stream.Session) -> dict:
     return golden_views.answers(session, golden_views.VIEWS)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_views_of_an_older_release_answer_and_follow_as_they_did(name, tmp_path):
-    """Each step in a session of its own, so that all kept state is read back."""
+    """Each step runs in a new session, so that all state is read back from the store."""
     expected = json.loads((GOLDEN / name / "answers.json").read_text())
     shutil.copytree(GOLDEN / name / "store", tmp_path / "store")
     for number, answers in enumerate(expected):
         with opened(tmp_path / "store") as session:
             if number:
                 golden_views.play(session, golden_views.STEPS[number])
-            assert asked(session) == answers, number
+            assert view_answers(session) == answers, number
     assert {name: len(view["rows"]) for name, view in expected[-1].items()} == {
         name: int(name == "totals") for name in golden_views.VIEWS
     }
@@ -59,11 +59,11 @@ def test_views_of_an_older_release_forget_all_rows_at_once(tmp_path):
     expected = json.loads((GOLDEN / FORMATS[0] / "answers.json").read_text())
     with opened(tmp_path / "store") as session:
         golden_views.play(session, golden_views.STEPS[-1])
-        assert asked(session) == expected[-1]
+        assert view_answers(session) == expected[-1]
 
 
 def test_views_of_an_older_release_say_what_changed(tmp_path):
-    """Read off the catalog alone: opening a store may build such views anew."""
+    """Reads the catalog alone: opening the store may rebuild such views."""
     found = {}
     for name in ("views-2", "views-2-changed"):
         shutil.copytree(GOLDEN / name / "store", tmp_path / name)
@@ -81,7 +81,7 @@ def test_views_of_an_older_release_say_what_changed(tmp_path):
 
 
 def test_a_view_that_would_be_computed_otherwise_is_built_anew_and_says_so(tmp_path, caplog):
-    """With views upon it: all of them have today's rows, which go when their rows go."""
+    """Views over it too: all have rows of today's kernels, which later deletes retract."""
     shutil.copytree(GOLDEN / "views-2-changed" / "store", tmp_path / "store")
     with opened(tmp_path / "store") as session:
         assert {record.getMessage().partition(":")[0] for record in caplog.records} == {
@@ -123,7 +123,7 @@ def catalog_of(directory: Path) -> tuple[TableCatalog, ...]:
 
 
 def test_types_of_a_stored_plan_stay(tmp_path):
-    """Rows that come later are computed with the digits that the view has, not with those of today's rule."""
+    """Later rows are computed with the scale that the view has, not with that of today's rule."""
     shutil.copytree(GOLDEN / "views-2" / "store", tmp_path / "store")
     with opened(tmp_path / "store") as session:
         session.sql("INSERT INTO t (id, p, n) VALUES (100, 1, 2)")
@@ -137,12 +137,12 @@ def test_types_of_a_stored_plan_stay(tmp_path):
 @pytest.mark.skipif(not WANTED.startswith("views-"), reason="names a new format whose store is to be written")
 def test_a_golden_store_of_views_is_written(tmp_path):
     target = GOLDEN / WANTED
-    assert not target.exists(), "a golden store is never written again"
+    assert not target.exists(), "a golden store is never rewritten"
     found = []
     for number, step in enumerate(golden_views.STEPS):
         with opened(tmp_path / "store") as session:
             golden_views.play(session, step)
-            found.append(asked(session))
+            found.append(view_answers(session))
         if number == 0:
             shutil.copytree(tmp_path / "store", target / "store", ignore=shutil.ignore_patterns(".temporary"))
     (target / "answers.json").write_text(json.dumps(found, indent=1) + "\n")

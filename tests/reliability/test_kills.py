@@ -1,4 +1,4 @@
-"""[P1]: a process killed at any file call leaves every acknowledged epoch whole and nothing of the others."""
+"""[P1]: a process killed at any file call leaves every acknowledged epoch complete and nothing of the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def children(tmp_path_factory):
 
 
 class Store:
-    """A store as some earlier epochs left it, and copies of it for children to die on."""
+    """A store with some earlier epochs, and copies of it for children that are killed."""
 
     def __init__(self, children, directory, seed, first, last):
         self.children, self.directory = children, directory
@@ -42,14 +42,14 @@ class Store:
         return self.run("work", first=self.first, last=self.last, **how)
 
     def calls(self):
-        """The letters of the file calls that the work makes when it is let be."""
+        """The letters of the file calls of the work when it is not killed."""
         self.renew()
         end = self.work()
         end.value()
         return end.calls
 
     def check_a_kill(self, kill_at, when, recovery_kill_at):
-        """False where the work ended before that call. `recovery_kill_at` 0: the recovery is not tried."""
+        """False if the work ended before that call. `recovery_kill_at` 0: no recovery is killed."""
         self.renew()
         end = self.work(kill_at=kill_at, when=when)
         left = self.check_left(end, store_workload.look, self.first - 1)
@@ -61,7 +61,7 @@ class Store:
         return end.was_killed
 
     def check_left(self, end, look, at_least):
-        """The store holds no less than what was acknowledged and no more than what was begun."""
+        """The store has at least the acknowledged epochs and at most those begun."""
         if not end.was_killed:
             end.value()
         committed = look(str(self.root), self.seed)
@@ -72,13 +72,13 @@ class Store:
 
 
 def sweep(children, seed, first, last, points, recover_each=1):
-    """Kills at each of `points(calls)`, and each so-manyth recovery too; the failing one is named by a note."""
+    """Kills at each of `points(calls)`, and every `recover_each`-th recovery too; a note names the failing kill."""
     with quick_directory() as directory:
         store = Store(children, directory, seed, first, last)
         killed = 0
-        for place, (kill_at, when) in enumerate(points(store.calls())):
+        for index, (kill_at, when) in enumerate(points(store.calls())):
             try:
-                killed += store.check_a_kill(kill_at, when, 0 if place % recover_each else 1 + kill_at * 7 % 60)
+                killed += store.check_a_kill(kill_at, when, 0 if index % recover_each else 1 + kill_at * 7 % 60)
             except BaseException as error:
                 error.add_note(f"seed {seed}, epochs {first} to {last}, killed at call {kill_at}, {when.name}")
                 raise

@@ -1,6 +1,6 @@
-"""[P11]: hostile input is refused by name, runs nothing, reaches nowhere and ends no process.
+"""[P11]: hostile input is refused with a typed error, runs no code, escapes no directory and crashes no process.
 
-Damage without agreeing checksums is tests/hummock/sstable/test_damage; here the checksums agree, or there are none."""
+tests/hummock/sstable/test_damage covers damage with wrong checksums; here checksums are valid, or there are none."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_million_of_them_are(seed):
 
 
 def changed(rng, value, depth=0):
-    """A JSON value with one part of it replaced, removed or doubled."""
+    """A JSON value with one part replaced, removed or duplicated."""
     if isinstance(value, dict) and value and (depth == 0 or rng.random() < .8):
         out, name = dict(value), rng.choice(sorted(value))
         if rng.random() < .1:
@@ -64,19 +64,19 @@ def changed(rng, value, depth=0):
             out[name] = changed(rng, value[name], depth + 1)
         return out
     if isinstance(value, list) and value and rng.random() < .8:
-        place = rng.randrange(len(value))
+        index = rng.randrange(len(value))
         fate = rng.random()
         if fate < .1:
-            return value[:place] + value[place + 1:]
+            return value[:index] + value[index + 1:]
         if fate < .2:
-            return value[:place] + [value[place]] * 2 + value[place + 1:]
-        return [*value[:place], changed(rng, value[place], depth + 1), *value[place + 1:]]
+            return value[:index] + [value[index]] * 2 + value[index + 1:]
+        return [*value[:index], changed(rng, value[index], depth + 1), *value[index + 1:]]
     return rng.choice(STRANGE)
 
 
 @pytest.fixture(scope="module")
 def given():
-    """A store with rules and several runs, a task over it and what the task is worth."""
+    """A store with rules and several runs, a task over it and the token of the task."""
     lab = Lab(block_bytes=300)
     rules = {1: TableRules(PrefixRule(8), ttl_ms=0, vnode_groups=2)}
     for number in range(1, 4):
@@ -124,7 +124,7 @@ def test_what_is_no_record_at_all_is_an_invalid_task(record):
 
 
 def use_everything(lab):
-    """Opens the store as a new process would, and does everything that reads a row."""
+    """Opens the store as a new process would, and calls everything that reads a row."""
     manager = lab.process()
     with lab.open(manager) as store:
         rows = lab.rows(99, store)
@@ -138,7 +138,7 @@ def use_everything(lab):
 
 
 def test_rows_of_the_meta_store_of_any_shape_end_typed(given):
-    """Rows carry digests in each store; here somebody wrote them on purpose."""
+    """Stores protect rows by digests; here an attacker wrote them."""
     lab, _, _ = given
     rows = lab.meta.list("")
     assert len(rows) >= 6

@@ -1,6 +1,6 @@
-"""Rounds of poison: a record that is no row, of one of ten kinds, in one of three jobs; the other two never stop.
+"""Poison records: a malformed record, of one of ten kinds, in one of three jobs; the other two never stop.
 
-HUMMOCK_POISON_ROWS is how many records; they go on with rows for all three before, between and after them.
+HUMMOCK_POISON_ROWS sets the number of records; good rows for all three jobs are sent before, between and after them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(60 + 5 * POISON_ROWS)
 
 
 class World:
-    """Three tables with a view each, what was sent to them, and what they must have counted."""
+    """Three tables with a view each, the rows sent to them, and the expected error counts."""
 
     def __init__(self, db, rng: random.Random) -> None:
         self.db, self.rng = db, rng
@@ -39,7 +39,7 @@ class World:
                    f"SUM(1 / (price - 500)) AS odd FROM {name} GROUP BY name")
 
     def send(self, name: str, *poison: str) -> None:
-        """Good rows, and the poison somewhere among them."""
+        """Sends good rows with the poison shuffled in."""
         rows = list(range(self.next, self.next + self.rng.randint(1, 5)))
         self.next += len(rows)
         self.sent[name] += len(rows)
@@ -48,7 +48,7 @@ class World:
         self.feeds[name].add(*records)
 
     def wait_for(self, name: str) -> None:
-        """All good rows of a table and its view are there."""
+        """Waits until the table and its view have all good rows."""
         began = time.monotonic()
         while not self.has_all(name):
             assert time.monotonic() - began < SOON_SECONDS, (name, self.states())
@@ -69,7 +69,7 @@ class World:
             time.sleep(0.002)
 
     def counted(self) -> Counter[str]:
-        """Records left out, by table, as SHOW ERRORS has it."""
+        """Skipped records by table, from SHOW ERRORS."""
         found: Counter[str] = Counter()
         for row in self.db.sql("SHOW ERRORS").to_pylist():
             if row["job"] in JOBS:
@@ -82,7 +82,7 @@ def view_of(name: str) -> str:
 
 
 def round_of(world: World, name: str, kind: str) -> None:
-    """One poison record in the table `name`; the other two get rows and show them while it is there."""
+    """Sends one poison record to table `name`; the other two receive and show rows meanwhile."""
     others = [each for each in JOBS if each != name]
     world.send(name, kind)
     fails = name in REFUSING or kind == feed.BROKEN

@@ -1,4 +1,4 @@
-"""P1b: a disk that lost power at any moment holds every acknowledged epoch whole and nothing of the others."""
+"""P1b: a disk after a power loss at any moment has every acknowledged epoch complete and nothing of the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def children(tmp_path_factory):
 
 
 class Journalled:
-    """Epochs `first` to `last` of a workload, done once, with every file call of theirs."""
+    """One run of epochs `first` to `last` of a workload, with the journal of its file calls."""
 
     def __init__(self, children, directory, seed, first, last, work="work"):
         self.directory, self.seed, self.before = directory, seed, first - 1
@@ -56,11 +56,11 @@ class Journalled:
 
 
 def lose_power(children, seed, first, last, states, work="work"):
-    """Looks at about `states` disks, spread over all moments; the failing one is named by a note."""
+    """Checks about `states` disk states, spread over all calls; a note names the failing one."""
     with quick_directory() as directory:
         journalled = Journalled(children, directory, seed, first, last, work)
         share, owed, seen = states / len(journalled.records), 0.0, 0
-        for place, record in enumerate(journalled.records, 1):
+        for number, record in enumerate(journalled.records, 1):
             journalled.apply(record)
             owed += share
             while owed >= 1:
@@ -70,7 +70,7 @@ def lose_power(children, seed, first, last, states, work="work"):
                 try:
                     journalled.check(rng, loss)
                 except BaseException as error:
-                    error.add_note(f"seed {seed}, state {seen}, power lost after call {place} of "
+                    error.add_note(f"seed {seed}, state {seen}, power lost after call {number} of "
                                    f"{len(journalled.records)} ({record.kind.name} {record.first}), {loss.value}")
                     raise
     return seen
@@ -89,7 +89,7 @@ def test_power_lost_at_any_moment_of_three_epochs_does_not(children, seed):
 
 
 def test_the_journal_misses_no_change_of_a_file(children):
-    """Everything kept is the directory itself."""
+    """With nothing lost, the rebuilt disk equals the directory."""
     with quick_directory() as directory:
         journalled = Journalled(children, directory, 5, 2, 3)
         for record in journalled.records:

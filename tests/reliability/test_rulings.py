@@ -1,6 +1,6 @@
-"""One test for each rule of the storage engine, [S1] to [S20], told in the rule's own words.
+"""One test for each rule of the storage engine, [S1] to [S20].
 
-Each is the shortest program that would fail if the ruling did not hold; the sweeps behind it are named where they are.
+Each is the shortest program that fails if the rule is broken; docstrings name the exhaustive tests of the same rule.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def lab():
 
 
 def test_s1_keys_are_ordered_by_user_key_then_newest_first(lab):
-    """Joined with an epoch, a would sort behind a00: a memcmp over both is wrong.
+    """Joined with its epoch, a would sort after a00: memcmp over both is wrong.
 
     Sweep: tests/hummock/base/test_key."""
     lab.commit(1, {b"a": b"1", b"a\x00": b"1", b"a\xff\xff\xff\xff\xff\xff\xff\xff\xff": b"1"})
@@ -67,7 +67,7 @@ def test_s1_keys_are_ordered_by_user_key_then_newest_first(lab):
 
 
 def test_s2_flushes_within_an_epoch_stay_ordered_and_only_pure_epochs_are_committed():
-    """The last row was once hidden by an older flush: its batch did not stand above the flushes before it."""
+    """An older flush once hid the last row, because its batch was not ordered above earlier flushes."""
     lab = Lab(shared_buffer_bytes=1)
     for key, value in [(b"b", b"1"), (b"c", b"1"), (b"a", b"1"), (b"a", b"2")]:
         lab.write(1, {key: value})
@@ -81,7 +81,7 @@ def test_s2_flushes_within_an_epoch_stay_ordered_and_only_pure_epochs_are_commit
     with pytest.raises(HummockError):
         lab.store.seal_epoch(at(2) + 1)
     lab.compact()
-    assert lab.stored_rows() == 3       # the older operation on a is dropped with its flush
+    assert lab.stored_rows() == 3       # the flush of the newer operation on a drops the older one
     lab.close()
 
 
@@ -122,7 +122,7 @@ def test_s4_a_read_below_the_safe_epoch_is_refused_and_never_short(lab):
     lab.manager.compact_range(hummock.KeyRange(b"", None))
     task, token = lab.manager.get_compact_task("compactor")
     assert task.watermark == at(4)
-    with pytest.raises(EpochTooOld):            # the task only runs: nothing is dropped yet, and it is too late
+    with pytest.raises(EpochTooOld):            # the task still runs and has dropped nothing yet
         lab.process().pin_snapshot("late", at(2))
     lab.manager.report_compact_task(task.id, token, lab.merge(task, token))
     lab.store.wait_epoch(at(4))
@@ -134,7 +134,7 @@ def test_s4_a_read_below_the_safe_epoch_is_refused_and_never_short(lab):
     assert lab.rows(4) == [(b"k", b"4")]
 
 
-def test_s5_a_read_keeps_its_one_picture_and_its_files(lab):
+def test_s5_a_read_keeps_its_one_view_and_its_files(lab):
     lab.commit(1, keys("abc"))
     lab.write(2, {b"b": b"2"})
     scan = lab.store.scan(hummock.KeyRange(b"", None), at(2))
@@ -161,11 +161,11 @@ def test_s6_point_reads_are_compiled_and_get_is_get_many_of_one(lab):
     wanted = [b"%d" % row for row in range(120)]
     found = lab.store.get_many(pa.array(wanted, pa.binary()), at(8)).to_arrow().to_pylist()
     assert found == [lab.store.get(key, at(8)) for key in wanted]
-    assert work_of(lambda: lab.store.get(b"50", at(8))) < 20       # objects and lines, whatever runs there are
+    assert work_of(lambda: lab.store.get(b"50", at(8))) < 20       # objects and lines, for any number of runs
 
 
 def work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]]:
-    """(objects and lines, takings of the GIL) of a sync, of the first scan and of one whose files are open."""
+    """(objects and lines, GIL acquisitions) of a sync, of the first scan and of a scan with open files."""
     lab = Lab(codec=codec, block_bytes=1_024, block_cache_bytes=1)
     keys_ = pa.array([b"%08d" % row for row in range(blocks * 8)], pa.binary())
     values = pa.array([lab.rng.randbytes(120) for _ in range(blocks * 8)], pa.binary())
@@ -184,30 +184,30 @@ def work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]
         if step is not scan:
             lab.store.commit(at(1))
             lab.objects.reads.clear()
-    assert len(lab.objects.reads) < 6 + blocks // 300       # of two scans, some megabytes each
+    assert len(lab.objects.reads) < 6 + blocks // 300       # of two scans, some megabytes per read
     lab.close()
     return work, takings
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
 def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(codec):
-    """Compaction: tests/hummock/compaction/test_subcompaction, by its window."""
+    """For compaction see the window in tests/hummock/compaction/test_subcompaction."""
     blocks, more_blocks = 1_000, 4_000      # of 1 KiB
-    work_of_sync_and_scan(codec, 10)        # what is done once
+    work_of_sync_and_scan(codec, 10)        # one-time work
     few, few_takings = work_of_sync_and_scan(codec, blocks)
     many, many_takings = work_of_sync_and_scan(codec, more_blocks)
     for less, more in zip(few, many, strict=True):
         assert_no_work_per_row(less, more, more_blocks - blocks, 0.25)
     for less, more in zip(few_takings, many_takings, strict=True):
-        assert less < 16 and more - less <= 9, (few_takings, many_takings)       # three for a megabyte
+        assert less < 16 and more - less <= 9, (few_takings, many_takings)       # three per megabyte
 
 
 def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monkeypatch):
     ran = []
-    for room in (sorted_run_writer, subcompaction):
-        real = room.run_pipeline
-        monkeypatch.setattr(room, "run_pipeline", lambda *given, real=real, room=room, **how: (
-            ran.append(room.__name__), real(*given, **how))[1])
+    for module in (sorted_run_writer, subcompaction):
+        real = module.run_pipeline
+        monkeypatch.setattr(module, "run_pipeline", lambda *given, real=real, module=module, **how: (
+            ran.append(module.__name__), real(*given, **how))[1])
     assert not importlib.import_module("hummock.pipeline.merge_loop").__file__.endswith(".py")
     lab.commit(1, keys("ab"))
     lab.commit(2, keys("bc"))
@@ -225,7 +225,7 @@ def test_s9_unknown_sections_are_skipped_unless_they_are_required():
     assert info.filter_policy == "blocked_bloom" and info.global_epoch == 0
 
 
-def test_s10_a_block_or_an_object_in_anothers_place_is_found(lab):
+def test_s10_a_block_or_an_object_at_the_wrong_position_is_found(lab):
     lab.commit(1, {b"a": b"1" * 50})
     lab.commit(2, {b"a": b"2" * 50})
     newer, older = lab.names()
@@ -236,7 +236,7 @@ def test_s10_a_block_or_an_object_in_anothers_place_is_found(lab):
             with pytest.raises(Corruption) as caught:
                 reader.get(b"a", at(2))
             assert caught.value.object_name == path_of(newer)
-            assert reader.get(b"a", at(1)) == b"1" * 50     # the other file is as it was
+            assert reader.get(b"a", at(1)) == b"1" * 50     # the other file is unchanged
         lab.objects.put(path_of(newer), kept)
     assert lab.open(lab.process()).get(b"a", at(2)) == b"2" * 50
 
@@ -258,7 +258,7 @@ def test_s11_a_prefix_that_a_file_does_not_hold_is_filtered_out():
     assert read[0] >= 90 and read[1] <= 10
     lab.compact()
     lab.store.wait_epoch(at(2))
-    assert next(iter(lab.manager.version.sstables)).prefixes    # the rule travels with the task
+    assert next(iter(lab.manager.version.sstables)).prefixes    # the task carries the rule
     lab.close()
 
 
@@ -289,11 +289,11 @@ def test_s12_repeated_commits_and_reports_are_answered_and_late_ones_refused(lab
 
 
 def test_s13_what_vacuum_took_may_not_be_committed(lab):
-    """Every interleaving of its steps: tests/hummock/meta/vacuum/test_vacuum."""
+    """All interleavings: tests/hummock/meta/vacuum/test_vacuum."""
     lab.write(1, keys("a"))
     lab.store.seal_epoch(at(1))
     (info,) = lab.store.sync(at(1)).sstables
-    assert lab.vacuum().removed.files == 0          # it is registered
+    assert lab.vacuum().removed.files == 0          # the upload is registered
     lab.clock.advance(LEASE_MS + 1)                 # its writer is frozen
     assert lab.vacuum().removed.files == 1
     assert lab.meta.get(VACUUMED + info.name) is not None
@@ -305,7 +305,7 @@ def test_s13_what_vacuum_took_may_not_be_committed(lab):
 def test_s14_opening_reads_and_only_claiming_a_role_fences(lab, tmp_path):
     lab.commit(1, keys("a"))
     reader = lab.open(lab.process())
-    lab.commit(2, keys("b"))                        # a reader was opened, nobody is fenced
+    lab.commit(2, keys("b"))                        # opening a reader fences nobody
     other = lab.process()
     other.claim_writer("other")
     with pytest.raises(Fenced):
@@ -335,7 +335,7 @@ def test_s14_after_the_lease_a_missing_object_is_an_expired_snapshot(lab):
     lab.compact()
     lab.store.wait_epoch(at(2))
     lab.clock.advance(LEASE_MS + 1)
-    lab.store._local.protects(lab.store._local.pin())       # the writer lives, the other sleeps
+    lab.store._local.protects(lab.store._local.pin())       # the writer is live, the reader is frozen
     lab.manager.renew_lease(lab.store._local._node)
     lab.vacuum()
     with pytest.raises(SnapshotExpired):
@@ -343,12 +343,12 @@ def test_s14_after_the_lease_a_missing_object_is_an_expired_snapshot(lab):
     frozen.close()
 
 
-def test_s15_truth_lies_beside_the_data_and_takes_several_managers_in_one_transaction(lab, tmp_path):
-    with closing(open_meta_store(f"file://{tmp_path}")) as truth:
-        assert isinstance(truth, SqliteMetaStore) and (tmp_path / DATABASE).exists()
-    with closing(open_meta_store("s3://bucket/prefix", object_store=lab.objects)) as truth:
-        assert isinstance(truth, ObjectLogMetaStore)
-        truth.transaction(MetaOperations(put={"key": b"1"}))
+def test_s15_metadata_is_kept_beside_the_data_and_one_transaction_serves_several_managers(lab, tmp_path):
+    with closing(open_meta_store(f"file://{tmp_path}")) as meta_store:
+        assert isinstance(meta_store, SqliteMetaStore) and (tmp_path / DATABASE).exists()
+    with closing(open_meta_store("s3://bucket/prefix", object_store=lab.objects)) as meta_store:
+        assert isinstance(meta_store, ObjectLogMetaStore)
+        meta_store.transaction(MetaOperations(put={"key": b"1"}))
         assert any(found.path.startswith("meta/") for found in lab.objects.list(""))
     lab.meta.transaction(MetaOperations(put={"catalog/view": b"old"}))
     ddl = MetaOperations(require={"catalog/view": b"old"}, put={"catalog/view": b"new"})
@@ -391,7 +391,7 @@ def test_s17_batches_are_bounded_and_outlive_their_scan_and_small_slices_are_cop
     lab.close()
     expected = [b"%04d" % row for row in range(500)]
     assert [key for batch in batches for key in batch.column(0).to_pylist()] == expected
-    last = threading.Thread(target=batches.clear)       # the buffers go back from another thread
+    last = threading.Thread(target=batches.clear)       # another thread releases the buffers
     last.start()
     last.join()
     large = pa.array([b"x" * 1_000 for _ in range(2_000)], pa.binary())
@@ -413,7 +413,7 @@ def test_s18_a_loaded_file_stands_under_the_epoch_of_its_commit_everywhere(lab):
     lab.objects.put(sstable_meta_path(name), meta)
     info = replace(record, meta_bytes=len(meta), meta_digest=digest_of(meta))
     lab.manager.commit_epoch(lab.store.session, at(3), (), loads=[LoadedFiles("load", (info,))])
-    assert lab.manager.load_answer("load").level == 0       # a written row lies beneath
+    assert lab.manager.load_answer("load").level == 0       # a written row is below
     lab.store.wait_epoch(at(3))
     lab.manager.pin_snapshot("reader", at(2))
     before, after = [(b"a", b"written"), (b"b", b"written")], [(b"a", b"written"), (b"b", b"loaded"), (b"c", b"loaded")]
@@ -426,7 +426,7 @@ def test_s18_a_loaded_file_stands_under_the_epoch_of_its_commit_everywhere(lab):
 
 def test_s19_compaction_drops_rows_of_dropped_tables_and_not_of_unknown_ones(lab):
     rows = {user_key(table, 0, b"k"): b"%d" % table for table in (1, 2, 3)}
-    lab.commit(1, rows, tables={1: TableRules(), 2: TableRules()})      # 3 is in no list
+    lab.commit(1, rows, tables={1: TableRules(), 2: TableRules()})      # 3 is unknown
     lab.commit(2, {user_key(3, 0, b"l"): b"3"}, dropped_tables=[2])
     lab.compact()
     lab.store.wait_epoch(at(2))
@@ -435,7 +435,7 @@ def test_s19_compaction_drops_rows_of_dropped_tables_and_not_of_unknown_ones(lab
 
 
 def test_s19_a_dropped_table_has_no_rows_at_any_epoch_whatever_of_it_compaction_has_left(lab):
-    """Half of its rows gone, an older one would come back."""
+    """If compaction dropped only some of its rows, older versions would reappear."""
     kept, gone = user_key(1, 0, b"k"), user_key(2, 0, b"k")
     for number in (1, 2):
         lab.commit(number, {kept: b"%d" % number, gone: b"%d" % number})
@@ -450,7 +450,7 @@ def test_s19_a_dropped_table_has_no_rows_at_any_epoch_whatever_of_it_compaction_
         assert len(lab.store.scan_prefixes(array, at(number))[1]) == len(lab.store.scan_many(
             array, at(number))[1]) == 0
     expected = [(kept, b"2"), (gone, b"2")]
-    assert list(begun) == expected              # one that was begun before, and who does not know of it yet
+    assert list(begun) == expected              # a scan begun before, and a reader that has not seen the drop
     assert lab.rows(2, reader) == expected
     reader.close()
 

@@ -1,4 +1,4 @@
-"""Bulk loads and bulk backfills while tasks, executors and drivers die: all rows or none, and no file but live ones."""
+"""Bulk loads and backfills while tasks, executors and drivers die: all rows or none, and no orphaned files."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SEED = 20_261
 
 
 def test_a_load_outlives_every_fault_of_its_tasks(spark, tmp_path):
-    """Each at another task of one job; and its commit comes twice, and late."""
+    """Each fault hits another task of one job, whose commit arrives twice and late."""
     world = BulkWorld(spark, tmp_path, SEED)
-    faults = dict(zip((f"{stage} {place}" for stage in LOAD_STAGES for place in range(3)), WORKER_FAULTS, strict=True))
+    faults = dict(zip((f"{stage} {index}" for stage in LOAD_STAGES for index in range(3)), WORKER_FAULTS, strict=True))
     world.load_round("commits twice and late", faults)
     assert marks_of(world.url) >= set(faults)
 
 
 def test_a_backfill_outlives_every_fault_of_its_tasks(spark, tmp_path):
     world = BulkWorld(spark, tmp_path, SEED)
-    places = [f"{stage} {place}" for stage in BACKFILL_STAGES for place in range(2)]
-    faults = dict(zip(places, WORKER_FAULTS, strict=True))
+    names = [f"{stage} {index}" for stage in BACKFILL_STAGES for index in range(2)]
+    faults = dict(zip(names, WORKER_FAULTS, strict=True))
     world.backfill_round("lives", faults)
     assert marks_of(world.url) >= set(faults)
 
@@ -39,7 +39,7 @@ def test_a_backfill_outlives_every_fault_of_its_tasks(spark, tmp_path):
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("what", ["load", "backfill"])
 def test_rounds_of_anything(spark, tmp_path, what, part):
-    """Tasks die on threads of this process, drivers as processes of their own; all parts together end in every way."""
+    """Tasks die on threads of this process, drivers in separate processes; all parts together cover every end."""
     run_rounds(BulkWorld(spark, tmp_path, SEED + part), what, part)
 
 

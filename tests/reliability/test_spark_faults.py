@@ -1,4 +1,4 @@
-"""Compaction on Spark while tasks, executors and drivers die: no wrong result, no live file deleted, no orphan left."""
+"""Compaction on Spark while tasks, executors and drivers die: no wrong result, no live file deleted, no orphans."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def chaos(monkeypatch):
 
 
 def test_a_store_outlives_a_round_of_each_kind(spark, tmp_path, chaos):
-    """Every fault of a worker in one round, every end of a driver over the others."""
+    """Every worker fault in one round, then one round for each driver fault."""
     world = SparkWorld(spark, tmp_path, SEED)
     world.round("dies before its report", dict(enumerate(WORKER_FAULTS)))
     marks = {mark.name for mark in plan_of(world.url).iterdir()}
-    assert marks >= {str(place) for place in range(len(WORKER_FAULTS))}     # all of them happened
+    assert marks >= {str(index) for index in range(len(WORKER_FAULTS))}     # all faults happened
     for fault in DRIVER_FAULTS:
         world.round(fault, {})
 
@@ -41,7 +41,7 @@ def test_fifty_rounds_of_anything(spark, tmp_path, chaos):
     rng, world = random.Random(SEED), SparkWorld(spark, tmp_path, SEED)
     for number in range(54):
         driver = DRIVER_FAULTS[number % len(DRIVER_FAULTS)]
-        faults = {place: rng.choice(WORKER_FAULTS) for place in range(RANGES) if rng.random() < 0.4}
+        faults = {index: rng.choice(WORKER_FAULTS) for index in range(RANGES) if rng.random() < 0.4}
         print(number, driver, faults)
         world.round(driver, faults)
 
@@ -61,7 +61,7 @@ session = spark_session("local-cluster[2,1,1024]", settings={
     "spark.deploy.maxExecutorRetries": "-1"})
 rng, world = random.Random(int(sys.argv[3])), SparkWorld(session, Path(sys.argv[1]), int(sys.argv[3]))
 for number in range(int(sys.argv[2])):
-    faults = {place: rng.choice(WORKER_FAULTS) for place in range(RANGES) if rng.random() < 0.3}
+    faults = {index: rng.choice(WORKER_FAULTS) for index in range(RANGES) if rng.random() < 0.3}
     faults[rng.randrange(RANGES)] = "executor killed"
     driver = DRIVER_FAULTS[number % len(DRIVER_FAULTS)]
     print(number, driver, faults, flush=True)

@@ -1,4 +1,4 @@
-"""A slow task is done again on another host while the first attempt goes on: one of both counts, no matter which."""
+"""Speculation runs a slow task again on another host beside the first attempt: exactly one of them counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""[P10] with compaction and vacuum beside the writers: memory stays within what was configured, and all ends well."""
+"""[P10] with concurrent compaction and vacuum: memory stays within the configured budget, and all work completes."""
 
 import json
 import subprocess
@@ -27,8 +27,8 @@ SHAPE = CompactionOptions(l0_runs=3, l0_runs_slowdown=6, l0_runs_limit=12, l0_ba
                           memory_bytes=1 << 20, task_retry_ms=1)
 
 
-class AwayStore(MemoryObjectStore):
-    """Of each twenty calls that write or read some fail; `look` is called at each."""
+class UnavailableStore(MemoryObjectStore):
+    """Fails `outage` of every twenty reads and writes, and calls `look` at each."""
 
     def __init__(self, look):
         super().__init__()
@@ -59,7 +59,7 @@ def test_writers_and_compaction_together_keep_to_the_buffers_limit(monkeypatch):
             stats = stores[0].stats()
             held.append(stats.waiting_bytes)
 
-    objects, meta = AwayStore(look), MemoryMetaStore()
+    objects, meta = UnavailableStore(look), MemoryMetaStore()
     manager = HummockManager(meta, objects, compaction=SHAPE)
     options = StorageOptions(shared_buffer_bytes=LIMIT, upload_bytes=4_000, sstable_bytes=4_000)
 
@@ -89,7 +89,7 @@ def test_writers_and_compaction_together_keep_to_the_buffers_limit(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_slow_store_that_is_away_now_and_then_costs_no_memory(tmp_path):
-    """The peak of resident memory less that after the imports, beside every budget there is."""
+    """Compares peak resident memory, minus that after imports, with the sum of all budgets."""
     done = subprocess.run([sys.executable, "-m", "tests.reliability.slow_store", str(tmp_path)], check=False,
                           capture_output=True, text=True, cwd=ROOT, timeout=900)
     assert done.returncode == 0, done.stderr

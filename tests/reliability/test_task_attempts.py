@@ -1,5 +1,5 @@
-"""Attempts at compact tasks that fail, repeat, overtake each other or lose their answer: a task changes the version
-at most once, what readers see never changes, and nothing that an attempt left behind stays.
+"""Attempts at compaction tasks that fail, repeat, overtake each other or lose their answer: a task changes the version
+at most once, reads never change, and no attempt leaves garbage.
 """
 
 import random
@@ -32,7 +32,7 @@ ROUNDS = 4
 
 
 class World:
-    """A store with a writer, the model of its rows at each epoch, and tasks that attempts are made at."""
+    """A store with a writer, the model of its rows at each epoch, and compaction tasks to attempt."""
 
     def __init__(self, meta_store, seed):
         self.rng, self.clock = random.Random(f"attempts {seed}"), StandingClock()
@@ -43,7 +43,7 @@ class World:
         self.rows, self.model, self.number, self.reported = {}, {}, 0, 0
 
     def open(self, seed, meta_store=None):
-        """Another process's manager."""
+        """The manager of another process."""
         return open_manager(meta_store or self.meta_store, self.clock, seed or self.rng.random(), self.objects,
                             OPTIONS)
 
@@ -59,7 +59,7 @@ class World:
         self.model[epoch] = sorted(self.rows.items())
 
     def task(self):
-        """A task that is due, and its token; what is written until one is."""
+        """A due task and its token; writes until there is one."""
         self.manager.renew_lease("store")
         while (given := self.manager.get_compact_task("one")) is None:
             self.write()
@@ -71,7 +71,7 @@ class World:
                           memory_bytes=OPTIONS.memory_bytes)
 
     def report(self, task, token, results, manager=None):
-        """Reports and counts it; `TaskRefused` is the caller's to expect."""
+        """Reports the results and counts a new version. Errors: `TaskRefused`."""
         manager = manager or self.manager
         before = manager.refresh()
         version = manager.report_compact_task(task.id, token, results)
@@ -85,7 +85,7 @@ class World:
         assert self.manager.refresh() is before
 
     def check(self):
-        """Every epoch that may be read reads as it was written."""
+        """Every readable epoch returns the rows that were written."""
         self.storage.meta_client.refresh()
         version = self.manager.refresh()
         for epoch, rows in self.model.items():
@@ -93,7 +93,7 @@ class World:
                 assert list(self.storage.scan(KeyRange.table(1), epoch)) == rows, epoch >> 16
 
     def finish(self):
-        """No task is left, and vacuum leaves the version's files alone."""
+        """Finishes all tasks; vacuum then leaves exactly the version's files."""
         self.clock.advance(OPTIONS.task_stall_ms)
         while (given := self.manager.get_compact_task("one")) is not None:
             self.report(*given, self.attempt(*given))
@@ -102,7 +102,7 @@ class World:
         assert self.reported == len(done) > 0
         version = self.manager.version
         self.storage.close()
-        self.clock.now_ms = wall_clock_ms() + 100_000       # objects are dated by the machine's clock
+        self.clock.now_ms = wall_clock_ms() + 100_000       # objects have times of the machine's clock
         Vacuum(self.meta_store, self.objects, self.clock, options=VacuumOptions(grace_ms=0, tombstone_ms=0)).run()
         needed = {path(info.name) for info in version.sstables for path in (sstable_data_path, sstable_meta_path)}
         assert {found.path for found in self.objects.list("sst/")} == needed
@@ -133,7 +133,7 @@ def duplicated(world):
 
 
 def speculative(world):
-    """Two runs under one token, as a cluster that speculates makes them: the first report counts."""
+    """Two runs under one token, as with speculation in a cluster: the first report counts."""
     task, token = world.task()
     both = [world.attempt(task, token) for _ in range(2)]
     world.rng.shuffle(both)
@@ -143,7 +143,7 @@ def speculative(world):
 
 
 def expired(world):
-    """A lease that ran out, and nobody came: the report is still its own."""
+    """The lease expired but nobody took the task over: the report is still accepted."""
     task, token = world.task()
     results = world.attempt(task, token)
     world.clock.advance(OPTIONS.task_lease_ms * 2)
@@ -189,7 +189,7 @@ def cancelled(world):
 
 
 def answer_lost(world):
-    """The manager's process ends while it reports; whoever is there next reports again, by what it was given."""
+    """The manager's process ends during a report; another process repeats the report with the same results."""
     task, token = world.task()
     results = world.attempt(task, token)
     before = world.manager.refresh()

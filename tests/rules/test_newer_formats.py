@@ -1,4 +1,5 @@
-"""What a newer release made is refused as that, by every reader of a format: not as damage, and nothing is changed."""
+"""Every reader of a format refuses records of a newer release with `FormatTooNew`, not as damage, and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def sealed(body: bytes) -> bytes:
 
 
 def json_cases() -> dict[str, Callable[[], object]]:
-    """By what is read: a read of it, as a newer release would have written it."""
+    """Name of a format -> decodes a record of it with the version of a newer release."""
     cases: dict[str, Callable[[], object]] = {
         f"row of {type(row).__name__}": lambda row=row: decode(type(row), "hummock/x", later(encode(row)))
         for row in RECORDS

@@ -1,8 +1,8 @@
-"""Each optimizer rule by pairs: a statement, its plan before the rule, and after it.
+"""Each optimizer rule by statements with the plan before the rule and after it.
 
-A file holds blocks of `-- name`, one statement, `-- before` and `-- after` with the plan as comment
-lines. The plan before is what the rules that come earlier in its tuple leave; `add_stream_key` is the
-one of views, which the statements of its file are taken for.
+A file has blocks of `-- name`, one statement, `-- before` and `-- after` with the plan as comment lines. The plan
+before is the output of the earlier rules in the tuple; `add_stream_key` is a rule of VIEW_RULES, so that its
+statements are optimized as views.
 """
 
 from pathlib import Path
@@ -46,9 +46,9 @@ def test_rule(rule, statement, before, after):
     plan, changed = through(rule, statement)
     assert commented(plan) == before
     assert commented(changed) == after
-    shown = [name for place, name in enumerate(plan.schema.names) if place not in plan.hidden]
-    kept = [name for place, name in enumerate(changed.schema.names) if place not in changed.hidden]
-    assert kept == shown, "a rule keeps what a user sees"
+    shown = [name for index, name in enumerate(plan.schema.names) if index not in plan.hidden]
+    kept = [name for index, name in enumerate(changed.schema.names) if index not in changed.hidden]
+    assert kept == shown, "a rule must keep the visible columns"
 
 
 def test_every_rule_has_pairs():

@@ -1,11 +1,11 @@
-"""A process that works on a store until a named point, and there ends at once, as `kill -9` would end it.
+"""A process that works on a store up to a named point, where it exits at once, as by `kill -9`.
 
     python child.py URL SEED ROUNDS POINT NTH
 
 POINT is a step of CHECKPOINT.md (`inject`, `collect`, `sync`, `commit`, `committed`, `notify`), or a call
 of a store, before or after its effect (`put:before`, `put:after`, `transaction:before`,
-`transaction:after`), or `none`. The NTH time it is reached the process ends. Each acknowledged round is
-written to standard output before the next one begins."""
+`transaction:after`), or `none`. The process exits when it reaches the point for the NTH time. It prints each
+acknowledged round before the next one begins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KILLED = 137
 
 
 class Killer:
-    """Ends the process the n-th time its point is reached; armed once the session stands."""
+    """Exits the process the n-th time its point is reached; armed once the session is open."""
 
     def __init__(self, point: str, nth: int) -> None:
         self.point, self.left, self.is_armed = point, nth, False

@@ -1,8 +1,8 @@
-"""A store whose process dies at one of its calls, within the process of the test: nothing of it has any effect after.
+"""A store whose process crashes at one of its calls, simulated within the test: later calls have no effect.
 
-The calls that change something are counted while the process is armed: transactions of the meta store and puts of
-objects; puts alone where the meta store is a log among the objects.
-What is left is opened by another playground, which finds either all of a DDL or nothing of it."""
+While armed, calls that change something are counted: transactions of the meta store and puts of objects; only puts if
+the meta store is a log in the object store. Another playground opens the remaining store and finds either all of a DDL
+or nothing of it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1)
 Ddl: TypeAlias = "str | Callable[[Session], object]"
 
 
-class Died(Exception):
-    """The process is gone; nobody hears this but what is left of it."""
+class ProcessDied(Exception):
+    """The simulated process is dead; raised by every later call of a store."""
 
 
 class How(StrEnum):
-    """When the process dies at a call: before it had any effect, in its midst (puts only), when it was done."""
+    """When the process dies at a call: before its effect, in the middle (puts only), or after its effect."""
 
     BEFORE = "before"
     TORN = "torn"
@@ -46,8 +46,8 @@ class How(StrEnum):
 
 
 @dataclass(slots=True)
-class Fate:
-    """The process dies at call number `at` (from 1; 0: never), counted from when `is_armed`."""
+class CrashPoint:
+    """The process dies at call number `at` (from 1; 0: never); calls are counted while `is_armed`."""
 
     at: int = 0
     how: How = How.BEFORE
@@ -57,7 +57,7 @@ class Fate:
 
     def check(self) -> None:
         if self.is_dead:
-            raise Died
+            raise ProcessDied
 
     def around(self, call: Any, tear: Any) -> Any:
         self.check()
@@ -71,12 +71,12 @@ class Fate:
             tear()
         elif self.how is How.AFTER:
             call()
-        raise Died
+        raise ProcessDied
 
 
-class MortalObjects(ObjectStore):
-    def __init__(self, store: ObjectStore, fate: Fate) -> None:
-        self._store, self._fate = store, fate
+class CrashingObjectStore(ObjectStore):
+    def __init__(self, store: ObjectStore, crash: CrashPoint) -> None:
+        self._store, self._crash = store, crash
 
     @property
     def url(self):
@@ -86,58 +86,58 @@ class MortalObjects(ObjectStore):
         data = bytes(data)
 
         def tear() -> None:
-            """Half a file is there; a record of the log is there whole or not at all, as its store promises."""
+            """Writes half a file; a record of the log is written atomically, as its store guarantees."""
             if not path.startswith("meta/"):
                 self._store.put(path, data[: len(data) // 2])
 
-        self._fate.around(lambda: self._store.put(path, data, if_absent=if_absent), tear)
+        self._crash.around(lambda: self._store.put(path, data, if_absent=if_absent), tear)
 
     def get(self, path, byte_range=None):
-        self._fate.check()
+        self._crash.check()
         return self._store.get(path, byte_range)
 
     def head(self, path):
-        self._fate.check()
+        self._crash.check()
         return self._store.head(path)
 
     def list(self, prefix="", *, after=""):
-        self._fate.check()
+        self._crash.check()
         return self._store.list(prefix, after=after)
 
     def delete(self, paths):
-        self._fate.check()
+        self._crash.check()
         self._store.delete(paths)
 
 
-class MortalMeta(MetaStore):
-    def __init__(self, store: MetaStore, fate: Fate, world: World) -> None:
-        self._store, self._fate, self._world = store, fate, world
+class CrashingMetaStore(MetaStore):
+    def __init__(self, store: MetaStore, crash: CrashPoint, world: World) -> None:
+        self._store, self._crash, self._world = store, crash, world
 
     @property
     def url(self):
         return self._store.url
 
     def get(self, key):
-        self._fate.check()
+        self._crash.check()
         return self._store.get(key)
 
     def list(self, prefix):
-        self._fate.check()
+        self._crash.check()
         return self._store.list(prefix)
 
     def transaction(self, operations):
         if self._world.is_log:
-            self._fate.check()
+            self._crash.check()
             self._store.transaction(operations)
         else:
-            self._fate.around(lambda: self._store.transaction(operations), lambda: None)
+            self._crash.around(lambda: self._store.transaction(operations), lambda: None)
 
     def now_ms(self):
         return self._world.now_ms
 
 
 class World:
-    """The two stores, and one process after the other on them. `is_log`: the truth is a log among the objects."""
+    """The two stores, and one process at a time on them. `is_log`: metadata is a log in the object store."""
 
     def __init__(self, is_log: bool = False) -> None:
         self.is_log = is_log
@@ -146,24 +146,24 @@ class World:
 
     @property
     def meta(self) -> MetaStore:
-        """The truth as somebody sees it who does not die."""
+        """The meta store, as a process that does not crash sees it."""
         return ObjectLogMetaStore(self.objects) if self.is_log else self.rows
 
     @classmethod
     def after(cls, statements: Sequence[str]) -> World:
-        """A world in which they were executed, and then their process ended."""
+        """A world in which a process executed the statements and ended."""
         world = cls()
         with world.open() as session:
             for statement in statements:
                 session.sql(statement)
         return world
 
-    def meta_of(self, objects: ObjectStore, fate: Fate) -> MetaStore:
-        """The truth as a process sees it."""
-        return MortalMeta(ObjectLogMetaStore(objects) if self.is_log else self.rows, fate, self)
+    def meta_of(self, objects: ObjectStore, crash: CrashPoint) -> MetaStore:
+        """The meta store, as a process with a crash point sees it."""
+        return CrashingMetaStore(ObjectLogMetaStore(objects) if self.is_log else self.rows, crash, self)
 
     def copy(self) -> World:
-        """Another world with the same stores, which goes its own way."""
+        """An independent world with copies of the stores."""
         other = World(self.is_log)
         other.now_ms = self.now_ms
         for found in self.objects.list():
@@ -171,33 +171,33 @@ class World:
         other.rows.transaction(MetaOperations(put=dict(self.rows.list(""))))
         return other
 
-    def open(self, fate: Fate | None = None) -> Session:
-        """A session of a process with a fate."""
-        fate = fate or Fate()
+    def open(self, crash: CrashPoint | None = None) -> Session:
+        """A session of a process with a crash point."""
+        crash = crash or CrashPoint()
         options = PlaygroundOptions(
             stream=StreamOptions(barrier_interval_ms=NEVER_MS, recovery_attempts=1, recovery_backoff_ms=1),
             compaction=SHAPE,
             is_maintained=False,
         )
-        objects = MortalObjects(self.objects, fate)
-        return Session(Playground(objects, self.meta_of(objects, fate), options))
+        objects = CrashingObjectStore(self.objects, crash)
+        return Session(Playground(objects, self.meta_of(objects, crash), options))
 
-    def live(self, statements: Sequence[Ddl], fate: Fate) -> bool:
-        """A process carries out statements and ends; whether it was told that all were done before it died."""
-        session, is_told = self.open(fate), False
-        fate.is_armed = True
+    def run(self, statements: Sequence[Ddl], crash: CrashPoint) -> bool:
+        """A process executes statements and ends; returns whether all were acknowledged before it died."""
+        session, is_acknowledged = self.open(crash), False
+        crash.is_armed = True
         with suppress(Exception):
             for statement in statements:
-                carry_out(session, statement)
-            is_told = True
-        fate.is_armed = False
-        fate.is_dead = True
+                execute(session, statement)
+            is_acknowledged = True
+        crash.is_armed = False
+        crash.is_dead = True
         with suppress(Exception):
             session.abandon()
-        return is_told
+        return is_acknowledged
 
     def vacuum(self) -> None:
-        """Every lease of dead processes is over, and what nothing needs is removed."""
+        """Expires the leases of dead processes and removes all garbage."""
         self.now_ms += LEASES_END_MS
         options = VacuumOptions(grace_ms=0, tombstone_ms=0)
         for _ in range(2):
@@ -205,7 +205,7 @@ class World:
             self.now_ms += LEASES_END_MS
 
     def check_catalog_rows(self) -> None:
-        """Every name has its object, every object its name, every state table its job."""
+        """Checks that names and objects match one to one, and that every state table has its job."""
         rows = dict(self.meta.list("catalog/"))
 
         def read(prefix: str) -> dict[int, dict]:
@@ -223,17 +223,17 @@ class World:
         assert all(number < int(rows["catalog/next_id"]) for number in (*tables, *schemas))
 
     def check_files(self, session: Session) -> None:
-        """Files are those of the version, and hold rows of what the catalog knows, or knows to be dropped."""
+        """Checks that files are those of the version, and have rows of known or dropped tables only."""
         version = session._playground.manager.version
-        there = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in self.objects.list() if "sst/" in found.path}
-        assert there == {info.name for info in version.sstables}
+        stored = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in self.objects.list() if "sst/" in found.path}
+        assert stored == {info.name for info in version.sstables}
         known = set(session._playground.catalog.snapshot.tables)
         held = {table for info in version.sstables for table in info.table_ids}
-        assert held <= known | set(version.dropped_tables), "rows of a table that nobody knows"
+        assert held <= known | set(version.dropped_tables), "rows of an unknown table"
 
 
-def carry_out(session: Session, ddl: Ddl) -> None:
-    """A statement, or what no statement says."""
+def execute(session: Session, ddl: Ddl) -> None:
+    """Executes a statement, or calls a function with the session."""
     if isinstance(ddl, str):
         session.sql(ddl)
     else:
@@ -241,7 +241,7 @@ def carry_out(session: Session, ddl: Ddl) -> None:
 
 
 def described(session: Session) -> dict[str, Any]:
-    """Everything a user can see: schemas, and for each relation its columns, definition and rows."""
+    """Everything visible to a user: schemas, and for each relation its columns, definition and rows."""
     known = session._playground.catalog.snapshot
     seen: dict[str, Any] = {"schemas": sorted(each.name for each in known.schemas.values())}
     for name in session.names():

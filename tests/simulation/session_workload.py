@@ -1,7 +1,7 @@
-"""A workload whose every state is known beforehand: rounds of statements on one table, and views over it.
+"""A deterministic workload: rounds of statements on one table, and views over it.
 
-The seed decides everything, so a process that died and the one that looks at what it left agree on what each
-round did. After round n the table must hold `states[n]` exactly, and each view the answer over those rows."""
+The seed determines everything, so that a process that died and the one that checks its store agree on each round.
+After round n the table has exactly the rows `rounds[n].after`, and each view the result over those rows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Round:
-    """Statements of one round; the table as it is after them."""
+    """The statements of one round, and the rows of the table after them."""
 
     statements: tuple[str, ...]
     after: dict[int, tuple]
 
 
 def rounds(seed: int, count: int) -> list[Round]:
-    """The rounds of a seed. Round 0 creates nothing and changes nothing: the empty table."""
+    """The rounds of a seed. Round 0 has no statements: the empty table."""
     rng = random.Random(seed)
     rows: dict[int, tuple] = {}
     made = [Round((), {})]
@@ -71,7 +71,7 @@ def rounds(seed: int, count: int) -> list[Round]:
 
 
 def answers(rows: dict[int, tuple]) -> dict[str, list[tuple]]:
-    """What each view must show over `rows`, sorted by `repr`."""
+    """The expected rows of the table and each view over `rows`, sorted by `repr`."""
     groups = defaultdict(list)
     for grp, amount in rows.values():
         groups[grp].append(amount)
@@ -115,18 +115,18 @@ def shown(session, name: str) -> list[tuple]:
 
 
 def create(session) -> None:
-    """The table and its views."""
+    """Creates the table and its views."""
     session.sql(TABLE)
     for name, query in VIEWS.items():
         session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
 
 
 def committed_round(session, made: list[Round], at_least: int = 0) -> int:
-    """Which round's state the store shows; asserts that it is one, not before `at_least`, and that every view
-    is the answer over it."""
+    """The round whose state the store has; asserts that there is one, not before `at_least`, and that every view
+    is consistent with it."""
     rows = shown(session, "accounts")
     matching = [number for number, each in enumerate(made) if answers(each.after)["accounts"] == rows]
-    assert matching, f"the table holds {rows}, which no round left behind"
+    assert matching, f"the table has {rows}, which is the state of no round"
     number = next((each for each in matching if each >= at_least), matching[-1])
     assert number >= at_least, f"round {at_least} was acknowledged, the table is that of round {number}"
     expected = answers(made[number].after)

@@ -1,7 +1,6 @@
-"""The process dies at each call of a bulk backfill that changes something: the view is there with all rows, or no trace
-of it is.
+"""The process dies at each call of a bulk backfill that changes something: the view exists with all rows or not at all.
 
-Statements change its table between what the tasks read and the view's first barrier, so that the view has to catch up.
+Statements change its table between the reads of the tasks and the first barrier of the view, which has to catch up.
 """
 
 import random
@@ -9,7 +8,7 @@ import random
 import pytest
 
 from stream.spark.driver import BulkBackfill
-from tests.simulation.ddl_world import Fate, How, World, described
+from tests.simulation.ddl_world import CrashPoint, How, World, described
 from tests.support.drivers.local_shuffle import LocalTasks
 
 BASE = ("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)",
@@ -28,7 +27,7 @@ def base():
 
 
 def backfill(name, meanwhile=()):
-    """A call on a session that makes the view."""
+    """A function that creates the view in a session."""
     def create(session):
         def during():
             for statement in meanwhile:
@@ -41,24 +40,24 @@ def backfill(name, meanwhile=()):
 
 
 def calls_of(base, name):
-    fate = Fate()
-    assert base.copy().live((backfill(name, MEANWHILE),), fate)
-    return fate.calls
+    crash = CrashPoint()
+    assert base.copy().run((backfill(name, MEANWHILE),), crash)
+    return crash.calls
 
 
 def rows(session, query):
     return sorted(map(repr, session.sql(query).to_arrow().to_pylist()))
 
 
-def check_a_death(base, name, fate):
+def check_a_death(base, name, crash):
     world = base.copy()
-    is_told = world.live((backfill(name, MEANWHILE),), fate)
+    is_acknowledged = world.run((backfill(name, MEANWHILE),), crash)
     with world.open() as session:
-        world.check_catalog_rows()                  # the start has ended what a dead process left
+        world.check_catalog_rows()                  # the start has finished or undone what a dead process left
         assert not session._playground.catalog.refresh().loaded
-        is_there = "mv" in described(session)
-        assert is_there or not is_told
-        if not is_there:
+        exists = "mv" in described(session)
+        assert exists or not is_acknowledged
+        if not exists:
             backfill(name)(session)
         assert rows(session, "SELECT * FROM mv") == rows(session, QUERIES[name])
         session.sql("UPDATE t SET v = v + 1 WHERE id < 40")
@@ -75,15 +74,15 @@ def points_of(calls):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_death_leaves_all_of_a_view_or_nothing(base, name):
-    """At the first and the last call, and at some of those between."""
+    """At the first and the last call, and at some in between."""
     calls = calls_of(base, name)
     points = {(1, How.BEFORE), (calls, How.AFTER), *random.Random(name).sample(points_of(calls), 10)}
     for at, how in sorted(points):
-        check_a_death(base, name, Fate(at, how))
+        check_a_death(base, name, CrashPoint(at, how))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_death_at_any_call_does(base, name):
     for at, how in points_of(calls_of(base, name)):
-        check_a_death(base, name, Fate(at, how))
+        check_a_death(base, name, CrashPoint(at, how))

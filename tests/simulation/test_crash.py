@@ -1,7 +1,7 @@
-"""The process dies at each step of CHECKPOINT.md; what it left is opened and compared.
+"""The process dies at each step of CHECKPOINT.md; its store is reopened and compared.
 
-The table must be as some round left it, no earlier than the last acknowledged one; every view must be the
-answer over that very table; and the next process goes on from there to the end."""
+The table must have the state of some round, no earlier than the last acknowledged one; every view must be consistent
+with that table; and the next process continues from there to the end."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def run(url, seed, rounds, point, nth):
-    """Run a child; its exit code and the last round it acknowledged (None: not even the views stood)."""
+    """Run a child; its exit code and the last round it acknowledged (None: not even the views were created)."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.child", url, str(seed), str(rounds), point, str(nth)],
         cwd=ROOT,
@@ -37,7 +37,7 @@ def run(url, seed, rounds, point, nth):
 
 
 def check_a_kill(url, seed, point, nth):
-    """Kill a child, look at what it left, and go on from there in this process."""
+    """Kill a child, check the store that it left, and continue from there in this process."""
     made = session_workload.rounds(seed, ROUNDS)
     code, acknowledged = run(url, seed, ROUNDS, point, nth)
     assert code == KILLED, f"{point} was reached fewer than {nth} times"

@@ -1,8 +1,7 @@
-"""The process dies at each call of a DDL that changes something; what it left has all of the DDL or nothing of it.
+"""The process dies at each call of a DDL that changes something; the store then has all of the DDL or nothing of it.
 
-Before it died the store had tables, views of all kinds and rows, and rows were on their way that no commit had.
-Whoever comes next sees the catalog and the rows from before or from after, goes on with both, and finds no row and no
-file that belongs to nothing.
+The store has tables, views of all kinds and rows, and uncommitted rows when the process dies. The next process sees the
+catalog and the rows from before or from after, continues with both, and finds no orphaned row or file.
 """
 
 import functools
@@ -11,7 +10,7 @@ import random
 import pytest
 
 from stream.spark.driver import BulkBackfill
-from tests.simulation.ddl_world import Fate, How, World, carry_out, described
+from tests.simulation.ddl_world import CrashPoint, How, World, described, execute
 from tests.support.drivers.local_shuffle import LocalTasks
 
 BASE = (
@@ -26,7 +25,7 @@ BASE = (
     "CREATE MATERIALIZED VIEW shop.counted AS SELECT COUNT(*) AS n FROM shop.big",
     "FLUSH",
 )
-ON_ITS_WAY = "INSERT INTO t (id, a, b) VALUES (4, 40, 'z')"
+UNCOMMITTED = "INSERT INTO t (id, a, b) VALUES (4, 40, 'z')"
 DDLS = {
     "create table": "CREATE TABLE fresh (id BIGINT PRIMARY KEY, v INT DEFAULT 5)",
     "create materialized view": "CREATE MATERIALIZED VIEW highs AS SELECT b, MAX(a) AS high FROM t GROUP BY b",
@@ -44,7 +43,7 @@ DDLS = {
 
 
 def bulk_materialized_view(session):
-    """The same view as above, whose history comes in files."""
+    """The same view as above, whose backfill arrives in files."""
     query = session.sql("SELECT b, MAX(a) AS high FROM t GROUP BY b")
     session.create_materialized_view("highs", query, backfill=BulkBackfill(LocalTasks(session, random.Random(1))))
 
@@ -54,7 +53,7 @@ DDLS["bulk materialized view"] = bulk_materialized_view
 
 @pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["database", "log"])
 def base(request):
-    """What a process that ended well left behind."""
+    """The store of a process that ended normally."""
     world = World(is_log=request.param)
     with world.open() as session:
         for statement in BASE:
@@ -70,49 +69,49 @@ def seen(world):
 
 @pytest.fixture(scope="module")
 def before(base):
-    """What may be there before a DDL: with or without the rows that were on their way."""
+    """The possible states before a DDL: with or without the uncommitted rows."""
     inserted = base.copy()
-    assert inserted.live((ON_ITS_WAY, "FLUSH"), Fate())
+    assert inserted.run((UNCOMMITTED, "FLUSH"), CrashPoint())
     return seen(base.copy()), seen(inserted)
 
 
 @pytest.fixture(scope="module")
 def outcome(base):
-    """By DDL: how many calls it makes, and what is there after it."""
+    """DDL -> the number of its calls, and the state after it."""
 
     @functools.cache
     def found(ddl):
-        world, fate = base.copy(), Fate()
-        assert world.live((ON_ITS_WAY, ddl), fate)
-        return fate.calls, seen(world)
+        world, crash = base.copy(), CrashPoint()
+        assert world.run((UNCOMMITTED, ddl), crash)
+        return crash.calls, seen(world)
 
     return found
 
 
-def check_a_death(base, ddl, fate, before, after):
-    """Whether the DDL was done."""
+def check_a_death(base, ddl, crash, before, after):
+    """Returns whether the DDL was committed."""
     world = base.copy()
-    is_told = world.live((ON_ITS_WAY, ddl), fate)
+    is_acknowledged = world.run((UNCOMMITTED, ddl), crash)
     world.check_catalog_rows()
     with world.open() as session:
         found = described(session)
         assert found in (*before, after), f"neither before nor after {ddl}"
-        assert found == after or not is_told, "it was told to be done"
-        check_it_goes_on(session)
+        assert found == after or not is_acknowledged, "the DDL was acknowledged"
+        check_it_continues(session)
         session.flush()
         world.vacuum()
         world.check_files(session)
     is_done = found == after
     if not is_done:
         with world.open() as session:
-            carry_out(session, ddl)
+            execute(session, ddl)
             world.check_catalog_rows()
-            check_it_goes_on(session)
+            check_it_continues(session)
     return is_done
 
 
-def check_it_goes_on(session):
-    """Tables take rows and views follow them."""
+def check_it_continues(session):
+    """Tables accept rows and views follow them."""
     names = session.names()
     if "t" in names:
         number = session.sql("SELECT MAX(id) AS top FROM t").to_arrow()["top"][0].as_py()
@@ -144,26 +143,26 @@ def points_of(calls):
 
 @pytest.mark.parametrize("name", DDLS)
 def test_a_death_leaves_all_of_a_ddl_or_nothing(base, before, outcome, name):
-    """At the first and the last call, and at one of those between."""
+    """At the first and the last call, and at one in between."""
     calls, after = outcome(DDLS[name])
     assert calls >= 2
     rng = random.Random(name)
     points = {(1, How.BEFORE), (calls, How.AFTER), rng.choice(points_of(calls))}
     for at, how in sorted(points):
-        check_a_death(base, DDLS[name], Fate(at, how), before, after)
+        check_a_death(base, DDLS[name], CrashPoint(at, how), before, after)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DDLS)
 def test_a_death_at_any_call_does(base, before, outcome, name):
     calls, after = outcome(DDLS[name])
-    done = [check_a_death(base, DDLS[name], Fate(at, how), before, after) for at, how in points_of(calls)]
+    done = [check_a_death(base, DDLS[name], CrashPoint(at, how), before, after) for at, how in points_of(calls)]
     assert not done[0] and done[-1], "the last call is the commit, or comes after it"
 
 
 @pytest.mark.parametrize("name", DDLS)
 def test_a_commit_whose_answer_is_lost_is_judged_by_what_is_there(base, outcome, name, monkeypatch):
-    """The process lives on: a recovery reads the catalog, and whoever waits for the DDL is told that it was done."""
+    """The process survives: a recovery reads the catalog and acknowledges the DDL to the waiting statement."""
     _, after = outcome(DDLS[name])
     with base.copy().open() as session:
         committer = session._playground.meta._barriers._committer
@@ -176,7 +175,7 @@ def test_a_commit_whose_answer_is_lost_is_judged_by_what_is_there(base, outcome,
                 raise OSError("the answer is lost")
 
         monkeypatch.setattr(committer, "commit", losing)
-        session.sql(ON_ITS_WAY)
-        carry_out(session, DDLS[name])
+        session.sql(UNCOMMITTED)
+        execute(session, DDLS[name])
         assert lost and described(session) == after
-        check_it_goes_on(session)
+        check_it_continues(session)

@@ -1,4 +1,4 @@
-"""Faults inside a living session: it recovers by itself, and every view stays the answer over its table."""
+"""Faults in a running session: it recovers by itself, and every view stays consistent with its table."""
 
 import contextlib
 import threading
@@ -25,16 +25,16 @@ SOON = 20.0
 
 
 class Trap:
-    """An observer that raises once, the next time `step` is reached after it was set."""
+    """An observer that raises once, the next time that `step` is reached."""
 
     def __init__(self):
         self.step = None
-        self.sprung = 0
+        self.raised = 0
 
     def __call__(self, step, epoch):
         if step is self.step:
             self.step = None
-            self.sprung += 1
+            self.raised += 1
             raise RuntimeError(f"injected at {step}")
 
 
@@ -53,8 +53,8 @@ class Stage:
         )
         self.session = Session(self.playground)
 
-    def play(self, round_):
-        """The statements of a round and a flush, again from its first statement while they are lost."""
+    def run_round(self, round_):
+        """Executes the statements of a round, then flushes."""
         for statement in round_.statements:
             self.session.sql(statement)
         self.session.flush()
@@ -81,9 +81,9 @@ def test_a_failure_at_each_step_undoes_no_statement(stage, step):
     for number in range(1, len(made)):
         if number % 2 == 0:
             stage.trap.step = step
-        stage.play(made[number])
+        stage.run_round(made[number])
         assert session_workload.committed_round(stage.session, made, number) == number
-    assert stage.trap.sprung >= 3
+    assert stage.trap.raised >= 3
 
 
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER, FaultKind.TORN])
@@ -93,7 +93,7 @@ def test_a_failed_upload_is_repeated_by_the_recovery(stage, kind):
     session_workload.create(stage.session)
     stage.objects.add(Fault(kind, "put", "sst/", skip=2))
     for number in range(1, len(made)):
-        stage.play(made[number])
+        stage.run_round(made[number])
         assert session_workload.committed_round(stage.session, made, number) == number
     assert stage.objects.hits == 1
 
@@ -105,7 +105,7 @@ def test_a_commit_of_unknown_outcome_is_looked_up(stage, kind):
     session_workload.create(stage.session)
     for number in range(1, len(made)):
         stage.meta.add(Fault(kind, "transaction", skip=0))
-        stage.play(made[number])
+        stage.run_round(made[number])
         assert session_workload.committed_round(stage.session, made, number) == number
 
 
@@ -115,14 +115,14 @@ def test_a_view_whose_creation_fails_exists_wholly_or_not_at_all(stage, step):
     made = session_workload.rounds(17, 3)
     stage.session.sql(session_workload.TABLE)
     for each in made[1:]:
-        stage.play(each)
+        stage.run_round(each)
     stage.trap.step = step
     try:
         stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {session_workload.VIEWS['totals']}")
         is_created = True
     except (StreamError, HummockError, RuntimeError):
         is_created = False
-    assert stage.trap.sprung == 1
+    assert stage.trap.raised == 1
     assert is_created == ("totals" in stage.session.names())
     if is_created:
         assert session_workload.shown(stage.session, "totals") == session_workload.answers(made[-1].after)["totals"]
@@ -136,7 +136,7 @@ def test_reads_go_on_during_a_recovery_and_never_back(stage):
     stage = stage(recovery_backoff_ms=200, recovery_attempts=3)
     made = session_workload.rounds(19, 3)
     session_workload.create(stage.session)
-    stage.play(made[1])
+    stage.run_round(made[1])
     stage.objects.add(Fault(FaultKind.BEFORE, "put", "sst/", times=2))
     for statement in made[2].statements:
         stage.session.sql(statement)

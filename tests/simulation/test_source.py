@@ -1,5 +1,5 @@
 """A source with its offset in state: at every committed epoch, and after every failure, each view is the
-answer over exactly the changes up to the offset that the epoch committed."""
+result over exactly the changes up to the offset that the epoch committed."""
 
 import random
 import threading
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def history(seed, steps):
-    """Legal changes of a table keyed by id: lists of (op, row) that must stay together."""
+    """Consistent changes of a table keyed by id: lists of (op, row) that must stay together."""
     rng = random.Random(seed)
     alive, made = {}, []
     for step in range(steps):
@@ -97,7 +97,7 @@ def rows_at(made, offset):
 
 
 def check(snapshot, made):
-    """Table and views are those of the offset; the offset."""
+    """Checks table and views against the changes up to the offset; returns the offset."""
     offset = int(snapshot.offsets("events").get("all", 0))
     rows = rows_at(made, offset)
     groups = defaultdict(list)
@@ -137,7 +137,7 @@ def high(values):
 class Stage:
     def __init__(self, seed, steps, **options):
         register_connector("history", HistoryConnector)
-        self.made, self.epochs, self.trap, self.sprung = history(seed, steps), [], None, 0
+        self.made, self.epochs, self.trap, self.raised = history(seed, steps), [], None, 0
         self.objects = FaultPlan()
         options.setdefault("barrier_interval_ms", NEVER_MS)
         self.playground = Playground(
@@ -145,7 +145,7 @@ class Stage:
             MemoryMetaStore(),
             PlaygroundOptions(
                 stream=StreamOptions(recovery_backoff_ms=1, recovery_attempts=10, **options),
-                compaction=CompactionOptions(),     # its history is read
+                compaction=CompactionOptions(),     # keeps the history that the tests read
             ),
             observer=self.observe,
         )
@@ -165,7 +165,7 @@ class Stage:
             self.epochs.append(epoch)
         if self.trap is not None and step is self.trap:
             self.trap = None
-            self.sprung += 1
+            self.raised += 1
             raise RuntimeError(f"injected at {step}")
 
     def offset(self):
@@ -173,13 +173,13 @@ class Stage:
             return int(snapshot.offsets("events").get("all", 0))
 
     def finish(self):
-        """Flush until the end is committed: a source reads on by itself."""
+        """Flushes until the end is committed: the source reads on by itself."""
         self.wait_for(len(self.made) - 300)
         for _ in range(1_000):
             self.session.flush()
             if self.offset() == len(self.made):
                 return
-        raise AssertionError(f"the end is not reached at offset {self.offset()}")
+        raise AssertionError(f"the end was not reached: offset {self.offset()}")
 
     def wait_for(self, offset):
         waited = threading.Event()
@@ -227,7 +227,7 @@ def test_a_source_continues_where_the_committed_epoch_ended(stage, step):
     stage.finish()
     with stage.session.at() as snapshot:
         assert check(snapshot, stage.made) == 4_000
-    assert stage.sprung >= 3
+    assert stage.raised >= 3
 
 
 def test_failing_uploads_lose_nothing_and_double_nothing(stage):
@@ -258,8 +258,8 @@ def test_a_slow_store_holds_the_source_back(stage):
         most = max(most, emitted - committed)
         overlapping += stage.session.figures.in_flight > 1
         threading.Event().wait(0.005)
-    assert overlapping, "no epoch went on while another one was uploaded"
-    assert most <= (3 + 2) * 102, f"{most} changes were under way"
+    assert overlapping, "no epoch ran during the upload of another"
+    assert most <= (3 + 2) * 102, f"{most} changes were in flight"
     stage.objects.clear()
     stage.finish()
     with stage.session.at() as snapshot:

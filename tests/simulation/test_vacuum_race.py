@@ -1,4 +1,4 @@
-"""Vacuum never deletes what a version, a pin or an upload needs, in any interleaving or clock, and all else it does."""
+"""Vacuum deletes all garbage and no file that a version, a pin or an upload needs, with any interleaving or clock."""
 
 from collections import Counter
 
@@ -25,4 +25,4 @@ def test_a_long_race_loses_nothing_and_leaves_nothing(tmp_path):
         print(dict(done))
     assert done["fresh: reads"] >= 20_000 and done["reads"] >= 10_000
     assert done["writer: replaced"] and done["of older versions"] and done["fresh: of older versions"]
-    assert done["writer: refused"] + done["expired"] + done["fresh: expired"], "no leap of the clock ended anything"
+    assert done["writer: refused"] + done["expired"] + done["fresh: expired"], "no clock jump expired anything"

@@ -1,9 +1,9 @@
-"""A race for files: a writer, a compactor, pinning readers, vacuums, and a clock that leaps, over one store on disk.
+"""A race for files: a writer, a compactor, pinning readers, vacuums, and a clock that jumps, over one store on disk.
 
-Objects hold their own name, so that a reader that goes by its pinned version's own list knows what it must find.
-Ordinary time is much shorter than a lease; the clock may go back at any moment; when it leaps forward by more than
-half a lease, the era changes first. Within an era nothing that was renewed in it may be lost: a missing file, a
-refused commit or an expired pin is a violation. Across eras it must be an expired lease and say so.
+The content of an object is its name, so that a reader can verify the files of its pinned version. Ordinary steps of
+the clock are much shorter than a lease; it may jump back at any moment; before it jumps forward by more than half a
+lease, the era changes. Within an era nothing renewed in it may be lost: a missing file, a refused commit or an expired
+pin is a violation. Across eras a loss must be reported as an expired lease.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A guarantee was broken."""
 
 
 class SharedClock:
-    """Milliseconds, and the era, in a file that several processes map."""
+    """Milliseconds and the era, in a file mapped by several processes."""
 
     def __init__(self, path, start_ms=None):
         if start_ms is not None:
@@ -71,14 +71,14 @@ class SharedClock:
 
 
 class Stores:
-    """What each party of the race opens for itself."""
+    """The stores, as each party of the race opens them."""
 
     def __init__(self, directory):
-        self.truth = SqliteMetaStore(directory / "meta.sqlite", create=True, busy_timeout_ms=60_000)
+        self.meta_store = SqliteMetaStore(directory / "meta.sqlite", create=True, busy_timeout_ms=60_000)
         self.objects = LocalObjectStore(directory / "objects")
 
     def manager(self, clock, rng):
-        return HummockManager(self.truth, self.objects, clock, random_bytes=rng.randbytes,
+        return HummockManager(self.meta_store, self.objects, clock, random_bytes=rng.randbytes,
                               options=MetaOptions(lease_ms=LEASE_MS, transaction_attempts=200, checkpoint_deltas=9))
 
     def put(self, name):
@@ -86,17 +86,17 @@ class Stores:
             self.objects.put(path, path.encode(), if_absent=True)
 
     def check(self, version):
-        """Raises `ObjectNotFound` for a file of the version that is not there as it was written."""
+        """Reads all files of the version; `ObjectNotFound` if one is missing, `Violation` if its content differs."""
         for info in version.sstables:
             for path in (sstable_data_path(info.name), sstable_meta_path(info.name)):
                 if self.objects.get(path) != path.encode():
-                    raise Violation(f"{path} holds other bytes")
+                    raise Violation(f"{path} has other bytes")
 
 
 class Reader:
-    """Pins versions and reads their files, again and again while it holds them.
+    """Pins versions and reads their files repeatedly while it holds them.
 
-    After a leap of the clock it may sleep until vacuums have run, which `cleaned` is set by.
+    After a clock jump it may sleep until vacuums have run, which set `cleaned`.
     """
 
     def __init__(self, stores, clock, rng, node, cleaned=None):
@@ -108,7 +108,7 @@ class Reader:
         try:
             era = self.clock.era
             if self.cleaned is not None and era != self.row_era != -1 and self.rng.random() < .7:
-                for _ in range(2):      # the first may have read the leases before the leap
+                for _ in range(2):      # the first may have read the leases before the jump
                     self.cleaned.clear()
                     self.cleaned.wait(1)
             if self.rng.random() < (.2 if era == self.row_era else .6):
@@ -130,7 +130,7 @@ class Reader:
             self.lose(error)
             with suppress(SnapshotExpired):
                 self.manager.renew_lease(self.node)
-                raise Violation(f"{self.node}: {error} although its lease was never taken away") from error
+                raise Violation(f"{self.node}: {error} although its lease was never removed") from error
 
     def lose(self, error):
         if self.clock.era == self.row_era:
@@ -143,7 +143,7 @@ class Reader:
 
 
 class Writer:
-    """Uploads files, commits them some epochs later, forgets some, and is replaced now and then."""
+    """Uploads files, commits them some epochs later, abandons some, and is sometimes replaced."""
 
     def __init__(self, stores, clock, seed):
         self.stores, self.clock, self.rng, self.files = stores, clock, random.Random(f"writer {seed}"), Files(seed)
@@ -151,13 +151,13 @@ class Writer:
         self.begin()
 
     def begin(self):
-        """A new process takes the role; the files of the former are nobody's."""
+        """A new process claims the writer role; uncommitted files of the old one become orphans."""
         self.manager = self.stores.manager(self.clock, self.rng)
         self.session = self.manager.claim_writer()
         self.node = f"writer-{self.session.generation}"
-        self.seconds = 0.0              # of the registry's own clock
+        self.seconds = 0.0              # the clock of the registry
         self.registry = UploadRegistry(self.manager, self.node, self.rng.randbytes, lambda: self.seconds)
-        self.staged = []                # (name, the era in which its row was in force)
+        self.staged = []                # (name, era of its registration)
         self.row_era = -1
 
     def step(self):
@@ -202,26 +202,26 @@ class Writer:
 
 
 class Replacer:
-    """What a compactor does to files: old runs become one; some attempts die, some report too late."""
+    """Replaces files like a compactor: several runs become one; some attempts die, some report too late."""
 
     def __init__(self, stores, clock, seed):
         self.stores, self.rng, self.files = stores, random.Random(f"replacer {seed}"), Files(f"outputs {seed}")
         self.done = Counter()
 
     def step(self):
-        position = load(self.stores.truth, self.stores.objects)
+        position = load(self.stores.meta_store, self.stores.objects)
         runs = list(position.version.runs)
         taken = {info.id for run in runs[-self.rng.randrange(2, 9):] for info in run.sstables}
         if len(taken) < 3:
             return
         token = self.rng.randbytes(16).hex()
         key, row = f"{TASK}{token}", json.dumps({"token": token}).encode()
-        self.stores.truth.transaction(MetaOperations(put={key: row}))
+        self.stores.meta_store.transaction(MetaOperations(put={key: row}))
         name = token[:16] + self.rng.randbytes(8).hex()
         self.stores.put(name)
         fate = self.rng.random()
-        if fate < .2:                   # taken away: what it wrote is garbage, and its late report is refused
-            self.stores.truth.transaction(MetaOperations(delete=(key,)))
+        if fate < .2:                   # task removed: the output is garbage, and a late report is refused
+            self.stores.meta_store.transaction(MetaOperations(delete=(key,)))
         if fate > .1 and self.report(key, row, name, taken):
             self.done["replaced"] += 1
         else:
@@ -229,14 +229,14 @@ class Replacer:
 
     def report(self, key, row, name, taken):
         while True:
-            position = load(self.stores.truth, self.stores.objects)
+            position = load(self.stores.meta_store, self.stores.objects)
             version = position.version
             info = self.files.make(1, b"", b"\xff", name=name, id=position.head.next_file_id)
             delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch,
                                  (RunAddition(1, 0, (info,)),), tuple(sorted(taken)))
             operations = append(position, delta, info.id + 1, 9)[0]
             try:
-                self.stores.truth.transaction(operations + MetaOperations(require={key: row}, delete=(key,)))
+                self.stores.meta_store.transaction(operations + MetaOperations(require={key: row}, delete=(key,)))
             except PreconditionFailed as error:
                 if error.key == key:
                     return False
@@ -244,69 +244,69 @@ class Replacer:
             return True
 
 
-class Hesitant(MetaStore):
-    """`store`; before some of its calls another party of the race takes a step."""
+class InterleavedMetaStore(MetaStore):
+    """Wraps `store`; before some calls it waits for a step of another party of the race."""
 
     def __init__(self, store, rng, stepped, stop):
         self.store, self.rng, self.stepped, self.stop = store, rng, stepped, stop
 
     url = property(lambda self: self.store.url)
 
-    def hesitate(self):
+    def interleave(self):
         if self.rng.random() < .15 and not self.stop.is_set():
             self.stepped.clear()
             self.stepped.wait(.1)
 
     def get(self, key):
-        self.hesitate()
+        self.interleave()
         return self.store.get(key)
 
     def list(self, prefix):
-        self.hesitate()
+        self.interleave()
         return self.store.list(prefix)
 
     def transaction(self, operations):
-        self.hesitate()
+        self.interleave()
         self.store.transaction(operations)
 
 
 class Cleaner:
-    """Vacuums of two processes: one goes on for long, the other begins anew each time."""
+    """Vacuums of two processes: a long-lived one, and a new one each time."""
 
     def __init__(self, stores, clock, seed, *events):
         self.stores, self.clock, self.rng, self.done = stores, clock, random.Random(f"cleaner {seed}"), Counter()
-        self.truth = Hesitant(stores.truth, self.rng, *events) if events else stores.truth
-        self.lasting = self.begin()
+        self.meta_store = InterleavedMetaStore(stores.meta_store, self.rng, *events) if events else stores.meta_store
+        self.long_lived = self.begin()
 
     def begin(self):
         options = VacuumOptions(grace_ms=0, tombstone_ms=0, page_files=self.rng.choice([3, 10, 100]))
-        return Vacuum(self.truth, self.stores.objects, self.clock, options=options)
+        return Vacuum(self.meta_store, self.stores.objects, self.clock, options=options)
 
     def step(self):
-        vacuum = self.begin() if self.rng.random() < .3 else self.lasting
+        vacuum = self.begin() if self.rng.random() < .3 else self.long_lived
         report = vacuum.remove_stale() if self.rng.random() < .3 else vacuum.run()
         self.done.update({need.value: footprint.files for need, footprint in report.found.items()})
         self.done["runs"] += 1
 
 
 class Race:
-    """`epochs` of the writer, at least `reads` in this process and `fresh_reads` in each of `fresh` others.
+    """At least `epochs` of the writer, `reads` in this process and `fresh_reads` in each of `fresh` other processes.
 
-    The writer goes on until vacuums have met every kind of garbage, at most `EPOCHS_LIMIT` times as long: what they
-    meet is a matter of interleaving.
+    The writer continues until vacuums have met every kind of garbage, which depends on the interleaving, at most
+    `EPOCHS_LIMIT` times as long.
     """
 
     def __init__(self, directory, seed, epochs, reads, fresh, fresh_reads):
         self.directory, self.seed, self.epochs = directory, seed, epochs
         self.reads, self.fresh, self.fresh_reads = reads, fresh, fresh_reads
         directory.mkdir(parents=True, exist_ok=True)
-        # Ahead of the files' own times, so that no object is ever young.
+        # Ahead of file times, so that no object is ever young.
         self.clock = SharedClock(directory / "clock", int(time.time() * 1000) + 30 * 86_400_000)
         self.stores, self.done = Stores(directory), Counter()
         self.failed, self.stop, self.written = [], threading.Event(), threading.Event()
 
     def run(self):
-        """What was done, by word. Raises `Violation`."""
+        """Runs the race; counts of events by name. Errors: `Violation`."""
         self.writer, self.replacer = Writer(self.stores, self.clock, self.seed), Replacer(
             self.stores, self.clock, self.seed)
         stepped, cleaned = threading.Event(), threading.Event()
@@ -357,7 +357,7 @@ class Race:
             stepped.set()
             if self.writer.number >= self.epochs and self.has_met_all():
                 self.written.set()
-            chance = rng.random()       # it leaps further forward than back, or no lease would ever run out
+            chance = rng.random()       # jumps are longer forward than back, or no lease would ever expire
             self.clock.move(1 if chance > .07 else rng.randrange(LEASE_MS // 10) if chance > .04
                             else -rng.randrange(3_600_000) if chance > .02 else rng.randrange(LEASE_MS, 8_000_000))
 
@@ -383,16 +383,16 @@ class Race:
             self.done.update({f"fresh: {word}": count for word, count in json.loads(ended.stdout).items()})
 
     def check_garbage(self, readers):
-        """Once nobody reads, writes or compacts, one run leaves what the version names and nothing else."""
+        """Without readers, writers and compactors, one vacuum leaves exactly the files of the version."""
         for reader in readers:
             reader.close()
         self.writer.registry.release()
-        truth = self.stores.truth
-        truth.transaction(MetaOperations(delete=tuple(key for key, _ in truth.list(TASK))))
-        self.clock.move(30 * 86_400_000)        # more than it ever goes back
-        vacuum = Cleaner(self.stores, self.clock, self.seed).lasting
+        meta_store = self.stores.meta_store
+        meta_store.transaction(MetaOperations(delete=tuple(key for key, _ in meta_store.list(TASK))))
+        self.clock.move(30 * 86_400_000)        # more than any jump back
+        vacuum = Cleaner(self.stores, self.clock, self.seed).long_lived
         self.done["stale"] += vacuum.run().found[Need.STALE].files
-        version = load(truth, self.stores.objects).version
+        version = load(meta_store, self.stores.objects).version
         wanted = sorted(path for info in version.sstables
                         for path in (sstable_data_path(info.name), sstable_meta_path(info.name)))
         stored = [found.path for found in self.stores.objects.list("")]
@@ -400,13 +400,13 @@ class Race:
             raise Violation(f"garbage {sorted(set(stored) - set(wanted))}, missing {sorted(set(wanted) - set(stored))}")
         self.stores.manager(self.clock, random.Random(self.seed)).claim_writer()
         vacuum.run()
-        rows = [key for prefix in (STALE, UPLOADS, VACUUMED, TASK) for key, _ in truth.list(prefix)]
+        rows = [key for prefix in (STALE, UPLOADS, VACUUMED, TASK) for key, _ in meta_store.list(prefix)]
         if rows:
-            raise Violation(f"rows that nothing needs: {rows[:10]} of {len(rows)}")
+            raise Violation(f"obsolete rows: {rows[:10]} of {len(rows)}")
 
 
 def main(directory, seed, reads):
-    """One fresh process: so many pinned reads, then what it did, as JSON."""
+    """A fresh process: makes `reads` pinned reads, then prints its counts as JSON."""
     directory = Path(directory)
     clock = SharedClock(directory / "clock")
     rng = random.Random(seed)

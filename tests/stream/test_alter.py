@@ -1,4 +1,4 @@
-"""ALTER TABLE in a running session: statements, views, handles and readers of old epochs go on."""
+"""ALTER TABLE in a running session: statements, views, handles and readers of old epochs keep working."""
 
 import random
 import threading
@@ -15,7 +15,7 @@ from stream import functions as f
 from stream.errors import InvalidStatement
 
 NEVER_MS = 3_600_000
-HISTORY_MS = 600_000      # old epochs are read
+HISTORY_MS = 600_000      # the tests read old epochs
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_old_epochs_are_read_as_the_reader_asks(db):
             assert then.sql("SELECT b FROM t WHERE id = 3").to_pylist() == [{"b": 3}]
         with db.at(third) as then:
             assert rows(then.table("t")) == [(1, -1), (2, -1), (3, 3), (4, 4)]
-    assert rows(table) == [(1, 10), (2, 20), (3, 30), (4, None)], "the columns it was asked for at first"
+    assert rows(table) == [(1, 10), (2, 20), (3, 30), (4, None)], "a handle keeps its columns"
 
 
 def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
@@ -151,7 +151,7 @@ def test_a_view_created_on_an_old_binding_reads_the_columns_it_names(db):
 
 
 def test_writers_beside_alterations_lose_nothing(db):
-    """Four threads write through sessions' statements while columns come and go; the view agrees with the table."""
+    """Four threads write while columns are added and dropped; the view agrees with the table."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT, w INT)")
     db.sql("CREATE MATERIALIZED VIEW totals AS SELECT v, COUNT(*) AS n, SUM(w) AS s FROM t GROUP BY v")
     done, refused, is_over = Counter(), [], threading.Event()
@@ -188,7 +188,7 @@ def test_writers_beside_alterations_lose_nothing(db):
 
 @pytest.mark.parametrize("failures", [1, 2])
 def test_an_alter_whose_commit_failed_is_tried_once_more(db, monkeypatch, failures):
-    """The actors had the new columns already; a recovery takes them back, and the table goes on."""
+    """The actors already use the new columns; a recovery reverts them."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT)")
     db.sql("CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM t")
     db.sql("INSERT INTO t VALUES (1, 1)")
@@ -196,10 +196,10 @@ def test_an_alter_whose_commit_failed_is_tried_once_more(db, monkeypatch, failur
     committer = db._playground.meta._barriers._committer
     commit, errors = committer.commit, [OSError("the bucket is away")] * failures
 
-    def failing(*given):
+    def failing(*arguments):
         if errors:
             raise errors.pop()
-        commit(*given)
+        commit(*arguments)
 
     monkeypatch.setattr(committer, "commit", failing)
     if failures == 1:
@@ -217,18 +217,18 @@ def test_an_alter_whose_commit_failed_is_tried_once_more(db, monkeypatch, failur
 
 
 def test_a_statement_evaluated_with_a_column_that_a_recovery_takes_back_is_not_lost(db, monkeypatch):
-    """It was sent before the ALTER was done, so it says nothing of the column."""
+    """It was sent before the ALTER returned, so it does not contain the column."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT)")
     db.flush()
     table, committer = db.table("t"), db._playground.meta._barriers._committer
     commit, errors = committer.commit, [OSError("the bucket is away")] * 2
 
-    def failing(*given):
+    def failing(*arguments):
         if errors:
             if len(errors) == 2:
                 table.insert([(1, 1)])
             raise errors.pop()
-        commit(*given)
+        commit(*arguments)
 
     monkeypatch.setattr(committer, "commit", failing)
     with pytest.raises(OSError, match="the bucket is away"):
@@ -253,7 +253,7 @@ def test_ddl_of_a_fenced_session_changes_nothing(tmp_path):
 
 
 def test_one_ddl_at_a_time_however_many_ask(db):
-    """Ten threads make and drop the same names; each call ends well or says that it was late."""
+    """Ten threads create and drop the same names; each call succeeds or fails with a typed error."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
     answers = Counter()
 

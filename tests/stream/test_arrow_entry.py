@@ -18,7 +18,7 @@ COUNTED = []
 
 
 class TableUnderTest:
-    """One table for each type that cases have, a view of it, and the rows that it must hold."""
+    """The table of one type, a view of it, and its expected rows."""
 
     def __init__(self, db, number, data_type):
         self.name, self.rows = f"t{number}", {}
@@ -33,7 +33,7 @@ class TableUnderTest:
 
 
 def as_read(value):
-    """Intervals as Arrow has them, one time zone for all that are UTC."""
+    """Normalizes Interval to its Arrow form and time zones to UTC."""
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.astimezone(dt.UTC)
     if isinstance(value, Interval):
@@ -44,12 +44,12 @@ def as_read(value):
 
 
 def enter(under_test, case):
-    """Inserts a case; what it is refused for, or that it is stored."""
+    """Inserts a case; checks that it is stored, or refused with the expected error."""
     start = len(under_test.rows)
     try:
         table = pa.table({"id": range(start, start + len(case.rows)), "v": case.array})
     except pa.ArrowInvalid:
-        return  # Arrow itself found that a chunk is broken
+        return  # refused by Arrow itself
     if case.refused is None:
         assert under_test.table.insert(table) == len(case.rows), case.label
         under_test.rows.update(enumerate(map(as_read, case.rows), start))
@@ -87,7 +87,7 @@ def test_a_case_is_stored_and_read_back_or_refused_with_column_and_row(tmp_path,
 
 
 def test_there_were_enough_cases():
-    """Of a run of the whole file."""
+    """Checked only if the whole file runs."""
     if len(COUNTED) == len(FORMS):
         assert sum(COUNTED) >= 2_000, sum(COUNTED)
         print(f"{sum(COUNTED)} cases")

@@ -1,4 +1,4 @@
-"""Stored bytes that are no row: named by table, key and column, and deleted by the key alone."""
+"""Corrupt stored rows: errors name table, key and column, and a delete by key works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relational.errors import DamagedRow
 from relational.types import DataType
 from stream.errors import InvalidStatement
 
-DAMAGED = '{"b":1, "a":2}'      # not canonical, as a release before validation at the border let in
+DAMAGED = '{"b":1, "a":2}'      # not canonical; written by releases without validation
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_all_rows_can_be_deleted(url):
         assert db.sql("SELECT * FROM t").rows() == []
 
 
-def test_what_needs_the_row_is_refused_and_told_what_helps(url):
+def test_what_needs_the_row_is_refused_with_what_helps(url):
     with stream.connect(url) as db:
         for statement in ("DELETE FROM t WHERE n = 20", "DELETE FROM t WHERE id = 2 AND j IS NULL"):
             with pytest.raises(InvalidStatement, match="over the primary key alone"):

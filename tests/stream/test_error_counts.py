@@ -1,4 +1,4 @@
-"""Rows without a value: counted per job and reason, committed with the rows, subtracted when they go."""
+"""Rows without a value: counted per job and reason, committed with the rows, subtracted on deletes."""
 
 import random
 
@@ -35,7 +35,7 @@ def errors_of(session):
 
 
 def stored_bytes(session, view):
-    """Rows of the view's table of errors, those of earlier epochs included."""
+    """The files that contain rows of the view's error table."""
     playground = session._playground
     view_id = playground.catalog.resolve(ObjectName(view)).id
     (table,) = [each for each in playground.catalog.internal_tables(view_id) if each.name.endswith(".errors")]

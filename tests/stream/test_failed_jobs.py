@@ -1,4 +1,4 @@
-"""A job that fails is set aside alone: the others go on, and it can be resumed, read as it was, and dropped."""
+"""Only the failed job is set aside; it can be resumed, dropped, and read at the epoch of its failure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SOON_SECONDS = 30.0
 DIGESTIBLE = [each for each in feed.KINDS if each != feed.BROKEN]
 
 
-def eventually(holds, what=""):
+def eventually(condition, message=""):
     deadline = time.monotonic() + SOON_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, what or "it did not come true"
+    while not condition():
+        assert time.monotonic() < deadline, message or "condition not met in time"
         time.sleep(0.005)
 
 
@@ -52,7 +52,7 @@ def count_of(db, name):
 
 
 def poisoned(db, record, **options):
-    """A table `t` of five rows before `record` and five after it, and the view `v` of it; they were set aside."""
+    """A table `t` whose feed has `record` after its first rows, a view `v` of it, and an unrelated table and view."""
     made = feed.feeds(["t"])["t"]
     feed.create(db, "t", **options)
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT name, COUNT(*) AS n FROM t GROUP BY name")
@@ -70,7 +70,7 @@ def failed(db, record, **options):
     return made
 
 
-def test_the_others_go_on_and_everybody_is_told(db):
+def test_the_others_go_on_and_the_failure_is_reported(db):
     failed(db, feed.UNDECODABLE)
     assert states(db) == {"t": "FAILED", "v": "FAILED", "other": "RUNNING", "beside": "RUNNING"}
     table, view = job(db, "t"), job(db, "v")
@@ -109,9 +109,9 @@ def test_malformed_records_are_skipped_and_counted_where_the_table_says_so(db, r
     eventually(lambda: [row["rows"] for row in db.sql("SHOW ERRORS").to_pylist()] == [2])
 
 
-def test_resume_without_a_cure_fails_again_at_the_same_place(db):
+def test_resume_without_a_cure_fails_again_at_the_same_record(db):
     failed(db, feed.UNDECODABLE)
-    with suppress(ActorFailed):     # where it fails before it is committed that it runs
+    with suppress(ActorFailed):     # if it fails before the RESUME is committed
         db.sql("ALTER TABLE t RESUME")
     eventually(lambda: states(db)["t"] == "FAILED")
     db.sql("ALTER TABLE t RESUME SKIP 1 ROWS")
@@ -131,12 +131,12 @@ def test_skip_passes_over_the_next_rows_where_no_record_is_to_blame(db):
     made.mend()
     db.sql("ALTER TABLE t RESUME SKIP 2 ROWS")
     eventually(lambda: db.source_offsets("t") == {feed.SPLIT: "11"})
-    assert count_of(db, "t") == 8       # wherever the last commit fell: what is passed over by the reader is no row
+    assert count_of(db, "t") == 8       # wherever the last commit was: the broken record is not a row
 
 
 @contextmanager
 def held_recovery():
-    """A recovery that sets jobs aside waits until the event is set."""
+    """Blocks a recovery that sets jobs aside until the event is set."""
     known_jobs, go_on = JobPlanner.known_jobs, threading.Event()
 
     def held(self, skipped=(), **options):
@@ -183,7 +183,7 @@ def test_what_resume_allows_to_skip_is_allowed_after(how, tmp_path):
     url = f"file://{tmp_path / 'store'}"
     with connected(url) as db:
         failed(db, feed.UNDECODABLE)
-        db.pause()          # the record is not read yet when the job runs again
+        db.pause()          # the resumed job does not read the record yet
         db.sql("ALTER TABLE t RESUME SKIP 1 ROWS")
         assert db.source_offsets("t").keys() == {feed.SPLIT}
         if how == "a recovery":
@@ -195,7 +195,7 @@ def test_what_resume_allows_to_skip_is_allowed_after(how, tmp_path):
         eventually(lambda: count_of(db, "t") == 10)
         assert set(states(db).values()) == {"RUNNING"}
         feed.FEEDS["t"].add(feed.UNDECODABLE)
-        eventually(lambda: states(db)["t"] == "FAILED")        # it was allowed once
+        eventually(lambda: states(db)["t"] == "FAILED")        # the skip was for one row
 
 
 def test_a_failed_job_can_be_dropped(db):
@@ -219,7 +219,7 @@ def test_what_can_be_resumed_is_said(db):
 
 @contextmanager
 def broken_view(name):
-    """The aggregation of the view of that name fails at whatever it is given."""
+    """The aggregation of the view `name` fails on every chunk."""
     original = HashAggExecutor._apply
 
     def broken(self, chunk):
@@ -235,7 +235,7 @@ def broken_view(name):
 
 
 def break_view(db, number):
-    """The view `v` of the table `s` is set aside, with what reads it; the row `number` of `s` is one that it misses."""
+    """Sets the view `v` and its readers aside; `v` misses the row `number` of the table `s`."""
     with broken_view("v"):
         db.sql(f"INSERT INTO s VALUES ({number}, 'broken')")
         eventually(lambda: states(db)["v"] == "FAILED")
@@ -273,7 +273,7 @@ def test_skip_is_for_what_has_a_source(db):
 
 @pytest.mark.parametrize("history_ms", [3_600_000, 0])
 def test_a_view_catches_up_with_what_its_table_did_meanwhile(tmp_path, history_ms, caplog):
-    """From the changes since it stopped where they are kept, else it is built anew; after reopening too."""
+    """From the kept changes since its failure, else by a rebuild; also after reopening."""
     url = f"file://{tmp_path / 'store'}"
     with connected(url, failed_job_history_ms=history_ms) as db:
         with_views(db)
@@ -300,7 +300,7 @@ NEVER_MS = 3_600_000
 
 
 def test_acknowledged_statements_of_other_tables_stay(tmp_path):
-    """Those of the table whose view failed too; nobody asked for a commit before."""
+    """Also those of the table whose view failed, with no commit in between."""
     with connected(f"file://{tmp_path / 'store'}", barrier_interval_ms=NEVER_MS) as db:
         with_views(db)
         db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, name VARCHAR)")
@@ -316,8 +316,8 @@ def test_acknowledged_statements_of_other_tables_stay(tmp_path):
         check_resumed(db)
 
 
-def test_who_lost_a_statement_is_told_by_the_next_call_of_any_kind(tmp_path, monkeypatch):
-    """A statement that ends its table's job whenever it is evaluated, after one that was acknowledged."""
+def test_a_lost_statement_is_reported_by_the_next_call_of_any_kind(tmp_path, monkeypatch):
+    """A statement that always fails its table's job follows an acknowledged one."""
     original = StatementEvaluator.run
 
     def broken(self, statement):

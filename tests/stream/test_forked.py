@@ -1,4 +1,4 @@
-"""A forked child that uses what its parent opened is refused at once, whatever lock was held, and ends."""
+"""A forked child gets StoreForked from its parent's handles, whatever locks are held, and exits."""
 
 import subprocess
 import sys
@@ -37,11 +37,11 @@ def test_every_call_of_a_session_is_refused_in_a_child(url, tmp_path):
     }
     ends = {"snapshot ends": snapshot.close, "close": db.close, "abandon": db.abandon}
     playground = db._playground
-    with playground.storage._changed:                   # a thread that the child has not got holds it for ever
-        said = outcomes_in_a_child(calls | ends)
-    assert {name for name in calls if not said[name].startswith("StoreForked")} == set(), said
-    assert {name for name in ends if said[name]} == set(), said
-    assert "open it again there" in said["flush"]
+    with playground.storage._changed:                   # no thread of the child will release it
+        outcomes = outcomes_in_a_child(calls | ends)
+    assert {name for name in calls if not outcomes[name].startswith("StoreForked")} == set(), outcomes
+    assert {name for name in ends if outcomes[name]} == set(), outcomes
+    assert "open it again there" in outcomes["flush"]
     db.sql("INSERT INTO t VALUES (4, 4)")
     db.flush()
     assert db.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [2]
@@ -72,9 +72,9 @@ def test_every_call_of_a_store_is_refused_in_a_child():
             "snapshot": lambda: store.snapshot().__enter__(),
         }
         with store._changed:
-            said = outcomes_in_a_child(calls | {"close": store.close})
-        assert {name for name in calls if not said[name].startswith("StoreForked")} == set(), said
-        assert said["close"] == ""
+            outcomes = outcomes_in_a_child(calls | {"close": store.close})
+        assert {name for name in calls if not outcomes[name].startswith("StoreForked")} == set(), outcomes
+        assert outcomes["close"] == ""
         assert store.get(b"k", first) == b"v"
 
 

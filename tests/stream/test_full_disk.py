@@ -1,4 +1,4 @@
-"""A session whose disk is full says so by the next flush, and ends: what is committed is read, and is there again."""
+"""A full disk: the next flush raises DiskFull and the session ends; committed rows survive."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""What no table can hold is refused when it is handed over, by column and row, and the table stays readable."""
+"""Invalid input is refused on entry, with column and row, and the table stays readable."""
 
 import datetime as dt
 import struct
@@ -97,7 +97,7 @@ def test_json_inside_nested_values_becomes_canonical(db, table_of):
         table.insert(arrow(pa.array([None, {"a": ["1", "2"]}, {"a": ["3", "nope"]}], kind)))
 
 
-# -- memory that is not what it says ----------------------------------------------------------------------
+# -- corrupt buffers --------------------------------------------------------------------------------------
 
 TEXT, VIEW = pa.utf8(), pa.list_view(pa.int64())
 UNSOUND = {
@@ -199,7 +199,7 @@ def test_views_that_multiply_are_refused_before_they_take_memory(table_of):
         table_of("BIGINT[]").insert(arrow(huge))
 
 
-# -- values beyond their type -----------------------------------------------------------------------------
+# -- values out of range ----------------------------------------------------------------------------------
 
 BEYOND = [
     ("DATE", pa.array([0, 2_932_897], pa.int32()).cast(pa.date32())),
@@ -257,7 +257,7 @@ def test_nanoseconds_are_cut_towards_the_past(db, table_of):
     assert values(db, "w") == [{"a": [(epoch - micro).replace(tzinfo=dt.UTC)]}]
 
 
-# -- rows as Python has them ------------------------------------------------------------------------------
+# -- rows of Python values --------------------------------------------------------------------------------
 
 SURROGATE = "\ud800"
 WRONG_VALUES = [

@@ -1,6 +1,6 @@
-"""NUMERIC in views and in queries: what outgrows its type is NULL in a view and comes back, an error in a query.
+"""NUMERIC overflow: NULL in a view until the value fits again, an error in a query.
 
-A view and a query over rows that all have values agree. No job ever ends by it.
+A view and a query agree if all rows have values. An overflow never fails a job.
 
 HUMMOCK_TEST_SEED repeats a run.
 """
@@ -57,7 +57,7 @@ def rows(table):
 
 
 def fitted(amount, arrow):
-    """The value of an Arrow decimal type; None where it does not fit."""
+    """The amount as a value of an Arrow decimal type; None if it does not fit."""
     if amount is None:
         return None
     value = rounded(Fraction(amount) * 10**arrow.scale)
@@ -71,7 +71,7 @@ def random_value(rng, data_type):
 
 
 def test_a_sum_of_mixed_scales(db):
-    """NUMERIC(38, 10) + NUMERIC(38, 30) ended the actor."""
+    """Regression: NUMERIC(38, 10) + NUMERIC(38, 30) failed the actor."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x NUMERIC(38, 10), z NUMERIC(38, 30))")
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, x + z AS s FROM t")
     db.sql(f"INSERT INTO t VALUES (1, 1.5, 2.25), (2, {exact(MOST, 10)}, 0.5)")
@@ -84,7 +84,7 @@ def test_a_sum_of_mixed_scales(db):
 
 @pytest.mark.parametrize("kind", ["SUM", "AVG"])
 def test_aggregates_beyond_38_digits_come_back(db, kind):
-    """The sum left 128 bits, which ended the actor."""
+    """Regression: a sum beyond 128 bits failed the actor."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k INT, w NUMERIC(38, 0))")
     db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT k, {kind}(w) AS s, COUNT(w) AS n FROM t GROUP BY k")
     db.sql(f"INSERT INTO t VALUES (1, 1, {MOST}), (2, 1, {MOST}), (3, 1, {MOST}), (4, 2, 10), (5, 2, 20)")
@@ -119,7 +119,7 @@ def test_states_beyond_38_digits_are_read_back(tmp_path):
 
 
 def test_views_and_queries_over_extremes(db, rng):
-    """Through inserts, updates and deletes: each view against exact arithmetic over the rows that are there."""
+    """Each view against exact arithmetic over the current rows, after random inserts and deletes."""
     columns = ", ".join(f"{name} {data_type}" for name, data_type in TYPES.items())
     db.sql(f"CREATE TABLE t (id BIGINT PRIMARY KEY, k INT, {columns})")
     computed = ", ".join(f"{text} AS c{number}" for number, text in enumerate(OPERATIONS))
@@ -140,9 +140,9 @@ def test_views_and_queries_over_extremes(db, rng):
 
 def change(db, rng, present):
     if present and rng.random() < 0.4:
-        gone = rng.choice(list(present))
-        db.sql(f"DELETE FROM t WHERE id = {gone}")
-        del present[gone]
+        deleted = rng.choice(list(present))
+        db.sql(f"DELETE FROM t WHERE id = {deleted}")
+        del present[deleted]
         return
     values = [random_value(rng, data_type) for data_type in TYPES.values()]
     row = (max(present, default=0) + 1, rng.randrange(2), *values)
@@ -179,7 +179,7 @@ def check_computed(db, present):
 
 
 def needs_value(text, row):
-    """Whether all operands of the text are there."""
+    """Whether no operand of the text is NULL."""
     return all(value is not None for name, value in zip(TYPES, row[2:], strict=True) if name in text)
 
 
@@ -189,8 +189,8 @@ def check_summed(db, present):
     for key in {row[1] for row in present.values()}:
         cells = []
         for text, arrow in zip(SUMS, found.schema.types[1:], strict=True):
-            place = 2 + list(TYPES).index(text[4])
-            values = [Fraction(row[place]) for row in present.values() if row[1] == key and row[place] is not None]
+            index = 2 + list(TYPES).index(text[4])
+            values = [Fraction(row[index]) for row in present.values() if row[1] == key and row[index] is not None]
             amount = sum(values) / (len(values) if text.startswith("AVG") else 1) if values else None
             cells.append(fitted(amount, arrow))
             is_lost |= cells[-1] is None and amount is not None

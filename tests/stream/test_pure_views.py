@@ -1,7 +1,7 @@
-"""Views over every function and cast: rows of extremes come, change and go, and nothing of them is left.
+"""Views over every function and cast: extreme values are inserted, changed and deleted, and leave no state behind.
 
-For some signatures, drawn anew in each run (HUMMOCK_VIEW_SIGNATURES=all for every one of them), a table has columns of
-those types; one view computes all that the tables of functions and casts have for them, another one groups by it.
+For random signatures (HUMMOCK_VIEW_SIGNATURES=all for every one of them), a table has columns of those types. One view
+computes every function and cast of that signature, another one groups by the results.
 """
 
 import os
@@ -40,13 +40,13 @@ def session():
 
 
 def behind_key(expression):
-    """The same over rows that have their key before them."""
+    """The expression with input columns shifted by one, for rows that start with their key."""
     return transform(expression, lambda each: InputRef(each.index + 1, each.data_type) if isinstance(each, InputRef)
                      else each)
 
 
 def by_signature(rng):
-    """Column types -> the expressions over them."""
+    """Column types -> all expressions over them."""
     found = defaultdict(list)
     for sample in (*casts(), *branches(), *calls(rng)):
         found[sample.types].append(behind_key(sample.expression))
@@ -54,7 +54,7 @@ def by_signature(rng):
 
 
 def shown(rows):
-    """Rows as a bag of texts, in which NaN equals NaN and 0.0 equals -0.0."""
+    """The multiset of rows as text; NaN equals NaN and 0.0 equals -0.0."""
     return Counter(repr(row).replace("-0.0,", "0.0,").replace("-0.0)", "0.0)") for row in rows)
 
 
@@ -67,7 +67,7 @@ def rows_in(table):
 
 
 def expected(expressions, rows, schema):
-    """(values, errors) of each row, none of which sees another one."""
+    """(values, errors) of each row, evaluated alone."""
     found = []
     for row in rows:
         errors = ErrorCounts()
@@ -103,7 +103,7 @@ class Views:
         return Relation(plan, self.table.runner)
 
     def check(self, rows):
-        """The views hold what the rows give one by one; so does a query over those that have values."""
+        """Checks views and query against rows that are evaluated one by one."""
         found = expected(self.expressions, rows, self.schema)
         errors = Counter()
         for _, each in found:
@@ -122,7 +122,7 @@ class Views:
         self.session.sql("DROP MATERIALIZED VIEW groups; DROP MATERIALIZED VIEW every; DROP TABLE t")
 
 
-def come_change_and_go(session, rng, types, expressions):
+def insert_change_and_delete(session, rng, types, expressions):
     views = Views(session, types, expressions)
     rows = [(number, *row) for number, row in enumerate(rows_of(rng, types, MOST_ROWS))]
     half = len(rows) // 2
@@ -159,7 +159,7 @@ def test_views_over_extremes_follow_and_end_empty(session, rng):
         expressions = found[types]
         expressions = rng.sample(expressions, min(len(expressions), MOST_EXPRESSIONS))
         try:
-            checked += come_change_and_go(session, rng, types, expressions)
+            checked += insert_change_and_delete(session, rng, types, expressions)
         except BaseException as error:
             error.add_note(f"over columns of {', '.join(map(str, types))}")
             raise

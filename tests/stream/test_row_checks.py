@@ -1,4 +1,4 @@
-"""Constraints and limits of a table's rows: for statements, whoever sends them, and for what a connector hands over."""
+"""Constraints and limits of a table's rows, for all statements and for connectors."""
 
 import datetime as dt
 import random
@@ -114,7 +114,7 @@ def test_a_key_of_any_type_is_measured_where_it_may_be_too_long(kind):
 
 
 def test_a_row_whose_derived_key_is_too_long_is_left_out_of_views_and_comes_back_when_it_is_shorter(tmp_path):
-    """A row that its table may hold stops no view, index or minimum that makes a key of it."""
+    """A row that is valid in its table does not fail views, indexes and minima that derive a longer key from it."""
     views = {
         "grouped": "CREATE MATERIALIZED VIEW grouped AS SELECT v, COUNT(*) AS n FROM t GROUP BY v",
         "least": "CREATE MATERIALIZED VIEW least AS SELECT g, MIN(v) AS v FROM t GROUP BY g",
@@ -140,7 +140,7 @@ def test_a_row_whose_derived_key_is_too_long_is_left_out_of_views_and_comes_back
         assert [row["v"] for row in db.sql("SELECT v FROM grouped").rows()] == ["b"]
 
 
-# -- what connectors hand over --------------------------------------------------------------------------------
+# -- chunks of connectors -------------------------------------------------------------------------------------
 
 
 def changes(*rows, ops=None):
@@ -153,7 +153,7 @@ def changes(*rows, ops=None):
 
 
 def _text(values):
-    """Text that nobody has looked at."""
+    """A text array that is not validated."""
     return pa.Array.from_buffers(pa.utf8(), len(values), pa.array(values, pa.binary()).buffers())
 
 
@@ -212,7 +212,7 @@ def test_malformed_rows_can_be_left_out_updates_as_a_whole():
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
 def test_many_malformed_rows_are_left_out_as_one_by_one(share):
-    """Inserts and update pairs of which `share` have a wrong half."""
+    """Inserts and update pairs; a fraction `share` of them has a malformed row."""
     rng = random.Random(run_seed())
     rows, ops, kept_ids, wrong_rows = [], [], [], []
     for number in range(1_000):

@@ -56,11 +56,11 @@ def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> flo
     if mark.is_descending:              # a key that begins with the mark is at the mark, not past it
         if key < low:
             return 0.0 if low.startswith(key) else 1.0
-        return 0.0 if high <= key else min(BELOW_ONE, 1 - _place(low, key, high))
-    return 1.0 if high < key else 0.0 if key <= low else _place(low, key, high)
+        return 0.0 if high <= key else min(BELOW_ONE, 1 - _position(low, key, high))
+    return 1.0 if high < key else 0.0 if key <= low else _position(low, key, high)
 
 
-def _place(low: bytes, key: bytes, high: bytes) -> float:
+def _position(low: bytes, key: bytes, high: bytes) -> float:
     """Relative position of `key` between `low` and `high`, below 1. REQUIRES low <= key <= high."""
     shared = next((position for position, (one, other) in enumerate(zip(low, high, strict=False)) if one != other),
                   min(len(low), len(high)))

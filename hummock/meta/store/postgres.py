@@ -132,7 +132,7 @@ class PostgresMetaStore(MetaStore):
                 return
             self._closed = True
             if self._witness is not None and self._acknowledged is not None:
-                self._witness.note(_witnessed(self._acknowledged), now=True)
+                self._witness.note(_guard_record(self._acknowledged), now=True)
             self._disconnect()
             if self._on_close is not None:
                 self._on_close()
@@ -159,7 +159,7 @@ class PostgresMetaStore(MetaStore):
         if testimony is not None and witness is not None and summary.serial < testimony.serial:
             if not accept_rollback:
                 raise MetaStoreRolledBack(self._url, f"{WITNESSES}{testimony.serial}", testimony.serial, summary.serial)
-            witness.go_back(_witnessed(summary))
+            witness.go_back(_guard_record(summary))
         if testimony is not None and summary.serial == testimony.serial and summary.digest != testimony.digest:
             raise MetaStoreCorrupt(self._url, "last transaction", testimony.digest.hex(), summary.digest.hex())
 
@@ -238,7 +238,7 @@ class PostgresMetaStore(MetaStore):
     def _note(self, summary: DatabaseDigest) -> None:
         self._acknowledged = summary
         if self._witness is not None:
-            self._witness.note(_witnessed(summary))
+            self._witness.note(_guard_record(summary))
 
     # -- the connection ------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class _ConnectionLost(MetaStoreError):
     """The connection was lost before the work was done."""
 
 
-def _witnessed(summary: DatabaseDigest) -> GuardRecord:
+def _guard_record(summary: DatabaseDigest) -> GuardRecord:
     return GuardRecord(summary.store_id, summary.serial, summary.digest)
 
 

@@ -191,7 +191,7 @@ class SqliteMetaStore(MetaStore):
             connection.execute("BEGIN")
             summary = self._verified(connection)
         if testimony is None:
-            self._create_witness()
+            self._create_guard()
         elif summary.store_id != testimony.store_id:
             raise MetaStoreCorrupt(str(self._path), "store id", testimony.store_id.hex(),
                                    summary.store_id.hex())
@@ -211,7 +211,7 @@ class SqliteMetaStore(MetaStore):
             self._witness.replace(Acknowledged(now.store_id, now.serial))
             self._names.go_back(now.store_id, now.serial)
 
-    def _create_witness(self) -> None:
+    def _create_guard(self) -> None:
         """Creates the guard file of a store that has none, under the lock that excludes other processes."""
         with self._session() as connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -12,9 +12,9 @@ from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 
 
 class VacuumLoop:
-    """Removes obsolete files soon after `tell`, and lists all objects every `listing_ms`, on one thread of its own.
+    """Removes obsolete files soon after `notify`, and lists all objects every `listing_ms`, on one thread of its own.
 
-    The first round is `pause_ms` after `tell`; the pause doubles from round to round up to `interval_ms`, at which
+    The first round is `pause_ms` after `notify`; the pause doubles from round to round up to `interval_ms`, at which
     files are found that left a version in other processes. A round that fails is retried by the next; `error` is the
     error of the last one, None if it succeeded.
     """
@@ -24,7 +24,7 @@ class VacuumLoop:
         self.report: VacuumReport | None = None         # of the latest listing
         self._vacuum = vacuum
         self._changed = threading.Condition()
-        self._is_told = self._is_closed = False
+        self._is_notified = self._is_closed = False
         self._thread: threading.Thread | None = None
         self._listed_at = monotonic_seconds()
 
@@ -39,20 +39,20 @@ class VacuumLoop:
         """Runs one round; `HummockError`s are kept in `error` and counted."""
         try:
             if self._is_listing_due():
-                self.report = self._vacuum.run(watch=self._goes_on)
+                self.report = self._vacuum.run(watch=self._continues)
                 if not self._vacuum.is_under_way:
                     self._listed_at = monotonic_seconds()
             else:
-                self._vacuum.remove_stale(watch=self._goes_on)
+                self._vacuum.remove_stale(watch=self._continues)
             self.error = None
         except HummockError as error:
             self.error = error
             self._vacuum.metrics.vacuum_failures.labels(type(error).__name__).inc()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notifies the loop that files have left a version in this process."""
         with self._changed:
-            self._is_told = True
+            self._is_notified = True
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -76,14 +76,14 @@ class VacuumLoop:
         while not self._is_closed:
             self.round()
             with self._changed:
-                is_told = self._changed.wait_for(lambda: self._is_told or self._is_closed, pause_ms / 1000)
-                pause_ms = min(options.pause_ms if is_told else 2 * pause_ms, options.interval_ms)
-                if is_told:
-                    self._is_told = False
+                is_notified = self._changed.wait_for(lambda: self._is_notified or self._is_closed, pause_ms / 1000)
+                pause_ms = min(options.pause_ms if is_notified else 2 * pause_ms, options.interval_ms)
+                if is_notified:
+                    self._is_notified = False
                     self._changed.wait_for(lambda: self._is_closed, pause_ms / 1000)
 
     def _is_listing_due(self) -> bool:
         return (monotonic_seconds() - self._listed_at) * 1000 >= self._vacuum.options.listing_ms
 
-    def _goes_on(self, report: VacuumReport) -> bool:
+    def _continues(self, report: VacuumReport) -> bool:
         return not self._is_closed

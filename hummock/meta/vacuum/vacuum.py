@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from typing import Any, TypeVar
 
-from hummock.compaction.progress_log import JOURNAL_PREFIX, task_id_of
+from hummock.compaction.progress_log import LOG_PREFIX, task_id_of
 from hummock.epoch import Clock, monotonic_seconds
 from hummock.errors import MetaStoreCorrupt, MetaStoreError, ObjectStoreError, PreconditionFailed
 from hummock.meta.compaction.records import read_running
@@ -152,7 +152,7 @@ class Vacuum:
         if self._remove_stale(report, watch):
             self._remove_orphans(report, watch)
         if not dry_run and not self.is_under_way:
-            self._remove_journals()
+            self._remove_progress_logs()
             self._remove_probes()
             self._remove_leftovers()
         self.metrics.vacuum_seconds.observe(monotonic_seconds() - began)
@@ -285,9 +285,9 @@ class Vacuum:
                 report.objects_listed += 1
                 yield found
 
-    def _remove_journals(self) -> None:
+    def _remove_progress_logs(self) -> None:
         """Deletes progress logs of ended tasks. Task numbers are never reused."""
-        journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(JOURNAL_PREFIX)]
+        journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(LOG_PREFIX)]
         running = {row.task.id for row in read_running(self._meta_store)} if journals else set()
         self._delete_objects([path for path, task_id in journals if task_id is not None and task_id not in running])
 

@@ -25,7 +25,7 @@ def fold(a: int, b: int) -> int:
 
 
 def plain_hash64(key: bytes) -> int:
-    """The words of sstable/FORMAT.md, section key hash."""
+    """As specified in sstable/FORMAT.md, section key hash."""
     value = K0 ^ len(key) * K1 & MASK
     last = max(len(key) - 16, 0)
     steps = [key[at:at + 16] for at in range(0, last, 16)] + [key[last:]]

@@ -1,4 +1,4 @@
-"""Codecs: C functions and their fallback write the same formats."""
+"""Codecs: C libraries and the pyarrow fallback write the same formats."""
 
 import random
 import threading
@@ -18,8 +18,8 @@ CODECS = sorted(CODEC_IDS.values())
 
 
 @pytest.fixture(params=["C", "pyarrow"])
-def way(request):
-    """Once with the C functions of the wheels, once through pyarrow."""
+def backend(request):
+    """Runs a test with the C libraries of the wheels and with pyarrow."""
     assert use_c_libraries(request.param == "C") == ((1, 2) if request.param == "C" else ())
     yield request.param
     use_c_libraries(True)
@@ -27,13 +27,13 @@ def way(request):
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_is_packed_comes_back(way, codec, name):
+def test_what_is_packed_comes_back(backend, codec, name):
     packed = compressed(SAMPLES[name], codec)
     assert decompressed(packed, codec, len(SAMPLES[name])) == SAMPLES[name]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_wrong_size_or_a_cut_is_refused(way, codec):
+def test_a_wrong_size_or_a_cut_is_refused(backend, codec):
     raw = SAMPLES["words"]
     packed = compressed(raw, codec)
     n = len(raw)
@@ -42,7 +42,7 @@ def test_a_wrong_size_or_a_cut_is_refused(way, codec):
             decompressed(data, codec, size)
 
 
-def test_arrow_reads_what_we_wrote_and_we_read_what_arrow_wrote(way):
+def test_arrow_reads_what_we_wrote_and_we_read_what_arrow_wrote(backend):
     raw = SAMPLES["words"]
     for codec, arrow in ((1, pa.Codec("lz4_raw")), (2, pa.Codec("zstd"))):
         assert arrow.decompress(compressed(raw, codec), len(raw)).to_pybytes() == raw

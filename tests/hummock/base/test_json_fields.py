@@ -1,4 +1,4 @@
-"""Fields of records from outside."""
+"""Validation of fields in JSON records."""
 
 import pytest
 

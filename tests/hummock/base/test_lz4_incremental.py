@@ -1,4 +1,4 @@
-"""lz4 blocks decoded step by step: the same bytes as the library's, and nothing beyond either end."""
+"""Incremental lz4 decoding: the bytes of the library, and no access out of bounds."""
 
 import random
 
@@ -13,7 +13,7 @@ def packed(raw, **settings):
 
 
 def payloads(rng):
-    """Of many kinds: noise, runs of one byte, short periods, text, columns of padded values."""
+    """Random bytes, runs of one byte, short periods, text, columns of padded values."""
     words = [rng.randbytes(rng.randrange(1, 9)) for _ in range(20)]
     yield b""
     yield b"a"

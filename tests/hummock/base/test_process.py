@@ -1,4 +1,4 @@
-"""A process of ours prepares itself; a library that is imported changes nothing of its host."""
+"""Our commands tune their process; importing the library leaves the host process unchanged."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Freed memory goes back to the system where a process asks for that."""
+"""`return_freed_memory`: the allocator returns freed memory to the system."""
 
 import ctypes
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from hummock.base.process import return_freed_memory
 from tests.support.suites.process_memory import has_gnu_malloc
 
-PIECES = """
+ALLOCATIONS = """
 from hummock.base.process import return_freed_memory
 from tests.support.suites.process_memory import status
 assert return_freed_memory()
@@ -28,7 +28,7 @@ print(held, status("VmRSS") - before)
 
 @pytest.mark.skipif(not has_gnu_malloc(), reason="needs the GNU allocator")
 def test_freed_pieces_go_back_to_the_system():
-    done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", ALLOCATIONS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     held, left = map(int, done.stdout.split())
     assert held >= 90 << 20 and left < 8 << 20

@@ -1,4 +1,4 @@
-"""The content hash: one number by every way to it, the same in any order, another for any other rows."""
+"""The content hash: equal on every code path and in any order of rows, different for different rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = (0, 1, 2, 7, 8, 9, 10, 15, 16, 17, 23, 31, 32, 33, 48, 100)
 
 
 def random_rows(rng):
-    """Keys with a shared beginning or none, of one length or many; values of every length; deletes; versions."""
+    """Keys with or without a shared prefix, of one length or many; values of all lengths; deletes; versions."""
     start, sizes = rng.randbytes(rng.choice(SIZES)), rng.choice(([rng.choice(SIZES)], SIZES))
     values, deletes, epochs = rng.choice(([rng.choice(SIZES)], SIZES)), rng.choice((0, 0.3)), rng.choice((1, 5))
     rows = {}
@@ -48,35 +48,35 @@ def test_keys_of_every_length_behind_prefixes_of_every_length_are_hashed_alike()
     for prefix in range(40):
         for size in range(40):
             keys = sorted({b"p" * prefix + bytes([first]) * size for first in (1, 2, 200)})
-            for rest in (b"", b"x"):            # with a longer key beside them they are not of one length
+            for rest in (b"", b"x"):            # a longer key makes the lengths differ
                 rows = [(key, 7 << 16, b"value") for key in sorted([*keys, keys[-1] + rest] if rest else keys)]
                 output = build(rows, codec="none")
                 assert hash_of_blocks(output) == content_hash(rows), (prefix, size, rest)
 
 
 def changed(rng, rows):
-    """`rows` after something that must not happen to them; what it was."""
+    """The kind of a random corruption, and `rows` with it."""
     rows, at, other = list(rows), rng.randrange(len(rows)), rng.randrange(len(rows))
     (key, epoch, value), (key2, epoch2, value2) = rows[at], rows[other]
-    what = rng.choice(("lost", "doubled", "swapped values", "swapped epochs", "epoch", "delete", "value", "key"))
-    if what == "lost":
+    kind = rng.choice(("lost", "doubled", "swapped values", "swapped epochs", "epoch", "delete", "value", "key"))
+    if kind == "lost":
         del rows[at]
-    elif what == "doubled":
+    elif kind == "doubled":
         rows.append(rows[at])
-    elif what == "swapped values":
+    elif kind == "swapped values":
         rows[at], rows[other] = (key, epoch, value2), (key2, epoch2, value)
-    elif what == "swapped epochs":
+    elif kind == "swapped epochs":
         rows[at], rows[other] = (key, epoch2, value), (key2, epoch, value2)
-    elif what == "epoch":
+    elif kind == "epoch":
         rows[at] = key, epoch ^ 1 << rng.randrange(64), value
-    elif what == "delete":
+    elif kind == "delete":
         rows[at] = key, epoch, b"" if value is None else None
-    elif what == "value":
+    elif kind == "value":
         end = rng.choice((slice(0, 1), slice(-1, None)))
         rows[at] = key, epoch, rng.choice(((value or b"") + b"x", (value or b"--")[end] + (value or b"")))
     else:
         rows[at] = key + b"\0", epoch, value
-    return what, rows
+    return kind, rows
 
 
 def test_other_rows_have_another_number_and_the_same_in_another_order_the_same():
@@ -84,12 +84,12 @@ def test_other_rows_have_another_number_and_the_same_in_another_order_the_same()
     for _ in range(40):
         rows = random_rows(rng)
         for _ in range(40):
-            what, others = changed(rng, rows)
+            kind, others = changed(rng, rows)
             is_same = sorted(rows, key=repr) == sorted(others, key=repr)
-            assert (content_hash(others) == content_hash(rows)) == is_same, what
-            seen.add((what, is_same))
+            assert (content_hash(others) == content_hash(rows)) == is_same, kind
+            seen.add((kind, is_same))
         assert content_hash(rng.sample(rows, len(rows))) == content_hash(rows)
-    assert {what for what, is_same in seen if not is_same} == {
+    assert {kind for kind, is_same in seen if not is_same} == {
         "lost", "doubled", "swapped values", "swapped epochs", "epoch", "delete", "value", "key"}
 
 
@@ -98,8 +98,8 @@ def test_the_hash_of_rows_of_one_epoch_is_known_under_any_other():
     for _ in range(200):
         own, other = (rng.getrandbits(rng.choice((1, 20, 64))) for _ in range(2))
         rows = [(rng.randbytes(9), own, rng.randbytes(20)) for _ in range(rng.randrange(5))]
-        elsewhere = [(key, other, value) for key, _, value in rows]
-        assert under_epoch(content_hash(rows), own, other) == content_hash(elsewhere)
+        rebased = [(key, other, value) for key, _, value in rows]
+        assert under_epoch(content_hash(rows), own, other) == content_hash(rebased)
 
 
 def test_the_oracle_hashes_keys_as_the_filter_does():

@@ -1,4 +1,4 @@
-"""Key watermarks by epoch: every reader that there can be finds the one that it goes by, and none goes back."""
+"""Key watermarks by epoch: every reader finds the watermarks valid at its epoch, and none moves back."""
 
 import random
 
@@ -13,7 +13,7 @@ def mark(epoch, *keys, is_descending=False):
 
 
 def seen_by(rules, epoch):
-    """What a reader at `epoch` goes by."""
+    """The watermarks, by vnode, of a reader at `epoch`."""
     return next((dict(found.keys) for found in rules.watermarks if found.epoch <= epoch), {})
 
 
@@ -39,7 +39,7 @@ def test_a_watermark_that_is_older_than_the_newest_is_refused():
     (b"ab", b"a", b"ab"), (b"ab", b"", b"ab"), (b"ab", b"aa", b"aa"), (b"a", b"ab", b"a"), (b"", b"z", b""),
 ])  # fmt: skip
 def test_a_descending_mark_that_begins_the_one_before_would_show_rows_again(first, second, kept):
-    """What a mark begins lies at it and is seen, so the shorter of the two hides less."""
+    """Keys that start with a watermark are visible, so the shorter of the two hides less."""
     tables = next_tables({}, {1: TableRules(watermarks=(mark(1, first, is_descending=True),))}, 0)
     tables = next_tables(tables, {1: TableRules(watermarks=(mark(2, second, is_descending=True),))}, 0)
     assert seen_by(tables[1], 2) == {0: kept}

@@ -1,4 +1,4 @@
-"""Every command on stores of several kinds: words for people, JSON for programs, one line for an error."""
+"""Every command on several kinds of stores: text output, JSON output, errors in one line."""
 
 import json
 import os
@@ -28,11 +28,11 @@ from hummock.tools.verify import verify_sstable, verify_version
 COMMITS = 12
 ROWS = 300
 ROOT = Path(__file__).resolve().parents[3]
-LOOKS = ["version", "levels", "stats", "sst-dump", "verify"]
+INSPECTIONS = ["version", "levels", "stats", "sst-dump", "verify"]
 
 
 def fill(url, meta=None):
-    """A store of two tables, written in so many commits that compaction is due."""
+    """Writes a store of two tables in enough commits that compaction is due; returns its URL."""
     with hummock.open(url, role="writer", meta=meta, compaction=False) as store:
         epochs = hummock.EpochGenerator(last=store.committed_epoch)
         for number in range(COMMITS):
@@ -56,7 +56,7 @@ def run(*arguments, status=0):
     return result
 
 
-def told(*arguments, status=0):
+def run_json(*arguments, status=0):
     return json.loads(run(*arguments, "--json", status=status).stdout)
 
 
@@ -65,67 +65,67 @@ def content(url, meta=None):
         return list(store.scan(hummock.KeyRange(), store.committed_epoch))
 
 
-# -- looking -----------------------------------------------------------------------------------------------------
+# -- inspecting --------------------------------------------------------------------------------------------------
 
 
 def test_levels_shows_each_run(url):
     text = run("levels", url).stdout
     assert text.count("1/0/") == text.count("2/0/") == COMMITS and "readable from" in text
-    record = told("levels", url)
+    record = run_json("levels", url)
     assert [run["run"] for run in record["levels"][0]["runs"]] == sorted(range(1, COMMITS + 1), reverse=True)
     assert record["tasks"] == []
 
 
 def test_json_of_each_look_is_one_document(url):
-    version, stats = told("version", url), told("stats", url)
+    version, stats = run_json("version", url), run_json("stats", url)
     names = [info["name"] for level in version["levels"] for run in level for info in run["sstables"]]
     assert len(names) == COMMITS and stats["tables"] == {"1": COMMITS, "2": COMMITS}
     assert stats["stored"]["found"]["live"]["files"] == COMMITS
-    assert {record["name"] for record in told("sst-dump", url)["files"]} == set(names)
-    assert "blocks and" in told("sst-dump", url, names[0][-12:])["lines"][-1]
-    verified = told("verify", url)
+    assert {record["name"] for record in run_json("sst-dump", url)["files"]} == set(names)
+    assert "blocks and" in run_json("sst-dump", url, names[0][-12:])["lines"][-1]
+    verified = run_json("verify", url)
     assert (verified["objects"], verified["damaged"]) == (2 * COMMITS, []) and verified["rows"] > COMMITS
 
 
 def test_a_look_changes_nothing(url, tmp_path):
-    def picture():
+    def snapshot():
         return {str(path): path.read_bytes() for path in sorted((tmp_path / "store").rglob("*"))
                 if path.is_file() and "-shm" not in path.name}
 
-    before = picture()
-    for look in LOOKS:
-        run(look, url)
-        told(look, url)
+    before = snapshot()
+    for command in INSPECTIONS:
+        run(command, url)
+        run_json(command, url)
     run("vacuum", url, "--dry-run")
-    assert picture() == before
+    assert snapshot() == before
 
 
-@pytest.mark.parametrize("command", [*LOOKS, "vacuum", "compact"])
+@pytest.mark.parametrize("command", [*INSPECTIONS, "vacuum", "compact"])
 def test_what_is_no_store_is_said_in_one_line_and_left_alone(tmp_path, command):
     for url, word in ((f"file://{tmp_path}/nothing", "does not exist"), ("ftp://x/y", "InvalidOption"),
                       ("nonsense", "InvalidOption"), (f"file://{tmp_path}", "")):
         result = run(command, url, status=1)
         assert result.stdout == "" and word in result.stderr and len(result.stderr.splitlines()) == 1
-        record = told(command, url, status=1)
+        record = run_json(command, url, status=1)
         assert set(record) == {"error", "message"}
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_store_is_given_by_place_or_by_name_and_once(url):
-    assert told("levels", "--store", url) == told("levels", url)
+def test_a_store_is_given_by_position_or_by_option_and_once(url):
+    assert run_json("levels", "--store", url) == run_json("levels", url)
     for arguments in ((), (url, "--store", url), ("--store", "")):
         assert "--store URL" in run("levels", *arguments, status=2).output
 
 
 def test_an_empty_store_in_memory_is_shown_too():
-    for command in (*LOOKS, "vacuum", "compact"):
+    for command in (*INSPECTIONS, "vacuum", "compact"):
         run(command, "memory://")
 
 
-def test_the_truth_may_stand_elsewhere(tmp_path):
-    url, meta = f"file://{tmp_path}/objects", f"sqlite://{tmp_path}/truth.sqlite"
+def test_the_meta_store_may_be_elsewhere(tmp_path):
+    url, meta = f"file://{tmp_path}/objects", f"sqlite://{tmp_path}/elsewhere.sqlite"
     fill(url, meta)
-    assert told("verify", url, "--meta", meta)["objects"] == 2 * COMMITS
+    assert run_json("verify", url, "--meta", meta)["objects"] == 2 * COMMITS
     run("verify", url, status=1)
     run("verify", url, "--meta", "nonsense://", status=1)
 
@@ -133,38 +133,38 @@ def test_the_truth_may_stand_elsewhere(tmp_path):
 def test_a_log_among_the_objects_is_read_too(tmp_path):
     url = f"file://{tmp_path}/objects"
     fill(url, "log")
-    assert told("verify", url, "--meta", "log")["objects"] == 2 * COMMITS
-    assert told("vacuum", url, "--meta", "log", "--grace", "0")["removed"]["files"] == 0
+    assert run_json("verify", url, "--meta", "log")["objects"] == 2 * COMMITS
+    assert run_json("vacuum", url, "--meta", "log", "--grace", "0")["removed"]["files"] == 0
 
 
 # -- verifying ---------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_row_is_named(url):
-    truth = open_meta_store(url, create=False)
+    meta_store = open_meta_store(url, create=False)
     keys = [UPLOADS + "0" * 16, lease_key("n"), STALE + "7", "hummock/unheard-of", "hummock/unheard/of"]
-    truth.transaction(MetaOperations(put=dict.fromkeys(keys, b'{"format":1}')))
-    truth.close()
-    damaged = {found["path"] for found in told("verify", url, status=1)["damaged"]}
+    meta_store.transaction(MetaOperations(put=dict.fromkeys(keys, b'{"format":1}')))
+    meta_store.close()
+    damaged = {found["path"] for found in run_json("verify", url, status=1)["damaged"]}
     assert damaged == set(keys)
 
 
 def test_a_file_that_leaves_while_it_is_read_is_no_damage(url):
-    objects, truth = open_object_store(url), open_meta_store(url, create=False)
-    manager = HummockManager(truth, objects)
+    objects, meta_store = open_object_store(url), open_meta_store(url, create=False)
+    manager = HummockManager(meta_store, objects)
     old = manager.version
-    told("compact", url)
-    told("vacuum", url, "--grace", "0")
+    run_json("compact", url)
+    run_json("vacuum", url, "--grace", "0")
     assert any(found.damages for found in verify_version(old, objects, threads=3))
     assert not any(found.damages for found in verify_version(old, objects, threads=3, refresh=manager.refresh))
-    truth.close()
+    meta_store.close()
 
 
 def test_rows_out_of_order_are_found_though_every_checksum_holds(url):
-    """Two files under each other's records: everything in them is as written, and in the wrong place."""
-    objects, truth = open_object_store(url), open_meta_store(url, create=False)
-    info = next(HummockManager(truth, objects).version.sstables)
-    truth.close()
+    """The files are intact, but the record of them in the version is not."""
+    objects, meta_store = open_object_store(url), open_meta_store(url, create=False)
+    info = next(HummockManager(meta_store, objects).version.sstables)
+    meta_store.close()
     meta = objects.get(sstable_meta_path(info.name))
     assert not any(found.damages for found in verify_sstable(info, objects))
     for wrong in (replace(info, rows=info.rows + 1), replace(info, smallest=b"\0"), replace(info, meta_bytes=7),
@@ -172,27 +172,27 @@ def test_rows_out_of_order_are_found_though_every_checksum_holds(url):
         assert any(found.damages for found in verify_sstable(wrong, objects)), (wrong, len(meta))
 
 
-# -- working -----------------------------------------------------------------------------------------------------
+# -- maintaining -------------------------------------------------------------------------------------------------
 
 
 def test_compact_merges_what_is_due_and_vacuum_removes_what_it_left(url):
     before = content(url)
-    record = told("compact", url)
+    record = run_json("compact", url)
     assert record["done"] >= 1 and record["failed"] == 0 and record["bytes_read"] > record["bytes_written"] > 0
-    runs = [run for level in told("levels", url)["levels"] for run in level["runs"]]
+    runs = [run for level in run_json("levels", url)["levels"] for run in level["runs"]]
     assert len(runs) < COMMITS and content(url) == before
-    dry = told("vacuum", url, "--dry-run")
+    dry = run_json("vacuum", url, "--dry-run")
     assert dry["removed"]["files"] == dry["found"]["stale"]["files"] > 0
-    done = told("vacuum", url)
+    done = run_json("vacuum", url)
     assert done["removed"] == dry["removed"] and not done["dry_run"]
-    assert told("vacuum", url)["removed"]["files"] == 0
-    assert content(url) == before and told("verify", url)["damaged"] == []
+    assert run_json("vacuum", url)["removed"]["files"] == 0
+    assert content(url) == before and run_json("verify", url)["damaged"] == []
 
 
 def test_compact_merges_the_named_table_or_range(url):
     before = content(url)
-    told("compact", url, "--table", "1", "--range", "00000002", "00000003", "--threads", "1", "--tasks", "1")
-    levels = told("levels", url)["levels"]
+    run_json("compact", url, "--table", "1", "--range", "00000002", "00000003", "--threads", "1", "--tasks", "1")
+    levels = run_json("levels", url)["levels"]
     assert levels[0]["runs"] == [] and levels[-1]["runs"] and content(url) == before
 
 
@@ -208,10 +208,10 @@ def test_vacuum_leaves_young_orphans_alone_and_takes_old_ones(url):
     objects = open_object_store(url)
     for path_of in (sstable_data_path, sstable_meta_path):
         objects.put(path_of("ab" * 16), b"x" * 50)
-    assert told("vacuum", url)["found"]["in_flight"] == {"files": 1, "bytes": 100}
+    assert run_json("vacuum", url)["found"]["in_flight"] == {"files": 1, "bytes": 100}
     text = run("vacuum", url, "--grace", "0s", "--dry-run").stdout
     assert "would be removed" in text and "100 B" in text
-    assert told("vacuum", url, "--grace", "0")["removed"] == {"files": 1, "bytes": 100}
+    assert run_json("vacuum", url, "--grace", "0")["removed"] == {"files": 1, "bytes": 100}
     assert not list(objects.list("sst/ab"))
 
 
@@ -234,16 +234,16 @@ def process(*arguments):
 
 
 @pytest.mark.parametrize("command", ["vacuum", "compact"])
-def test_a_process_serves_metrics_here_only_and_ends_when_it_is_told(url, command):
+def test_a_process_serves_metrics_here_only_and_ends_on_a_signal(url, command):
     child = process(command, url, "--follow", "--metrics-port", "0")
     try:
         line = child.stdout.readline()
-        place = re.search(r"http://127\.0\.0\.1:\d+/metrics", line)
-        assert place, line + child.stderr.read()
-        text = urllib.request.urlopen(place[0], timeout=30).read().decode()
+        match = re.search(r"http://127\.0\.0\.1:\d+/metrics", line)
+        assert match, line + child.stderr.read()
+        text = urllib.request.urlopen(match[0], timeout=30).read().decode()
         assert "hummock_object_store_seconds" in text and "hummock_vacuum_files" in text
         child.send_signal(signal.SIGTERM)
-        output, errors = child.stdout.read(), child.stderr.read()   # `communicate` loses what came with the line
+        output, errors = child.stdout.read(), child.stderr.read()   # `communicate` loses what `readline` buffered
         assert child.wait(60) == 0 and errors == "", errors
         assert ("live" if command == "vacuum" else "tasks done") in output
     finally:

@@ -1,4 +1,4 @@
-"""The commands that look at a store's files, on a small store with and without damage."""
+"""Inspection commands on a small store, intact and damaged."""
 
 import random
 
@@ -37,8 +37,8 @@ def build(name, epoch):
 def url(tmp_path):
     """A store of three commits with one file each, and one file that was never committed."""
     url = f"file://{tmp_path}/store"
-    objects, truth = open_object_store(url), open_meta_store(url)
-    manager = HummockManager(truth, objects)
+    objects, meta_store = open_object_store(url), open_meta_store(url)
+    manager = HummockManager(meta_store, objects)
     session = manager.claim_writer("maker")
     for number in range(1, 5):
         output = build(f"{number:032x}", epoch_of(number * 1_000))
@@ -47,7 +47,7 @@ def url(tmp_path):
             manager.commit_epoch(session, epoch_of(number * 1_000), [output.info],
                                  tables={2: TableRules(PrefixRule(9))}, dropped_tables=[3])
     manager.pin_version("looker")
-    truth.close()
+    meta_store.close()
     return url
 
 
@@ -108,21 +108,21 @@ def test_a_whole_store_verifies(url):
     assert "6 objects" in run("verify", url) and "no damage" in run("verify", url)
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "longer", "missing", "swapped"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "longer", "missing", "swapped"])
 @pytest.mark.parametrize("path_of", [sstable_data_path, sstable_meta_path])
-def test_each_damaged_object_is_named(url, harm, path_of):
+def test_each_damaged_object_is_named(url, damage, path_of):
     objects = open_object_store(url)
     path, other = path_of(f"{2:032x}"), path_of(f"{3:032x}")
     data = bytearray(objects.get(path))
-    if harm == "flip":
+    if damage == "flip":
         data[len(data) // 2] ^= 4
-    elif harm == "cut":
+    elif damage == "cut":
         del data[-1:]
-    elif harm == "longer":
+    elif damage == "longer":
         data += b"x"
-    elif harm == "swapped":
+    elif damage == "swapped":
         data = objects.get(other)
-    if harm == "missing":
+    if damage == "missing":
         objects.delete([path])
     else:
         objects.put(path, bytes(data))
@@ -134,8 +134,8 @@ def test_one_damage_does_not_hide_the_next(url):
     objects = open_object_store(url)
     path = sstable_data_path(f"{1:032x}")
     data = bytearray(objects.get(path))
-    for place in (10, len(data) // 2, len(data) - 10):
-        data[place] ^= 1
+    for offset in (10, len(data) // 2, len(data) - 10):
+        data[offset] ^= 1
     objects.put(path, bytes(data))
     manager = HummockManager(open_meta_store(url), objects)
     damages = [found.damages for found in verify_version(manager.version, objects) if found.damages]
@@ -156,9 +156,9 @@ def test_a_damaged_meta_store_is_said_so(url, tmp_path):
     assert "MetaStoreCorrupt" in run("verify", url, status=1)
 
 
-def test_help_tells_of_each_command_in_one_whole_line():
-    told = CliRunner().invoke(main, ["--help"]).output
-    assert told.startswith("Usage: main COMMAND URL [OPTIONS]\n")
-    listed = told.partition("Commands:\n")[2].splitlines()
+def test_help_describes_each_command_in_one_whole_line():
+    text = CliRunner().invoke(main, ["--help"]).output
+    assert text.startswith("Usage: main COMMAND URL [OPTIONS]\n")
+    listed = text.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == list(main.commands)
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)

@@ -1,4 +1,4 @@
-"""Columns of bytes: Arrow in, Arrow out, memory released from any thread."""
+"""Binary columns: import from Arrow, export to Arrow, memory released from any thread."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Pooled memory and growable bytes."""
+"""Buffer pool and growable byte buffers."""
 
 import threading
 
@@ -67,13 +67,13 @@ def test_threads_take_and_give_at_once():
     failures = []
 
     def work(seed: int) -> None:
-        for turn in range(300):
+        for step in range(300):
             buffer = ByteBuffer()
-            chunk = bytes([seed]) * (997 * (turn % 40 + 1))
+            chunk = bytes([seed]) * (997 * (step % 40 + 1))
             buffer.write(chunk)
             buffer.write(chunk)
             if bytes(buffer) != chunk + chunk:
-                failures.append((seed, turn))
+                failures.append((seed, step))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
     for thread in threads:

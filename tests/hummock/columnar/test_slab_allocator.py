@@ -1,4 +1,4 @@
-"""Memory for what caches hold: nothing is written over, nothing is lost, idle memory is bounded."""
+"""Slab allocator of the caches: slots never overlap, all memory is accounted for, idle memory is bounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLAB_BYTES, KEPT_BYTES, IDLE_BYTES = 2 << 20, 8 << 20, 64 << 20
 
 
 def filled(rng: random.Random, size: int) -> tuple[BloomFilter, int]:
-    """A filter of about `size` bytes, the smallest taker of slab memory there is, and a hash that is in it."""
+    """A filter of about `size` bytes in slab memory, and a hash that it contains."""
     hash = rng.getrandbits(64)
     data = bytearray(build_filter(np.array([hash], np.uint64), 10))
     line = data[8:]
@@ -38,11 +38,11 @@ def test_what_is_taken_keeps_its_bytes_until_it_is_given_back():
 
 def test_empty_slabs_go_back_to_the_system():
     rng = random.Random(1)
-    mapped, taken = slab_totals()
+    mapped, allocated = slab_totals()
     held = [filled(rng, 100_000)[0] for _ in range(1_000)]
-    assert slab_totals()[1] - taken >= 100_000_000
+    assert slab_totals()[1] - allocated >= 100_000_000
     del held
-    assert slab_totals()[1] == taken
+    assert slab_totals()[1] == allocated
     assert slab_totals()[0] <= mapped + KEPT_BYTES
 
 
@@ -57,18 +57,18 @@ def test_memory_is_counted_with_its_part_of_the_slab():
 
 def test_a_cache_whose_objects_change_in_size_keeps_to_its_budget():
     rng = random.Random(run_seed())
-    mapped, taken = slab_totals()
+    mapped, allocated = slab_totals()
     cache = BlockCache(200 << 20)
     slots = FileSlots(cache, 30_000)
-    place = found = 0
+    slot = found = 0
     for size in (70_000, 100_000, 40_000):
         for _ in range(2 * (200 << 20) // size):
             filter, _ = filled(rng, size)
-            slots[place % 30_000] = filter, filter.size_bytes
+            slots[slot % 30_000] = filter, filter.size_bytes
             del filter
             found += slots[rng.randrange(30_000)] is not None
-            place += 1
+            slot += 1
         assert cache.used_bytes <= cache.capacity_bytes and found > 0
         assert slab_totals()[0] - mapped <= 1.25 * (cache.capacity_bytes + IDLE_BYTES)
     del slots
-    assert slab_totals()[1] == taken
+    assert slab_totals()[1] == allocated

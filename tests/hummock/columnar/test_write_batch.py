@@ -1,4 +1,4 @@
-"""Write batches: sorted, unique, one operation for a key."""
+"""Write batches: sorted unique keys, one operation per key."""
 
 import random
 
@@ -44,9 +44,9 @@ def test_random_batches_are_judged_as_python_judges_them():
         keys = [rng.randbytes(rng.randrange(3)) for _ in range(rng.randrange(6))]
         if rng.random() < 0.5:
             keys = sorted(set(keys))
-        sound = keys == sorted(set(keys))
+        is_valid = keys == sorted(set(keys))
         values = [rng.choice([None, b"", b"v"]) for _ in keys]
-        if sound:
+        if is_valid:
             assert list(WriteBatch(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))) == (
                 list(zip(keys, values, strict=True)))
         else:
@@ -80,13 +80,13 @@ def test_columns_of_a_message_share_its_memory_unless_most_of_it_is_others():
 
     rows = pa.array([b"%06d" % number for number in range(10_000)])
     message = message_of(key=rows, value=rows)
-    taken = WriteBatch(message["key"], message["value"]).to_arrow()
-    assert taken.column(0).buffers()[2].address == message["key"].buffers()[2].address
+    shared = WriteBatch(message["key"], message["value"]).to_arrow()
+    assert shared.column(0).buffers()[2].address == message["key"].buffers()[2].address
     message = message_of(key=rows, value=rows, other=pa.array([b"x" * 100] * 10_000))
     copied = WriteBatch(message["key"], message["value"]).to_arrow()
-    for place, name in enumerate(("key", "value")):
-        assert copied.column(place).buffers()[2].address != message[name].buffers()[2].address
-        assert copied.column(place).equals(message[name])
+    for index, name in enumerate(("key", "value")):
+        assert copied.column(index).buffers()[2].address != message[name].buffers()[2].address
+        assert copied.column(index).equals(message[name])
 
 
 def test_offsets_end_at_two_gibibytes():

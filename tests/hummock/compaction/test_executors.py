@@ -1,4 +1,4 @@
-"""Executors: threads and Spark make the same files of the same ranges, and end when they are told to."""
+"""Executors: threads and Spark write the same files for the same ranges, and can be cancelled."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ KINDS = ["threads", pytest.param("spark", marks=pytest.mark.spark)]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A directory as a store, and a task in seven ranges over three runs in it."""
+def url_and_task(tmp_path_factory):
+    """(URL of a store, task in seven ranges over three of its runs)."""
     url = f"file://{tmp_path_factory.mktemp('store')}"
     store, rng, mint = open_object_store(url), random.Random(7), names()
     keys = sorted({user_key(rng.randrange(3), rng.randrange(4), rng.randbytes(6)) for _ in range(6_000)})
@@ -46,21 +46,21 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(params=KINDS)
-def runner(request, place):
+def runner(request, url_and_task):
     if request.param == "threads":
-        return ThreadRunner(open_object_store(place[0]), threads=2, memory_bytes=2 * MEMORY)
-    return SparkRunner(request.getfixturevalue("spark"), place[0], memory_bytes=MEMORY)
+        return ThreadRunner(open_object_store(url_and_task[0]), threads=2, memory_bytes=2 * MEMORY)
+    return SparkRunner(request.getfixturevalue("spark"), url_and_task[0], memory_bytes=MEMORY)
 
 
 def content(store, results):
-    """All that results say but names and times, and the very bytes of the files' data."""
+    """Results without names and times, and the bytes of their data files."""
     return [(result.index, result.rows_read, result.rows_dropped, result.hash_read, result.hash_dropped,
              [(replace(info, name="", meta_digest="", meta_bytes=0), store.get(sstable_data_path(info.name)))
               for info in result.sstables]) for result in results]
 
 
-def test_every_runner_makes_the_same_files_but_for_their_names(runner, place):
-    url, task = place
+def test_every_runner_makes_the_same_files_but_for_their_names(runner, url_and_task):
+    url, task = url_and_task
     store, specs = open_object_store(url), task.ranges()
     expected = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(specs, "f" * 16)
     got = runner.run(specs, PREFIX)
@@ -74,8 +74,8 @@ def test_every_runner_makes_the_same_files_but_for_their_names(runner, place):
     assert runner.slots == 2
 
 
-def test_results_come_in_the_order_of_the_specs_whatever_that_is(runner, place):
-    specs = list(place[1].ranges())
+def test_results_come_in_the_order_of_the_specs_whatever_that_is(runner, url_and_task):
+    specs = list(url_and_task[1].ranges())
     random.Random(3).shuffle(specs)
     assert [result.index for result in runner.run(specs, PREFIX)] == [spec.index for spec in specs]
 
@@ -84,15 +84,15 @@ def test_nothing_to_do_is_done(runner):
     assert runner.run([], PREFIX) == []
 
 
-def test_a_runner_that_is_told_to_stop_does_and_works_again(runner, place):
-    specs = place[1].ranges()
+def test_a_runner_can_be_cancelled_and_works_again(runner, url_and_task):
+    specs = url_and_task[1].ranges()
     with pytest.raises(TaskCancelled):
         runner.run(specs, PREFIX, is_cancelled=lambda: True)
     assert len(runner.run(specs[:2], PREFIX)) == 2
 
 
-def test_a_file_that_is_gone_is_named_and_the_runner_works_again(runner, place):
-    url, task = place
+def test_a_file_that_is_gone_is_named_and_the_runner_works_again(runner, url_and_task):
+    url, task = url_and_task
     store, (first, *rest) = open_object_store(url), task.inputs
     victim = first.sstables[len(first.sstables) // 2]
     missing = replace(task, inputs=(replace(first, sstables=tuple(
@@ -103,17 +103,17 @@ def test_a_file_that_is_gone_is_named_and_the_runner_works_again(runner, place):
     store.close()
 
 
-def test_progress_comes_to_the_rows_that_were_read(runner, place):
+def test_progress_comes_to_the_rows_that_were_read(runner, url_and_task):
     seen: list[int] = []
-    specs = place[1].ranges()
+    specs = url_and_task[1].ranges()
     runner.run(specs, PREFIX, progress=seen.append)
-    assert all(0 <= rows <= place[1].input_rows for rows in seen)
+    assert all(0 <= rows <= url_and_task[1].input_rows for rows in seen)
     if isinstance(runner, ThreadRunner):
-        assert max(seen) == place[1].input_rows
+        assert max(seen) == url_and_task[1].input_rows
 
 
 class LateStore(MemoryObjectStore):
-    """No file ends before `may_end`."""
+    """No file is closed before `may_end` is set."""
 
     def __init__(self):
         super().__init__()
@@ -133,17 +133,17 @@ class LateStore(MemoryObjectStore):
 
 
 def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(monkeypatch):
-    store, mint, merging, most, merged = LateStore(), names(), [], [], []
-    itself = subcompaction.run_pipeline
+    store, mint, merging, concurrency, merged = LateStore(), names(), [], [], []
+    original = subcompaction.run_pipeline
     entries = [(b"%05d" % n, 1 << 16, b"v" * 40) for n in range(900)]
     task = task_of([put_run(store, entries, mint)], cuts=(b"00300", b"00600"), output=OUTPUT)
 
     def run_pipeline(*arguments):
         merging.append(1)
-        most.append(len(merging))
-        if len(most) == 2:
+        concurrency.append(len(merging))
+        if len(concurrency) == 2:
             store.may_end.set()
-        merged.append(itself(*arguments))
+        merged.append(original(*arguments))
         merging.pop()
         return merged[-1]
 
@@ -151,14 +151,14 @@ def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(mon
     store.may_end.clear()
     results = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(task.ranges(), PREFIX)
     assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == entries
-    assert most == [1, 1, 1] and sorted(merged) == [300, 300, 300]
+    assert concurrency == [1, 1, 1] and sorted(merged) == [300, 300, 300]
 
 
-# -- what travels ----------------------------------------------------------------------------------------------
+# -- worker tasks ----------------------------------------------------------------------------------------------
 
 
-def test_a_narrowed_range_names_what_it_touches_and_gives_the_same(place):
-    url, task = place
+def test_a_narrowed_range_names_what_it_touches_and_gives_the_same(url_and_task):
+    url, task = url_and_task
     store, whole = open_object_store(url), task.ranges()
     runner = ThreadRunner(store, threads=1, memory_bytes=MEMORY)
     for spec in whole:
@@ -169,71 +169,72 @@ def test_a_narrowed_range_names_what_it_touches_and_gives_the_same(place):
         assert content(store, runner.run([narrow], PREFIX)) == content(store, runner.run([spec], PREFIX))
 
 
-def test_a_range_that_touches_nothing_gives_nothing(place):
-    spec = replace(place[1].ranges()[-1], start=b"\xff" * 9, end=None).narrowed()
+def test_a_range_that_touches_nothing_gives_nothing(url_and_task):
+    spec = replace(url_and_task[1].ranges()[-1], start=b"\xff" * 9, end=None).narrowed()
     assert spec.task.inputs == ()
-    result = decode_result(carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 60_000).encode()))
+    result = decode_result(carry_out(WorkerTask(spec, url_and_task[0], PREFIX, MEMORY, 60_000).encode()))
     assert (result.sstables, result.rows_read) == ((), 0)
 
 
-def test_an_assignment_is_read_as_it_was_written(place):
-    assignment = WorkerTask(place[1].ranges()[2].narrowed(), place[0], PREFIX, MEMORY, 60_000, "compact/7/3")
-    assert WorkerTask.decode(assignment.encode()) == assignment
-    for bad in (b"", b"[]", b"{}", assignment.encode().replace(b'"format": 1', b'"format": 0')):
+def test_an_assignment_is_read_as_it_was_written(url_and_task):
+    worker_task = WorkerTask(url_and_task[1].ranges()[2].narrowed(), url_and_task[0], PREFIX, MEMORY, 60_000,
+                             "compact/7/3")
+    assert WorkerTask.decode(worker_task.encode()) == worker_task
+    for bad in (b"", b"[]", b"{}", worker_task.encode().replace(b'"format": 1', b'"format": 0')):
         with pytest.raises(InvalidTask):
             WorkerTask.decode(bad)
     with pytest.raises(InvalidTask):
         decode_result(b"{")
 
 
-def test_an_attempt_ends_no_file_after_its_time(place, monkeypatch):
-    """A zombie's life is bounded, whoever waits for it."""
+def test_an_attempt_ends_no_file_after_its_time(url_and_task, monkeypatch):
+    """An attempt that lost its driver stops at its deadline."""
     monkeypatch.setattr("hummock.compaction.worker_task.deadline", lambda limit_ms: lambda: limit_ms == 0)
-    spec = place[1].ranges()[0].narrowed()
+    spec = url_and_task[1].ranges()[0].narrowed()
     with pytest.raises(TaskCancelled):
-        carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 0).encode())
-    assert decode_result(carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 1).encode())).rows_read > 0
+        carry_out(WorkerTask(spec, url_and_task[0], PREFIX, MEMORY, 0).encode())
+    assert decode_result(carry_out(WorkerTask(spec, url_and_task[0], PREFIX, MEMORY, 1).encode())).rows_read > 0
 
 
-# -- the journal -----------------------------------------------------------------------------------------------
+# -- progress log ----------------------------------------------------------------------------------------------
 
 
-def test_a_result_is_written_down_once_by_whoever_comes_first(place):
-    url, task = place
+def test_a_result_is_written_down_once_by_whoever_comes_first(url_and_task):
+    url, task = url_and_task
     store = open_object_store(url)
-    journal, spec = TaskProgressLog(store, replace(task, cuts=())), task.ranges()[3]
-    assert journal.results(7) == {}
+    progress_log, spec = TaskProgressLog(store, replace(task, cuts=())), task.ranges()[3]
+    assert progress_log.results(7) == {}
     one, two = (decode_result(carry_out(WorkerTask(spec.narrowed(), url, prefix * 16, MEMORY, 60_000,
-                                                   journal.path(3)).encode())) for prefix in "ab")
+                                                   progress_log.path(3)).encode())) for prefix in "ab")
     assert one != two
     assert TaskProgressLog(store, replace(task, cuts=())).results(7) == {3: one}
-    assert journal.results(3) == {}
-    journal.clear()
-    assert journal.results(7) == {}
+    assert progress_log.results(3) == {}
+    progress_log.clear()
+    assert progress_log.results(7) == {}
 
 
-def test_the_first_driver_says_where_a_task_is_cut(place):
-    url, task = place
+def test_the_first_driver_says_where_a_task_is_cut(url_and_task):
+    url, task = url_and_task
     store = open_object_store(url)
-    journal, asked = TaskProgressLog(store, replace(task, id=8, cuts=())), []
+    progress_log, planned = TaskProgressLog(store, replace(task, id=8, cuts=())), []
 
     def plan():
-        asked.append(1)
+        planned.append(1)
         return SPLIT
 
-    assert journal.split(plan) == journal.split(lambda: OTHER) == SPLIT
-    assert len(asked) == 1
+    assert progress_log.split(plan) == progress_log.split(lambda: OTHER) == SPLIT
+    assert len(planned) == 1
     assert TaskProgressLog(store, replace(task, id=9, cuts=())).split(lambda: OTHER) == OTHER
     assert TaskProgressLog(store, replace(task, id=8, cuts=(), watermark=1)).split(lambda: OTHER) == OTHER
 
 
-def test_what_a_damaged_journal_says_is_not_used(place):
-    url, task = place
+def test_what_a_damaged_journal_says_is_not_used(url_and_task):
+    url, task = url_and_task
     store, rng = open_object_store(url), random.Random(5)
-    journal = TaskProgressLog(store, replace(task, id=11, cuts=()))
-    carry_out(WorkerTask(task.ranges()[3].narrowed(), url, PREFIX, MEMORY, 60_000, journal.path(3)).encode())
-    journal.split(lambda: SPLIT)
-    for path in (journal.path(3), journal.path(3).replace("000003", "plan")):
+    progress_log = TaskProgressLog(store, replace(task, id=11, cuts=()))
+    carry_out(WorkerTask(task.ranges()[3].narrowed(), url, PREFIX, MEMORY, 60_000, progress_log.path(3)).encode())
+    progress_log.split(lambda: SPLIT)
+    for path in (progress_log.path(3), progress_log.path(3).replace("000003", "plan")):
         data = bytearray(store.get(path))
         for at in rng.sample(range(len(data)), 20):
             changed = bytearray(data)
@@ -241,17 +242,17 @@ def test_what_a_damaged_journal_says_is_not_used(place):
             store.put(path, bytes(changed))
             if path.endswith("plan"):
                 with pytest.raises(Corruption, match="plan"):
-                    journal.split(lambda: OTHER)
+                    progress_log.split(lambda: OTHER)
             else:
-                assert journal.results(7) == {}
+                assert progress_log.results(7) == {}
         store.put(path, bytes(data[:10]))
-    assert journal.results(7) == {}
+    assert progress_log.results(7) == {}
 
 
 @pytest.mark.spark
-def test_ranges_on_spark_are_written_down_as_they_end(spark, place):
-    url, task = place
+def test_ranges_on_spark_are_written_down_as_they_end(spark, url_and_task):
+    url, task = url_and_task
     store = open_object_store(url)
-    journal = TaskProgressLog(store, replace(task, id=12, cuts=()))
-    results = SparkRunner(spark, url, memory_bytes=MEMORY).run(task.ranges(), PREFIX, journal=journal)
-    assert journal.results(7) == dict(enumerate(results))
+    progress_log = TaskProgressLog(store, replace(task, id=12, cuts=()))
+    results = SparkRunner(spark, url, memory_bytes=MEMORY).run(task.ranges(), PREFIX, log=progress_log)
+    assert progress_log.results(7) == dict(enumerate(results))

@@ -1,4 +1,4 @@
-"""Indexes that ranges share: read once, whoever asks, and again after an error."""
+"""Indexes shared by subcompactions: read once for all threads, and again after an error."""
 
 import threading
 
@@ -14,11 +14,11 @@ def test_an_index_is_read_once_however_many_ask():
         reads.append(1)
         return object()
 
-    def ask():
+    def get():
         start.wait()
         found.append(indexes.get("a", read))
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
+    threads = [threading.Thread(target=get) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Compaction on Spark in whole stores: beside a writer, resumed, cancelled, and sampled by a job of its own."""
+"""Compaction on Spark of whole stores: beside a writer, resumed, cancelled, and with samples read by a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import hummock
 from hummock.base.key import user_key
 from hummock.compaction import spark as on_spark
-from hummock.compaction.progress_log import JOURNAL_PREFIX, TaskProgressLog
+from hummock.compaction.progress_log import LOG_PREFIX, TaskProgressLog
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.subcompaction_planner import read_samples
 from hummock.compactor import Compactor
@@ -27,10 +27,10 @@ MEMORY = 8 << 20
 
 
 class World:
-    """A store in a directory, a model of its rows, and a compactor on Spark as another process would be."""
+    """A store in a directory, a model of its rows, and a Spark compactor with its own manager."""
 
-    def __init__(self, spark, place, seed=1):
-        self.url, self.rng, self.model, self.epoch = f"file://{place}", random.Random(seed), {}, None
+    def __init__(self, spark, directory, seed=1):
+        self.url, self.rng, self.model, self.epoch = f"file://{directory}", random.Random(seed), {}, None
         self.store = hummock.open(self.url, role="writer", compaction=False)
         self.epochs = hummock.EpochGenerator(last=self.store.committed_epoch)
         self.objects = open_object_store(self.url)
@@ -79,7 +79,7 @@ def test_a_store_that_spark_compacts_reads_as_before(world):
     world.check()
     version = world.manager.refresh()
     assert [level.number for level in version.levels if level.runs] == [6]
-    assert not [found.path for found in world.objects.list(JOURNAL_PREFIX)]
+    assert not [found.path for found in world.objects.list(LOG_PREFIX)]
 
 
 def test_a_second_driver_does_only_what_is_left(world, monkeypatch):
@@ -90,12 +90,12 @@ def test_a_second_driver_does_only_what_is_left(world, monkeypatch):
     first = world.large.run(task, token[:16])
     lost = TaskProgressLog(world.objects, task).path(2)
     world.objects.delete([lost])
-    asked = []
+    submitted = []
     run_specs = on_spark.run_specs
     monkeypatch.setattr(on_spark, "run_specs", lambda spark, specs, *rest, **more: (
-        asked.append(len(specs)), run_specs(spark, specs, *rest, **more))[1])
+        submitted.append(len(specs)), run_specs(spark, specs, *rest, **more))[1])
     second = world.large.run(task, "b" * 16)
-    assert asked == [1] and len(second) == len(first) > 3
+    assert submitted == [1] and len(second) == len(first) > 3
     assert [one == other for one, other in zip(first, second, strict=True)].count(False) == 1
     assert first[2] != second[2] and replace(second[2], sstables=(), cpu_seconds=0.0) == replace(
         first[2], sstables=(), cpu_seconds=0.0)

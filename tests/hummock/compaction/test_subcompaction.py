@@ -1,4 +1,4 @@
-"""Ranges of compact tasks: rows by the rule, accounts exact, damage named, cancel and progress in the middle."""
+"""Subcompactions: retention, exact row accounting, errors that name the file, cancellation and progress midway."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_all_versions_of_a_key_are_seen_where_they_span_blocks_and_files_of_seve
     assert result.rows_dropped == 44
 
 
-def damaged(store, path, at):
+def flip_bit(store, path, at):
     data = bytearray(store.get(path))
     data[at] ^= 1
     store.put(path, bytes(data))
@@ -127,7 +127,7 @@ def test_damage_of_any_input_is_named_and_no_result_comes(suffix):
                          sstable_bytes=10_000) for epoch in (2, 1)]
         victim = rng.choice(infos[rng.randrange(2)])
         path = f"sst/{victim.name}.{suffix}"
-        damaged(store, path, rng.randrange(len(store.get(path))))
+        flip_bit(store, path, rng.randrange(len(store.get(path))))
         with pytest.raises(Corruption) as caught:
             results_of(store, task_of(infos))
         assert victim.name in caught.value.object_name
@@ -190,17 +190,17 @@ def test_what_progress_raises_ends_the_attempt():
         run_subcompaction(spec, store, names("f"), memory_bytes=MEMORY, progress=refuse)
 
 
-def test_one_range_that_fails_ends_the_others_and_its_error_is_told():
+def test_one_range_that_fails_ends_the_others_and_its_error_is_raised():
     store, mint = MemoryObjectStore(), names()
     infos = put_run(store, [(b"%05d" % n, 1 << 16, b"v" * 100) for n in range(4_000)], mint, sstable_bytes=50_000)
-    damaged(store, sstable_data_path(infos[-1].name), 5)
+    flip_bit(store, sstable_data_path(infos[-1].name), 5)
     task = task_of([infos], cuts=[b"%05d" % n for n in range(500, 4_000, 500)])
     with pytest.raises(Corruption, match=infos[-1].name):
         results_of(store, task)
 
 
 def test_a_failed_attempt_is_gone_while_its_error_is_kept():
-    """Without the cycle collector, which does not know how many megabytes a ring of windows has."""
+    """Without the cycle collector, which does not count the megabytes that a cycle of windows holds."""
     store = MemoryObjectStore()
     task = task_of([big_run(store)], output=OutputOptions(100_000, 1_000, "none", "none", 10))
     faulty = FaultyObjectStore(store, FaultPlan([Fault(FaultKind.BEFORE, "put", "sst/f", 1)]))
@@ -222,33 +222,33 @@ def test_a_task_without_rows_in_a_range_gives_no_files():
     assert (result.index, result.sstables, result.rows_read, result.bytes_read) == (3, (), 0, 0)
 
 
-def takings_of_a_compaction(rows):
-    """(takings of the GIL by compiled modules, windows of 4 MiB that were read, blocks of 1 KiB that were written)."""
+def gil_acquisitions(rows):
+    """(GIL acquisitions by compiled modules, windows of 4 MiB read, blocks of 1 KiB written)."""
     store, block_bytes = MemoryObjectStore(), 1 << 10
     infos = put_run(store, [(b"%08d" % n, 1 << 16, b"v" * 100) for n in range(rows)], names(), codec="none",
                     sstable_bytes=64 << 20)
     (spec,) = task_of([infos], output=OutputOptions(64 << 20, block_bytes, "none", "none", 10)).ranges()
-    with gil_takings() as taken:
+    with gil_takings() as acquired:
         result = run_subcompaction(spec, store, names("f"), memory_bytes=64 << 20)
     assert len(result.sstables) == 1
-    return taken[0], -(-result.bytes_read // (4 << 20)), result.bytes_read // block_bytes
+    return acquired[0], -(-result.bytes_read // (4 << 20)), result.bytes_read // block_bytes
 
 
 def test_the_gil_is_taken_a_few_times_a_window():
-    few, windows, _ = takings_of_a_compaction(30_000)
-    many, more_windows, blocks = takings_of_a_compaction(180_000)
+    few, windows, _ = gil_acquisitions(30_000)
+    many, more_windows, blocks = gil_acquisitions(180_000)
     assert few <= 20 and many - few <= 4 * (more_windows - windows) < blocks / 500, (few, many)
 
 
 class SecondReadFirst(MemoryObjectStore):
-    """Answers the first read into memory only after the second one."""
+    """Completes the first `get_into` only after the second one."""
 
     def __init__(self):
         super().__init__()
-        self.numbers, self.second = itertools.count(), threading.Event()
+        self.calls, self.second = itertools.count(), threading.Event()
 
     def get_into(self, path, start, target):
-        number = next(self.numbers)
+        number = next(self.calls)
         assert number != 0 or self.second.wait(60), "the second read waits for the first"
         done = super().get_into(path, start, target)
         if number == 1:
@@ -271,18 +271,18 @@ def test_outputs_carry_what_the_task_says():
     assert (info.codec, info.filter_policy, info.name) == ("lz4", "blocked_bloom", "f" + "0" * 31)
 
 
-class NoWindowsAsked(LocalObjectStore):
-    """Its files are read where they lie, or not at all."""
+class NoStoreReads(LocalObjectStore):
+    """Fails reads through the store; files have to be opened directly."""
 
     def get(self, path, byte_range=None):
-        raise AssertionError(f"{path} was asked for")
+        raise AssertionError(f"{path} was read through the store")
 
     def get_into(self, path, start, target):
-        raise AssertionError(f"{path} was asked for")
+        raise AssertionError(f"{path} was read through the store")
 
 
 def ranges_of(run):
-    """As files of a local store: a task in three ranges, the second of which begins and ends inside a file."""
+    """A task in three ranges, of which the second begins and ends inside a file."""
     return task_of([run], cuts=[b"%05d" % 1_500, b"%05d" % 1_700],
                    output=OutputOptions(30_000, 500, "lz4", "none", 10))
 
@@ -291,7 +291,7 @@ def test_files_of_this_machine_are_read_without_asking_the_store_for_windows(tmp
     store = LocalObjectStore(tmp_path)
     rows = [(b"%05d" % n, epoch << 16, b"%d" % n * 20) for n in range(3_000) for epoch in (2, 1)]
     run = put_run(store, rows, names(), sstable_bytes=20_000, block_bytes=300)
-    results = run_ranges(ranges_of(run), NoWindowsAsked(tmp_path), names("f"), threads=2, memory_bytes=MEMORY)
+    results = run_ranges(ranges_of(run), NoStoreReads(tmp_path), names("f"), threads=2, memory_bytes=MEMORY)
     assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == rows
     assert sum(result.bytes_read for result in results) >= sum(info.data_bytes + info.meta_bytes for info in run)
 
@@ -304,13 +304,13 @@ def test_damage_of_a_file_of_this_machine_is_named(tmp_path):
                       sstable_bytes=20_000, block_bytes=300)
         victim = rng.choice(run)
         path = (sstable_meta_path if "meta" in kind else sstable_data_path)(victim.name)
-        held = store.get(path)
+        data = store.get(path)
         if kind in ("flip", "meta"):
-            damaged(store, path, rng.randrange(len(held)))
+            flip_bit(store, path, rng.randrange(len(data)))
         elif kind == "gone":
             store.delete([path])
         else:
-            store.put(path, held + b"x" if "longer" in kind else held[:rng.randrange(len(held))])
+            store.put(path, data + b"x" if "longer" in kind else data[:rng.randrange(len(data))])
         with pytest.raises(ObjectNotFound if kind == "gone" else Corruption, match=victim.name):
             run_ranges(ranges_of(run), store, names("f"), threads=2, memory_bytes=MEMORY)
 

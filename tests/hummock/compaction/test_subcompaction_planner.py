@@ -1,4 +1,4 @@
-"""Where compact tasks are cut: text cases, random pieces, and the samples of real files."""
+"""Boundaries of subcompactions: text cases, random pieces, and samples of real files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def key_of(word: str) -> bytes:
 
 
 def read_cases() -> list[tuple[str, list[tuple[bytes, int]], int, list[str]]]:
-    """(title, pieces, range bytes, the cuts that are expected), one for each `cut` line."""
+    """(title, pieces, range bytes, expected cuts) of each `cut` line."""
     cases: list[tuple[str, list[tuple[bytes, int]], int, list[str]]] = []
     title, pieces = "", []
     for line in CASES.read_text().splitlines():
@@ -70,7 +70,7 @@ def test_random_pieces_give_ascending_cuts_with_bytes_between_them(seed):
         assert not pieces or any(start <= key < end for key, _ in pieces)
     bounds = list(pairwise((b"", *cuts, b"\xff" * 9)))
     assert list(found.sizes) == [sum(size for key, size in pieces if start <= key < end) for start, end in bounds]
-    assert [found.sizes[place] for place in found.largest_first()] == sorted(found.sizes, reverse=True)
+    assert [found.sizes[index] for index in found.largest_first()] == sorted(found.sizes, reverse=True)
 
 
 def test_files_are_cut_by_their_samples_into_ranges_of_about_the_asked_bytes():
@@ -129,7 +129,7 @@ def test_ranges_that_travel_are_neither_small_nor_large(total, slots, expected):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_range_is_much_larger_than_the_mean(seed):
-    """Over files whose rows are known: levels of runs that overlap, of several tables, some with hot vnodes."""
+    """Files with known rows: overlapping runs in several levels, several tables, some with hot vnodes."""
     world = SplitWorld(random.Random(seed), files=300)
     found = split_of(world.files, RANGE_BYTES, world.read)
     sizes = world.sizes(found.cuts)

@@ -1,4 +1,4 @@
-"""Tasks, specs and results are records: they survive JSON, and nothing else passes for one."""
+"""Tasks, specs and results survive JSON; other records are refused."""
 
 import json
 
@@ -43,7 +43,7 @@ class TestRecords:
     def test_sums_are_over_all_inputs(self):
         assert (TASK.input_bytes, TASK.input_rows) == (300, 36)
 
-    def test_a_task_is_told_in_a_line(self):
+    def test_a_task_prints_as_one_line(self):
         assert repr(TASK) == "CompactTask(7, l0_to_base, 3 files of 2 runs, 36 rows, 300 bytes, into level 6)"
 
     @pytest.mark.parametrize("kind", [CompactTask, RangeSpec, RangeResult])

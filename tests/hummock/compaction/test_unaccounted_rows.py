@@ -1,4 +1,4 @@
-"""Rows that are lost, doubled or changed between the files of a task and its results never become a result."""
+"""Rows lost, duplicated or changed between the inputs and outputs of a task fail the task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEMORY = 1 << 20
 
 
 class FaultyMerge:
-    """In the place of a task's merge: its runs are read as ever, but `rows`, lists of runs, are merged instead."""
+    """Replaces the merge of a task: its inputs are read, but the runs in `rows` are merged instead."""
 
     def __init__(self, monkeypatch, rows):
         store, mint = MemoryObjectStore(), names("e")
@@ -53,54 +53,54 @@ class FaultyMerge:
 
 
 def two_runs(rng):
-    """Runs newest first: one's epochs are above the other's; a third of the keys stands in both."""
+    """Two runs, newest first, with disjoint ranges of epochs; a third of the keys is in both."""
     keys = sorted({b"\0\0\0\1\0\0" + rng.randbytes(rng.randint(0, 12)) for _ in range(60)})
     return [sorted(((key, rng.randint(first, first + 3) << 16, None if rng.random() < 0.2 else rng.randbytes(
         rng.choice((0, 3, 8, 30)))) for key in rng.sample(keys, 40)), key=full_key_order) for first in (10, 1)]
 
 
-def at_fault(rng, runs):
-    """The same number of rows or not, all of them in order; what happened to them."""
+def corrupted(rng, runs):
+    """The kind of a random corruption, and `runs` with it, still sorted."""
     runs = [list(run) for run in runs]
     run = rng.choice(runs)
     one, two = rng.sample(range(len(run)), 2)
     (key, epoch, value), (key2, epoch2, value2) = run[one], run[two]
-    what = rng.choice(("lost", "doubled", "lost and doubled", "swapped values", "epoch", "delete", "value", "key"))
-    if "doubled" in what:
+    kind = rng.choice(("lost", "doubled", "lost and doubled", "swapped values", "epoch", "delete", "value", "key"))
+    if "doubled" in kind:
         runs.append([run[one]])
-    if "lost" in what:
+    if "lost" in kind:
         del run[two]
-    if what == "swapped values":
+    if kind == "swapped values":
         run[one], run[two] = (key, epoch, value2), (key2, epoch2, value)
-    elif what == "epoch":
+    elif kind == "epoch":
         run[one] = key, epoch ^ rng.choice((1, 1 << 16)), value
-    elif what == "delete":
+    elif kind == "delete":
         run[one] = key, epoch, b"" if value is None else None
-    elif what == "value":
+    elif kind == "value":
         run[one] = key, epoch, (value or b"") + b"x"
-    elif what == "key":
+    elif kind == "key":
         run[one] = key + b"\0", epoch, value
-    return what, [sorted(run, key=full_key_order) for run in runs]
+    return kind, [sorted(run, key=full_key_order) for run in runs]
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_to_rows_on_their_way_is_caught(monkeypatch, seed):
     rng = random.Random(f"fault {seed}")
     runs = two_runs(rng)
-    what, others = at_fault(rng, runs)
+    kind, others = corrupted(rng, runs)
     store, mint = MemoryObjectStore(), names()
     task = task_of([put_run(store, run, mint) for run in runs], watermark=rng.choice((0, 5, 99)) << 16,
                    drop_tombstones=rng.random() < 0.5)
     is_same = content_hash(row for run in runs for row in run) == content_hash(row for run in others for row in run)
     FaultyMerge(monkeypatch, others)
-    if is_same:                 # two equal values changed places
-        assert what == "swapped values"
+    if is_same:                 # two equal values were swapped
+        assert kind == "swapped values"
         assert run_subcompaction(task.ranges()[0], store, names("f"), memory_bytes=MEMORY).hash_read == task.input_hash
         return
     with pytest.raises(RowCountMismatch, match=r"kept .* and dropped") as caught:
         run_subcompaction(task.ranges()[0], store, names("f"), memory_bytes=MEMORY)
-    assert (caught.value.task_id, caught.value.index) == (task.id, 0), what
-    assert ("content hash" in str(caught.value)) == (what not in ("lost", "doubled"))
+    assert (caught.value.task_id, caught.value.index) == (task.id, 0), kind
+    assert ("content hash" in str(caught.value)) == (kind not in ("lost", "doubled"))
 
 
 def test_the_same_rows_by_another_way_are_no_fault(monkeypatch):
@@ -115,7 +115,7 @@ ROWS = [(b"%05d" % n, 1 << 16, b"%d" % n) for n in range(2_000)]
 
 
 def rewritten(output, change_hashes, content=None):
-    """The file with other content hashes of its blocks, and of itself, under seals that hold."""
+    """The file with changed content hashes, of its blocks and of itself, under valid checksums."""
     sections = {tag: bytes(payload) for tag, payload in read_sections(output.meta, "m").items()}
     info = replace(output.info, meta_bytes=0, meta_digest="",
                    **({} if content is None else {"content_hash": content(output.info.content_hash)}))
@@ -125,12 +125,12 @@ def rewritten(output, change_hashes, content=None):
 
 
 def more(hashes):
-    """The first block's, and so their sum, is one more."""
+    """Adds one to the hash of the first block, and so to the sum."""
     return ((int.from_bytes(hashes[:8], "little") + 1) % U64).to_bytes(8, "little") + hashes[8:]
 
 
 def test_a_file_that_holds_other_rows_than_its_builder_wrote_is_found_by_a_task_and_by_verify():
-    store, output = MemoryObjectStore(), rewritten(build(ROWS), more, lambda held: (held + 1) % U64)
+    store, output = MemoryObjectStore(), rewritten(build(ROWS), more, lambda hash: (hash + 1) % U64)
     put_file(store, output)
     with pytest.raises(RowCountMismatch, match="content hash"):
         run_subcompaction(task_of([(output.info,)]).ranges()[0], store, names("f"), memory_bytes=MEMORY)
@@ -150,7 +150,7 @@ def test_hashes_of_blocks_that_are_not_those_of_the_file_are_damage(change, wher
 
 def test_files_from_before_there_was_a_hash_are_hashed_when_they_are_read():
     store = MemoryObjectStore()
-    older = rewritten(build(ROWS), lambda hashes: b"", lambda held: None)
+    older = rewritten(build(ROWS), lambda hashes: b"", lambda hash: None)
     assert "content_hash" not in older.info.to_json()
     put_file(store, older)
     newer = put_run(store, [(b"%05d" % n, 2 << 16, b"new") for n in range(0, 2_000, 3)], names())

@@ -1,4 +1,4 @@
-"""BlockMerge: rounds over columns of batches and of blocks give what a sorted list gives."""
+"""BlockMerge: merges of batch columns and of blocks equal a sorted list."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.hummock.oracle_block import full_key_order
 from tests.support.drivers.compaction_files import entries_in, names, put_run, run_ranges, task_of
 from tests.support.suites.entry_cases import iterator_of
 
-BEGINNINGS = (0, 1, 6, 7, 8, 9, 14, 15, 16, 17, 40)
-TAILS = (b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff" * 7, b"\xff" * 8, b"q" * 17)
+PREFIX_SIZES = (0, 1, 6, 7, 8, 9, 14, 15, 16, 17, 40)
+SUFFIXES = (b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff" * 7, b"\xff" * 8, b"q" * 17)
 
 
 def random_runs(rng):
-    """Runs of keys that begin alike, for some bytes; any run may hold the newest version of a key."""
-    beginning = b"\x00" * 3 + b"\x01" + rng.randbytes(40)
-    chosen = rng.choices(BEGINNINGS, k=rng.choice((1, 1, 2)))
+    """Runs of keys with shared prefixes of some lengths; any run may hold the newest version of a key."""
+    prefix = b"\x00" * 3 + b"\x01" + rng.randbytes(40)
+    chosen = rng.choices(PREFIX_SIZES, k=rng.choice((1, 1, 2)))
     keys = sorted({
-        beginning[:4 + size] + b"".join(rng.choices(TAILS, k=rng.randint(1, 3))) + rng.randbytes(rng.choice((0, 1, 12)))
+        prefix[:4 + size] + b"".join(rng.choices(SUFFIXES, k=rng.randint(1, 3))) + rng.randbytes(rng.choice((0, 1, 12)))
         for size in chosen for _ in range(rng.randint(1, 800))
     })
     runs = []
@@ -51,12 +51,12 @@ def test_rounds_over_blocks_keep_every_version_in_order(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_rounds_over_batches_hand_out_the_newer_child_first_where_full_keys_are_equal(seed):
     rng = random.Random(seed)
-    keys = sorted({rng.choice(TAILS) + rng.randbytes(rng.randint(0, 2)) for _ in range(300)})
+    keys = sorted({rng.choice(SUFFIXES) + rng.randbytes(rng.randint(0, 2)) for _ in range(300)})
     runs = [[(key, rng.choice((1, 2)) << 16, b"%d" % number) for key in keys if rng.random() < 0.6]
             for number in range(rng.randint(1, 12))]
     runs = [[entry for entry in run if entry[1] >> 16 == epoch] for run in runs for epoch in (1, 2)]
     runs = [run for run in runs if run]
-    # a stable sort leaves entries of one full key by their run
+    # the sort is stable: entries of one full key stay in order of their runs
     model = sorted((entry for run in runs for entry in run), key=full_key_order)
     columns = EntryCollector(MergeIterator([iterator_of(run) for run in runs])).next_batch()
     assert [(key, epoch, value) for key, value, epoch in zip(*columns, strict=True)] == model

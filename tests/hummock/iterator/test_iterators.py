@@ -42,7 +42,7 @@ def collected(child, start, end, epoch, rows=8192):
     return out
 
 
-def run_walk(runs, words):
+def run_step(runs, words):
     direction = REVERSE if words[0].endswith("reverse") else FORWARD
     if words[0].startswith("user"):
         start, end = (parse_key(words[2]), words[3]) if len(words) > 2 else (b"", ".")
@@ -65,11 +65,11 @@ def run_walk(runs, words):
 @pytest.mark.parametrize("case", read_cases("merge_iterator.txt"), ids=lambda case: case.title)
 def test_merge_case(case):
     for words, expected in case.steps:
-        assert run_walk(case.runs, words) == expected, words
+        assert run_step(case.runs, words) == expected, words
 
 
 def random_runs(rng):
-    """Runs newest first, each with epochs below the one before it, over few and many-sided keys."""
+    """Runs newest first, each with epochs below the one before it, over a few keys of many shapes."""
     alphabet = [b"", b"\x00", b"a", b"b", b"aaaaaaaa", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"]
     keys = sorted({b"".join(rng.choices(alphabet, k=rng.randint(1, 4))) for _ in range(rng.randint(1, 60))})
     runs = []

@@ -1,4 +1,4 @@
-"""Rows that a time to live or a key watermark hides are hidden from every read, compacted or not."""
+"""Rows hidden by a time to live or a key watermark are hidden from every read, compacted or not."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def some_key(rng):
 
 
 def some_rules(rng, passed=range(1, 16)):
-    """Rules of tables 1 to 3; none of table 4. Watermarks ascend in time as they do in keys."""
+    """Rules of tables 1 to 3; none of table 4. Newer watermarks hide more keys."""
     tables = {}
     for table in (1, 2, 3):
         is_descending = rng.random() < 0.4
         marks = []
         epochs = sorted(rng.sample(passed, rng.choice((0, 1, 3))))
         for step, epoch in enumerate(epochs):
-            places = sorted(rng.sample(range(VNODES), rng.randint(1, VNODES))) if len(epochs) == 1 else range(VNODES)
+            vnodes = sorted(rng.sample(range(VNODES), rng.randint(1, VNODES))) if len(epochs) == 1 else range(VNODES)
             bound = 9 - 3 * step if is_descending else 3 * step + 1
-            keys = tuple((vnode, rng.choice((b"%02d", b"%02dw")) % bound) for vnode in places)
+            keys = tuple((vnode, rng.choice((b"%02d", b"%02dw")) % bound) for vnode in vnodes)
             marks.append(KeyWatermark(Epoch(epoch << 16), keys, is_descending))
         tables[table] = TableRules(None, rng.choice((0, 2, 5)), tuple(reversed(marks)))
     return tables
 
 
 def is_hidden(tables, key, written, epoch):
-    """The rule, said in Python; milliseconds and keys only."""
+    """The rule in plain Python, on milliseconds and keys."""
     rules = tables.get(int.from_bytes(key[:4].ljust(4, b"\0"), "big"))
     if rules is None:
         return False
@@ -72,7 +72,7 @@ def seen(entries, tables, epoch):
             if value is not None and not is_hidden(tables, key, written, epoch)]
 
 
-def walked(child, epoch, rules):
+def collected(child, epoch, rules):
     collector, out = BatchCollector(UserIterator(child, b"", None, epoch, rules=rules)), []
     while (batch := collector.next_batch(50, 1 << 20)) is not None:
         out += list(batch)
@@ -92,8 +92,8 @@ def test_a_compaction_drops_nothing_that_a_reader_above_its_watermark_sees(seed)
             MergeIterator([iterator_of(run) for run in runs]), watermark << 16, True, (), tables).entries())
         for epoch in range(max(1, watermark), 17):
             expected = seen(entries, tables, epoch << 16)
-            assert walked(MergeIterator([iterator_of(run) for run in runs]), epoch << 16, rules) == expected
-            assert walked(iterator_of(kept), epoch << 16, rules) == expected, (watermark, epoch)
+            assert collected(MergeIterator([iterator_of(run) for run in runs]), epoch << 16, rules) == expected
+            assert collected(iterator_of(kept), epoch << 16, rules) == expected, (watermark, epoch)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,4 +1,4 @@
-"""Commits: one transaction each, ascending, fenced, idempotent, and readable by whoever opens the log."""
+"""Commits: one transaction each, ascending, fenced, idempotent, and visible to later readers of the log."""
 
 import threading
 
@@ -165,20 +165,20 @@ class TestCommit:
 
     def test_threads_commit_one_after_the_other(self, manager, writer, files):
         infos = [files.make(number) for number in range(1, 31)]
-        turns = threading.Condition()
+        changed = threading.Condition()
         state = {"next": 1, "errors": []}
 
         def work(mine):
             for number in mine:
-                with turns:
-                    turns.wait_for(lambda n=number: state["next"] == n)
+                with changed:
+                    changed.wait_for(lambda n=number: state["next"] == n)
                 try:
                     manager.commit_epoch(writer, epoch_of(number), [infos[number - 1]])
                 except Exception as error:
                     state["errors"].append(error)
-                with turns:
+                with changed:
                     state["next"] += 1
-                    turns.notify_all()
+                    changed.notify_all()
 
         threads = [threading.Thread(target=work, args=(range(start, 31, 3),)) for start in (1, 2, 3)]
         for thread in threads:
@@ -332,7 +332,7 @@ class TestRecovery:
 
 
 class TestFaults:
-    """A commit under one fault at each of its steps: done wholly or not at all, and known to be which."""
+    """One fault at each step of a commit: it applies entirely or not at all, and the caller learns which."""
 
     def commits(self, plan, numbers, store=None):
         store = store or MemoryMetaStore()
@@ -372,7 +372,7 @@ class TestFaults:
         assert hits > 20
 
     def test_a_crash_at_any_step_loses_at_most_the_commit_under_way(self):
-        """The process ends at call number `skip`; whoever opens next sees whole epochs only."""
+        """The process ends at call number `skip`; the next opener sees complete epochs only."""
         for kind in (FaultKind.BEFORE, FaultKind.AFTER):
             for skip in range(40):
                 plan = FaultPlan([Fault(kind, skip=skip, times=10**9)])
@@ -407,7 +407,7 @@ class TestFaults:
         assert manager.commit_epoch(writer, epoch_of(1), [info]).id == 1
 
     def test_a_lost_answer_and_a_takeover_together(self, files):
-        """The commit succeeded, its answer was lost, and before it could be read again the role was taken."""
+        """The commit succeeded, its response was lost, and the role was claimed before the outcome could be read."""
         store = MemoryMetaStore()
         older, newer = open_manager(store, seed=1), open_manager(store, seed=2)
         first, info = older.claim_writer(), files.make(1)

@@ -1,4 +1,4 @@
-"""Landing places of ready-made files, by trees drawn as text, and against a rule that looks at every key."""
+"""Ingest target levels: cases of trees drawn as text, and a model that compares every key."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.hummock.compaction.picker.test_picker import FILE, Tree, file_of, inp
 CASES = Path(__file__).parents[2] / "cases" / "landing.txt"
 
 
-class LandingTree(Tree):
-    """A tree with what enters and what lands."""
+class IngestTree(Tree):
+    """A tree with entering files and loaded files."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,7 @@ def cases():
 
 @pytest.mark.parametrize(("lines", "level"), list(cases()))
 def test_case(lines, level):
-    tree = LandingTree()
+    tree = IngestTree()
     for line in filter(None, lines):
         tree.read(line)
     assert tree.level() == level
@@ -57,7 +57,7 @@ def test_case(lines, level):
 
 @pytest.mark.parametrize("seed", range(200))
 def test_nothing_of_the_load_s_tables_lies_over_it_and_nothing_meets_it_at_the_bottom(seed):
-    """A file [first, last] of some tables may hold any of their keys in between."""
+    """A file [first, last] may hold any key of its tables in between."""
     rng = random.Random(seed)
     number = 0
 
@@ -77,8 +77,8 @@ def test_nothing_of_the_load_s_tables_lies_over_it_and_nothing_meets_it_at_the_b
     for level in rng.sample(range(1, 6), 4):
         levels[level] = []
     version = HummockVersion(1, 1 << 40, 0, tuple(
-        Level(place, tuple(Run(100 * place + at, files) for at, files in enumerate(runs) if files))
-        for place, runs in enumerate(levels)))
+        Level(level_number, tuple(Run(100 * level_number + at, files) for at, files in enumerate(runs) if files))
+        for level_number, runs in enumerate(levels)))
     entering, load = run(2, tables), run(2, rng.choice([(1,), (2,), (1, 2)]))
     tasks = []
     for level in version.levels[:6]:
@@ -93,7 +93,7 @@ def test_nothing_of_the_load_s_tables_lies_over_it_and_nothing_meets_it_at_the_b
     above = [*entering, *(info for level in version.levels[:6] for info in level.sstables)]
     covered = any(span(info) & span(mine) and set(info.table_ids) & set(mine.table_ids)
                   for info in above for mine in load)
-    hulls = [set(range(min(int(info.smallest) for info in task.inputs[0].sstables),
+    task_bounds = [set(range(min(int(info.smallest) for info in task.inputs[0].sstables),
                        max(int(info.largest) for info in task.inputs[0].sstables) + 1)) for task in tasks]
-    met = any(keys & span(mine) for mine in load for keys in (*map(span, version.levels[6].sstables), *hulls))
+    met = any(keys & span(mine) for mine in load for keys in (*map(span, version.levels[6].sstables), *task_bounds))
     assert found == (0 if covered or met else 6)

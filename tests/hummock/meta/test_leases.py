@@ -1,4 +1,4 @@
-"""Pins: what a process reads stays, as long as its leased row is in force, at no transaction per pin."""
+"""Pins: what a process reads is kept while its lease is in force, without a transaction per pin."""
 
 import threading
 from dataclasses import replace
@@ -150,7 +150,7 @@ def test_closing_a_manager_releases_its_nodes(manager, commit, store):
     assert read_leases(store) == []
 
 
-def test_a_lease_that_ran_out_protects_nothing_and_its_node_is_told(manager, commit, store, clock):
+def test_a_lease_that_ran_out_protects_nothing_and_its_node_gets_an_error(manager, commit, store, clock):
     commit(1)
     reader = open_manager(store, clock, seed=1, lease_ms=LEASE_MS)
     reader.pin_snapshot("r")
@@ -254,7 +254,7 @@ def test_pinning_threads_and_a_rising_safe_epoch_never_cross(store, clock, manag
 
 
 def test_a_lifted_lease_holds_back_what_its_node_has_pinned_and_no_more(manager, commit, store, clock):
-    """As soon as files leave, without the wait for a renewal; and everything else in the row stays as it is."""
+    """Once files have left the version, without waiting for a renewal; the rest of the row is unchanged."""
     commit(1)
     manager.pin_version("n")
     manager.pin_snapshot("n", epoch_of(1))
@@ -328,7 +328,7 @@ def test_a_lift_whose_end_was_not_seen_is_found_out_by_the_renewal(manager, comm
 
 @pytest.mark.parametrize("call", ["lift_leases", "compaction_debt"])
 def test_who_judges_a_version_waits_until_its_subscribers_have_it(manager, commit, call):
-    """Between the transaction and the delivery the others still read the version before."""
+    """Between the transaction and its delivery, subscribers still read the previous version."""
     commit(1)
     reached, gate, seen = threading.Event(), threading.Event(), []
 

@@ -1,7 +1,7 @@
-"""Random programs of commits, pins, take-overs, faults and reopenings against a plain model.
+"""Random programs of commits, pins, takeovers, faults and reopenings, checked against a model.
 
-The model is a list of what was committed, in order. After each step every manager's version is a prefix of
-it, and the pinned epochs bound the safe one. A failure prints its seed; `program(seed)` runs it again.
+The model is the ordered list of commits. After each step every manager's version is a prefix of it, and the
+pinned epochs bound the safe one. A failure prints its seed; `program(seed)` runs it again.
 """
 
 import random
@@ -40,16 +40,16 @@ class World:
     def __init__(self, store, seed, reopen):
         self.store, self.reopen = store, reopen
         self.rng, self.clock, self.files = random.Random(seed), StandingClock(), Files(seed)
-        self.committed = []             # (epoch, names) of what was committed, ascending
+        self.committed = []             # (epoch, file names) of each commit, ascending
         self.generation = 0
         self.number = 0
-        self.born = 0
+        self.started = 0
         self.processes = [self.start() for _ in range(3)]
         self.claim(self.processes[0])
 
     def start(self):
-        self.born += 1
-        return Process(self.store, self.clock, self.rng, self.born)
+        self.started += 1
+        return Process(self.store, self.clock, self.rng, self.started)
 
     @property
     def last_epoch(self):
@@ -80,7 +80,7 @@ class World:
         assert process.session.generation == self.generation
 
     def learn_generation(self):
-        """A claim whose end was not seen, by a process that then gave up, may have happened."""
+        """A claim whose outcome is unknown may have succeeded: claim again to learn the generation."""
         probe = open_manager(self.store, self.clock, seed=self.rng.random())
         self.generation = probe.claim_writer("probe").generation
 
@@ -89,7 +89,7 @@ class World:
         if not writers:
             self.claim(process)
             return
-        if self.rng.random() < .8:      # mostly by the one that holds the role, else by one that held it
+        if self.rng.random() < .8:      # mostly the holder of the role, else a former holder
             process = max(writers, key=lambda one: one.session.generation)
         if process.session is None:
             return
@@ -112,7 +112,7 @@ class World:
             assert holds and version.max_committed_epoch == epoch
             self.committed.append(entry)
             return
-        raise AssertionError("one fault does not spoil six tries")
+        raise AssertionError("one fault failed six attempts")
 
     def commit_badly(self, process):
         if process.session is None or process.session.generation != self.generation or not self.committed:
@@ -126,7 +126,7 @@ class World:
             process.manager.commit_epoch(process.session, *self.rng.choice(bad))
 
     def repeat(self, process):
-        """A repeated call for the newest epoch is answered, whoever fenced the caller since."""
+        """A repeated commit of the newest epoch returns the same answer."""
         if process.session is None or not self.committed or process.session.generation != self.generation:
             return
         epoch, names = self.committed[-1]
@@ -178,7 +178,7 @@ class World:
             self.processes = [self.start() for _ in self.processes]
 
     def check(self):
-        prefixes = {epoch: place + 1 for place, (epoch, _) in enumerate(self.committed)}
+        prefixes = {epoch: index + 1 for index, (epoch, _) in enumerate(self.committed)}
         fresh = open_manager(self.store, self.clock)
         assert fresh.committed_epoch == self.last_epoch
         for manager in (fresh, *(process.manager for process in self.processes)):

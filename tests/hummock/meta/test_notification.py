@@ -1,4 +1,4 @@
-"""Notifications: every subscriber sees every update once, in order, and the publisher knows when."""
+"""Notifications: each subscriber receives every update once, in order; publish reports whether all did."""
 
 import threading
 
@@ -48,9 +48,9 @@ def test_a_subscriber_that_raises_is_handed_the_update_again_and_the_others_go_o
 
     failing = service.subscribe("x", short_of_memory)
     service.subscribe("x", seen.append)
-    assert not service.publish("x", 1)                      # two tries
+    assert not service.publish("x", 1)                      # two attempts
     assert (seen, taken, failing.acknowledged, str(failing.error)) == ([1], [], 0, "two")
-    assert service.deliver(1)                               # nothing new: the third fails, the fourth takes it
+    assert service.deliver(1)                               # nothing new: the third attempt fails, the fourth succeeds
     assert (seen, taken, failing.acknowledged, failing.error) == ([1], [1], 1, None)
     assert service.publish("x", 2) and taken == seen == [1, 2]
     assert metrics.registry.get_sample_value("hummock_subscriber_failures_total") == 3
@@ -97,7 +97,7 @@ def test_threads_that_publish_keep_one_order_for_all(service):
 
     def publish():
         for _ in range(200):
-            with lock:      # as a manager posts under the lock that orders its versions
+            with lock:      # HummockManager posts under the lock that orders its versions
                 counter[0] += 1
                 serial = service.post("x", counter[0])
             assert service.deliver(serial)

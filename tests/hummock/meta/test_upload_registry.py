@@ -1,4 +1,4 @@
-"""Uploads: a name is handed out only after the meta store knows its prefix, and the row lives as long as needed."""
+"""Uploads: a name is minted only after its prefix is registered, and the row is kept as long as needed."""
 
 import threading
 
@@ -25,17 +25,17 @@ LEASE_MS = 30_000
 
 
 class Parts:
-    """One process: its manager over a store that can fail, and its registry with its own time."""
+    """One process: a manager over a faulty meta store, and a registry with its own clock."""
 
     def __init__(self):
         self.plan, self.clock, self.seconds = FaultPlan(), StandingClock(), 0.0
-        self.truth = MemoryMetaStore()
-        self.manager = open_manager(FaultyMetaStore(self.truth, self.plan), self.clock, lease_ms=LEASE_MS)
+        self.meta_store = MemoryMetaStore()
+        self.manager = open_manager(FaultyMetaStore(self.meta_store, self.plan), self.clock, lease_ms=LEASE_MS)
         self.registry = UploadRegistry(self.manager, "node", monotonic=lambda: self.seconds)
 
     @property
     def rows(self):
-        return read_uploads(self.truth)
+        return read_uploads(self.meta_store)
 
     def writes(self):
         return sum(operation == "transaction" for operation, _ in self.plan.calls)
@@ -88,7 +88,7 @@ def test_a_registration_whose_end_was_not_seen_is_found_out(parts, kind):
 
 def test_a_prefix_of_another_process_is_refused(parts):
     prefix = name_prefix(parts.registry.mint())
-    other = open_manager(parts.truth, parts.clock, seed=1)
+    other = open_manager(parts.meta_store, parts.clock, seed=1)
     with pytest.raises(MetaStoreError, match="another process"):
         other.register_upload("other", prefix)
 
@@ -113,7 +113,7 @@ def test_the_leases_renewal_prolongs_the_uploads_of_its_node(parts):
 def test_a_row_that_was_taken_away_is_made_again_by_its_living_owner(parts):
     parts.registry.mint()
     before = parts.rows
-    parts.truth.transaction(MetaOperations(delete=tuple(key for key, _ in parts.truth.list(UPLOADS))))
+    parts.meta_store.transaction(MetaOperations(delete=tuple(key for key, _ in parts.meta_store.list(UPLOADS))))
     parts.clock.advance(LEASE_MS + 1)
     parts.registry.renew()
     assert set(parts.rows) == set(before)
@@ -129,7 +129,7 @@ def test_a_prefix_goes_when_it_serves_no_more_and_its_files_are_settled(parts):
     parts.registry.settle(first)
     assert set(parts.rows) == {name_prefix(second)}
     parts.registry.settle([second])
-    assert set(parts.rows) == {name_prefix(second)}, "it still serves"
+    assert set(parts.rows) == {name_prefix(second)}, "the prefix is still in use"
     parts.seconds *= 2
     third = parts.registry.mint()
     assert set(parts.rows) == {name_prefix(third)}
@@ -154,7 +154,7 @@ def test_a_row_that_cannot_be_deleted_is_left_to_run_out(parts):
     assert all(row.expires_ms == parts.clock() + LEASE_MS for row in parts.rows.values())
     parts.clock.advance(LEASE_MS)
     parts.manager.renew_lease("node")
-    assert all(row.expires_ms == parts.clock() for row in parts.rows.values()), "nobody renews it"
+    assert all(row.expires_ms == parts.clock() for row in parts.rows.values()), "it is not renewed"
 
 
 @pytest.mark.parametrize("end", ["release_node", "close"])
@@ -187,10 +187,10 @@ def test_what_is_still_read_when_it_is_given_up_keeps_its_row_until_nobody_reads
 
 
 def test_a_scan_reads_on_over_files_that_were_cleared_and_vacuum_takes_them_after_it():
-    clock, truth = StandingClock(), MemoryMetaStore()
+    clock, meta_store = StandingClock(), MemoryMetaStore()
     objects = MemoryObjectStore(clock)
-    manager = HummockManager(truth, objects, clock)
-    vacuum = Vacuum(truth, objects, clock, options=VacuumOptions(grace_ms=0, tombstone_ms=0))
+    manager = HummockManager(meta_store, objects, clock)
+    vacuum = Vacuum(meta_store, objects, clock, options=VacuumOptions(grace_ms=0, tombstone_ms=0))
     rows = [(user_key(1, 0, b"%03d" % number), b"v" * 50) for number in range(100)]
     options = StorageOptions(block_bytes=200, block_cache_bytes=1)
     with HummockStorage(manager, objects, options, session=manager.claim_writer()) as store:

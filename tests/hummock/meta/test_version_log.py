@@ -1,4 +1,4 @@
-"""The log of versions: it is read while others append to it."""
+"""The version log: reads during concurrent appends."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from tests.support.worlds.manager_parts import epoch_of, open_manager
 
 
 class BusyMetaStore(MemoryMetaStore):
-    """Between a reader's head and its steps a writer commits so many times."""
+    """Commits `commits` times between a reader's read of the head and its read of the deltas."""
 
     def __init__(self, commits, checkpoint_deltas):
-        self.truth, self.commits, self.number = MemoryMetaStore(), commits, 0
-        self.manager = open_manager(self.truth, checkpoint_deltas=checkpoint_deltas)
+        self.meta_store, self.commits, self.number = MemoryMetaStore(), commits, 0
+        self.manager = open_manager(self.meta_store, checkpoint_deltas=checkpoint_deltas)
         self.session = self.manager.claim_writer()
         self.commit()
 
@@ -22,12 +22,12 @@ class BusyMetaStore(MemoryMetaStore):
         self.manager.commit_epoch(self.session, epoch_of(self.number), [])
 
     def get(self, key):
-        return self.truth.get(key)
+        return self.meta_store.get(key)
 
     def list(self, prefix):
         for _ in range(self.commits):
             self.commit()
-        return self.truth.list(prefix)
+        return self.meta_store.list(prefix)
 
 
 def test_who_is_overtaken_at_each_read_still_follows():
@@ -49,7 +49,7 @@ def test_a_checkpoint_that_took_the_steps_is_read_instead():
 
 def test_checkpoints_that_overtake_every_try_end_typed():
     store = BusyMetaStore(2, 1)
-    known = follow(store.truth, NOWHERE)
+    known = follow(store.meta_store, NOWHERE)
     for _ in range(2):
         store.commit()
     with pytest.raises(MetaStoreError, match="overtook"):

@@ -1,4 +1,4 @@
-"""The disk cache: what it answers are the object's bytes, whatever happened to its files; what it holds is bounded."""
+"""The disk cache: it returns the object's bytes even if its own files are damaged, and its size is bounded."""
 
 import random
 import threading
@@ -17,7 +17,7 @@ SLOT = WINDOW_BYTES + RECORD.size
 
 
 class CountedStore(MemoryObjectStore):
-    """Notes each read; reads wait for `go`."""
+    """Records each read; reads wait for `go`."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ def filled(rng, files):
 
 
 def damage(rng, directory):
-    """A bit, a stretch or the end of one of the files."""
+    """Flips a bit, overwrites a range or cuts the end of one of the cache's files."""
     path = directory / rng.choice(["windows", "index"])
     content = bytearray(path.read_bytes())
     at, how = rng.randrange(len(content)), rng.random()
@@ -229,7 +229,7 @@ def test_a_store_reads_through_it_and_again_after_a_restart(tmp_path):
 
 
 def test_bytes_that_came_wrong_are_read_again_from_the_store(tmp_path):
-    """A window that was damaged before it was kept fits its record: only the file's meta tells."""
+    """A window damaged before it was cached matches its record: only the SSTable's own checksums detect it."""
     url = f"file://{tmp_path}/store"
     rows, options = written(url), {"disk_cache_bytes": 64 * SLOT, "disk_cache_directory": f"{tmp_path}/cache"}
     for suffix in (".data", ".meta"):

@@ -1,4 +1,4 @@
-"""Open files: what compiled rooms read by descriptor, and what becomes of it when a file is cut, deleted or shut."""
+"""Cached file descriptors: reads by descriptor, and files that are truncated, deleted or closed."""
 
 import os
 import random

@@ -10,8 +10,8 @@ from hummock.object_store.http import PART_BYTES, HttpClient
 
 
 @contextmanager
-def server_that_says(*answers, hold=False):
-    """A URL whose n-th request gets the n-th answer word for word, on one connection as long as that lasts."""
+def scripted_server(*answers, hold=False):
+    """Yields a URL and its requests; the n-th one gets the n-th answer verbatim, on one connection while it lasts."""
     listener = socket.create_server(("127.0.0.1", 0))
     done, requests = threading.Event(), []
 
@@ -58,7 +58,7 @@ def get(client, url, **settings):
 
 def test_a_body_in_chunks_is_put_together(client):
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n"
-    with server_that_says(answer) as (url, _):
+    with scripted_server(answer) as (url, _):
         assert get(client, url).body == b"abcdefgh"
 
 
@@ -75,12 +75,12 @@ def test_a_body_in_chunks_is_put_together(client):
     b"SMTP ready\r\n\r\n",
 ], ids=range(10))
 def test_half_an_answer_is_none(client, answer):
-    with server_that_says(answer) as (url, _), pytest.raises(ObjectStoreError):
+    with scripted_server(answer) as (url, _), pytest.raises(ObjectStoreError):
         get(client, url)
 
 
 def test_connections_are_used_again(client):
-    with server_that_says(*[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx."] * 3) as (url, requests):
+    with scripted_server(*[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx."] * 3) as (url, requests):
         assert [get(client, url).body for _ in range(3)] == [b"x."] * 3
         assert len(requests) == 3
         assert client._pool.connection_from_url(url).num_connections == 1
@@ -88,7 +88,7 @@ def test_connections_are_used_again(client):
 
 def test_memory_of_the_caller_takes_a_part(client):
     memory = bytearray(b"-----")
-    with server_that_says(*[b"HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\n\r\nxy."] * 2) as (url, _):
+    with scripted_server(*[b"HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\n\r\nxy."] * 2) as (url, _):
         for _ in range(2):
             answer = get(client, url, into=memoryview(memory))
             assert (answer.size, answer.body, memory) == (3, b"", b"xy.--")
@@ -98,29 +98,29 @@ def test_memory_of_the_caller_takes_a_part(client):
 
 def test_a_body_that_ends_early_leaves_memory_to_nobody(client):
     answer = b"HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nConnection: close\r\n\r\nabc"
-    with server_that_says(answer) as (url, _), pytest.raises(ObjectStoreError, match="3 of 5"):
+    with scripted_server(answer) as (url, _), pytest.raises(ObjectStoreError, match="3 of 5"):
         get(client, url, into=memoryview(bytearray(5)))
 
 
 def test_more_than_the_memory_takes_is_refused(client):
     answer = b"HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\n\r\nxy."
-    with server_that_says(answer) as (url, _), pytest.raises(ObjectStoreError, match="longer"):
+    with scripted_server(answer) as (url, _), pytest.raises(ObjectStoreError, match="longer"):
         get(client, url, into=memoryview(bytearray(2)))
 
 
 def test_a_large_body_travels_in_pieces_with_its_length(client):
     body = bytes(3 * PART_BYTES + 5)
-    with server_that_says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n.") as (url, requests):
+    with scripted_server(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n.") as (url, requests):
         client.request("PUT", url, {"Content-Length": str(len(body))}, path="a", seconds=10, body=memoryview(body))
         assert requests[0][1] == len(body)
 
 
 def test_silence_ends_with_the_time_that_was_given(client):
-    with server_that_says(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegin", hold=True) as (url, _):
+    with scripted_server(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegin", hold=True) as (url, _):
         began = time.monotonic()
         with pytest.raises(ObjectStoreError):
             get(client, url, seconds=0.1)
-        assert time.monotonic() - began < 30        # the client would wait 60 s for a quiet connection
+        assert time.monotonic() - began < 30        # the client's own idle timeout is 60 s
 
 
 def test_nobody_there_is_an_error_of_the_object(client):

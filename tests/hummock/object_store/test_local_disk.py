@@ -1,4 +1,4 @@
-"""ENOSPC and EIO at every file call of the local store, once and for ever: absorbed or typed, never half an object."""
+"""ENOSPC and EIO at every file call of the local store, once and for ever: absorbed or typed, no partial object."""
 
 import errno
 import mmap
@@ -23,10 +23,10 @@ FOREVER = 1 << 30
 
 
 class Disk:
-    """The operating system's file calls, Python's and the compiled writer's, counted: `only` those of that name.
+    """Counts file calls of Python and of the compiled writer, or `only` those of one name.
 
     Calls `at` ... `at + times - 1` fail with `number`. A failing write has written some of its bytes; a failing close
-    has closed.
+    has closed the file.
     """
 
     def __init__(self, at=FOREVER, number=errno.EIO, times=1, only=""):
@@ -38,7 +38,7 @@ class Disk:
         with monkeypatch.context() as patch, between(self._native):
             for name in CALLS:
                 patch.setattr(os, name, self._faulty(name, getattr(os, name)))
-            patch.setattr(LocalObjectStore, "open_file", lambda store, path: None)      # reads are calls of `os`, too
+            patch.setattr(LocalObjectStore, "open_file", lambda store, path: None)      # so that reads use `os`
             yield self
 
     def _is_hit(self, name):
@@ -89,7 +89,7 @@ DATA = {"sst/a": b"first" * 100, "sst/b": b"second" * 50, "new/deep/c": b"third"
 
 
 def workload(root, outcome):
-    """One of each call, each given a chance whatever happened before; `outcome` gathers what is known afterwards."""
+    """Makes one of each call, whether or not earlier ones failed; `outcome` receives the results and errors."""
     store = open_store(root)
 
     def attempt(name, call):
@@ -122,7 +122,7 @@ def prepare(root):
 
 
 def check(root, outcome):
-    """After the disk has healed: what succeeded is so, what failed is whole or absent, what was there still is."""
+    """After the disk recovers: what succeeded is stored, what failed is whole or absent, old objects are intact."""
     store = LocalObjectStore(root)
     for name, path in (("put", "sst/a"), ("replace", "sst/b"), ("stream", "new/deep/c"), ("scratch", "scratch/d")):
         try:
@@ -162,11 +162,11 @@ def test_a_file_call_that_fails_once_is_absorbed_or_typed(quick_path, monkeypatc
     for at, name in enumerate(calls):
         root, outcome = quick_path / f"once-{at}", {}
         prepare(root)
-        with Disk(at, number).inserted(monkeypatch) as disk, suppress(ObjectStoreError):    # opening is tried once
+        with Disk(at, number).inserted(monkeypatch) as disk, suppress(ObjectStoreError):    # opening is not retried
             workload(root, outcome)
         assert disk.hit == 1
         failed = {key: value for key, value in outcome.items() if isinstance(value, Exception)}
-        # Only a streamed object cannot be written again by the store itself.
+        # The store itself can retry everything but a streamed object.
         assert all(isinstance(value, UploadLost) and name == {"stream": "fsync", "scratch": "close"}.get(key)
                    for key, value in failed.items()), (at, name, failed)
         check(root, outcome)
@@ -254,7 +254,7 @@ def test_what_a_failed_write_left_is_cut_off(tmp_path, monkeypatch):
     assert store.get("a") == b"begin-"
 
 
-LARGE = bytes(range(256)) * (5 << 10)        # 1.25 MiB: enough to pass the page cache by
+LARGE = bytes(range(256)) * (5 << 10)        # 1.25 MiB: enough for direct I/O
 
 
 def aligned(data: bytes) -> memoryview:

@@ -33,7 +33,7 @@ from tests.support.suites.object_store_suite import ObjectStoreSuite
 
 
 class Waits:
-    """A clock that only its own sleep moves."""
+    """A clock that only its own sleep advances."""
 
     def __init__(self):
         self.now, self.slept = 0.0, []
@@ -65,7 +65,7 @@ class TestInstrumentedObjectStore(ObjectStoreSuite):
 
 
 class TestInstrumentedUnderFaults(ObjectStoreSuite):
-    """Every third put and get fails, before or after its effect: callers see nothing of it."""
+    """Every third call fails, before or after it takes effect; retries hide that from callers."""
 
     @pytest.fixture
     def store(self):
@@ -109,14 +109,14 @@ class TestLocalDisk:
         secret = tmp_path / "secret"
         secret.mkdir()
         (secret / "x").write_bytes(b"secret")
-        (root / "door").symlink_to(secret)
-        (root / "window").symlink_to(secret / "x")
-        for call in (lambda: store.get("door/x"), lambda: store.put("door/y", b""),
-                     lambda: store.get("window"), lambda: store.delete(["door/x"])):
+        (root / "directory-link").symlink_to(secret)
+        (root / "file-link").symlink_to(secret / "x")
+        for call in (lambda: store.get("directory-link/x"), lambda: store.put("directory-link/y", b""),
+                     lambda: store.get("file-link"), lambda: store.delete(["directory-link/x"])):
             with pytest.raises(InvalidPath):
                 call()
         with pytest.raises(ObjectNotFound):
-            store.head("window")
+            store.head("file-link")
         assert [found.path for found in store.list()] == []
         assert (secret / "x").exists() and not (secret / "y").exists()
 

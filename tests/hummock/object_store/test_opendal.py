@@ -18,7 +18,7 @@ def open_directory(path, layers=()):
 
 
 class TestFlatService(ObjectStoreSuite):
-    """OpenDAL's own memory: keys, listed as GCS, OSS and Azure list them."""
+    """OpenDAL's memory service: flat keys, listed as by GCS, OSS and Azure."""
 
     @pytest.fixture
     def store(self):
@@ -26,7 +26,7 @@ class TestFlatService(ObjectStoreSuite):
 
 
 class TestStagedService(ObjectStoreSuite):
-    """Directories of a disk without exclusive creation, as HDFS has them: written aside and renamed."""
+    """A file system without exclusive creation, like HDFS: objects are written to a temporary file and renamed."""
 
     @pytest.fixture
     def store(self, tmp_path):
@@ -40,7 +40,7 @@ class TestKeys:
         require_exclusive_creation(store)
         assert list(store.list()) == []
 
-    def test_a_service_without_creation_is_no_place_for_a_log(self, tmp_path):
+    def test_a_service_without_exclusive_creation_is_refused_for_a_log(self, tmp_path):
         store = open_directory(tmp_path, [WITHOUT_CREATION])
         store.put("a", b"1", if_absent=True)
         with pytest.raises(ObjectExists):

@@ -53,7 +53,7 @@ def moved(metrics, name, direction):
 
 
 class Spy:
-    """Stands before a client's `call`: `after[operation]` errors are raised although the call was made."""
+    """Wraps a client's `call`: raises `before[operation]` errors before it, `after[operation]` errors after it."""
 
     def __init__(self, client, monkeypatch):
         self.calls, self.after, self.before = [], {}, {}
@@ -168,8 +168,7 @@ class TestStreaming:
 
 
 def torn_once(client, monkeypatch, operation, stored):
-    """A lesser store: the first request of that operation breaks off, what it had sent is `stored` of it, and the
-    repeated request is answered that the object exists already."""
+    """The first `operation` runs `stored` instead and raises ObjectExists, as the retry of a torn request would."""
     real, left = client.call, [1]
 
     def call(name, path, seconds, **parameters):

@@ -1,4 +1,4 @@
-"""[P5] at the object store's own level: a real S3 server behind a proxy that fails, repeats, delays and lies."""
+"""[P5] at the object store's own level: a real S3 server behind a proxy that fails, repeats, delays and falsifies."""
 
 import random
 import time
@@ -49,9 +49,9 @@ def open_store(proxy, retry=RETRY):
 
 
 class Workload:
-    """Random calls on names that are never used twice, beside what must be there afterwards.
+    """Random calls on unique names, and a model of the objects that must exist afterwards.
 
-    `certain` holds what each object must be; `unsure` what it may be, or may not be there at all.
+    `certain` holds the bytes that an object must have; `unsure` those that it has if it exists.
     """
 
     def __init__(self, store, seed):
@@ -116,7 +116,7 @@ class Workload:
         assert all(len(self.unsure[path]) == size for path, size in listed.items())
 
     def check(self):
-        """Every certain object is there and whole; an unsure one is whole or absent."""
+        """Every certain object exists and is whole; an unsure one is whole or absent."""
         self.check_listing()
         for path, data in self.certain.items():
             assert self.store.get(path) == data
@@ -164,7 +164,7 @@ def test_a_total_outage_is_typed_within_the_deadline_and_heals_by_itself(proxy, 
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded):
             call()
-        assert time.monotonic() - began < STALL_SECONDS / 2     # 0.4 s of deadline, and a machine that may be busy
+        assert time.monotonic() - began < STALL_SECONDS / 2     # 0.4 s of deadline, and slack for a busy machine
     assert proxy.injected[kind] >= 6
     proxy.plan = lambda request: None
     assert patient.get("before") == b"1"
@@ -198,11 +198,11 @@ def test_an_answer_that_came_too_slowly_is_a_fault_of_the_try(proxy):
     began = time.monotonic()
     with pytest.raises(ObjectStoreError):
         limited.get("a")
-    assert time.monotonic() - began < STALL_SECONDS / 2     # a quiet connection alone is given more
+    assert time.monotonic() - began < STALL_SECONDS / 2     # the idle timeout alone is longer
 
 
 class TestLies:
-    """What no client of a store can notice, checksums do: the same rows are read, or a typed error."""
+    """Checksums detect what no client of an object store can: reads return the same rows or a typed error."""
 
     @pytest.mark.parametrize("kind", [Kind.ALTERED, Kind.SHORTENED, Kind.SWAPPED, Kind.DENIED, Kind.FORGOTTEN],
                              ids=lambda kind: kind.name)

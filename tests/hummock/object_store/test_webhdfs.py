@@ -1,4 +1,4 @@
-"""The WebHDFS store before a double of its server: no real one can be had by pip."""
+"""The WebHDFS store against a fake server: pip cannot install a real one."""
 
 import pytest
 

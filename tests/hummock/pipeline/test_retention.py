@@ -1,4 +1,4 @@
-"""RetentionIterator: text cases, and random versions against the rule said in Python."""
+"""RetentionIterator: text cases, and random versions against the rule in plain Python."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_retention_case(case):
 
 
 def kept_by_the_rule(entries, watermark, drop_tombstones):
-    """What stays of (key, epoch, value) in full key order."""
+    """The retained entries of (key, epoch, value) in full key order."""
     out, seen, below, = [], set(), set()
     for key, epoch, value in entries:
         pure = epoch >> 16
@@ -73,7 +73,7 @@ def test_random_versions_are_retained_by_the_rule(seed):
 
 
 def is_gone(key, epoch, watermark, dropped, tables):
-    """Whether no reader at or above `watermark` (ms) asks for this version: the rules of its table, said in Python."""
+    """Whether the rules of its table hide this version from every reader at or above `watermark` (ms)."""
     rules = tables.get(table_id_of(key), TableRules())
     if table_id_of(key) in dropped or (rules.ttl_ms and (epoch >> 16) < watermark - rules.ttl_ms):
         return True
@@ -106,12 +106,12 @@ def test_rules_of_tables_are_kept_by_compaction(seed):
     run = [(*at, value) for at, value in sorted(entries.items(), key=lambda item: (item[0][0], -item[0][1]))]
     for watermark in (0, 3, 17, 40):
         alive = {entry for entry in run if not is_gone(entry[0], entry[1], watermark, dropped, tables)}
-        newest = [entry for place, entry in enumerate(run)
-                  if place == 0 or (run[place - 1][0], run[place - 1][1] >> 16) != (entry[0], entry[1] >> 16)]
+        newest = [entry for index, entry in enumerate(run)
+                  if index == 0 or (run[index - 1][0], run[index - 1][1] >> 16) != (entry[0], entry[1] >> 16)]
         expected = kept_by_the_rule([entry for entry in newest if entry in alive], watermark, True)
-        for walk in (pulled, lambda kept: list(kept.entries())):
+        for collect in (pulled, lambda kept: list(kept.entries())):
             kept = RetentionIterator(iterator_of(run), watermark << 16, True, dropped, tables)
-            assert walk(kept) == expected
+            assert collect(kept) == expected
             assert kept.dropped_rows == len(run) - len(expected)
 
 

@@ -1,4 +1,4 @@
-"""Files that leave in pieces: whole and in order, bounded on their way, and an error is told to whoever builds."""
+"""Streaming uploads: complete files, parts in order, bounded memory, and errors raised in the builder."""
 
 import errno
 import random
@@ -25,15 +25,15 @@ from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPla
 ENTRIES = [(b"%06d" % n, 1 << 16, b"%d" % (n * n) * 9) for n in range(4_000)]
 
 
-def build(store, pieces=2, threads=2, is_served=False, policy=None):
-    """Infos of ENTRIES in several files of many pieces each."""
-    queue, group = UploadQueue(store, pieces * 12_000), ThreadGroup()
+def build(store, parts=2, threads=2, is_served=False, policy=None):
+    """The infos of ENTRIES, built into several files of many parts each."""
+    queue, group = UploadQueue(store, parts * 12_000), ThreadGroup()
     for _ in range(threads):
         group.start(queue.serve)
     builder = MultiSstableBuilder(
         StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), policy or BlockedBloomPolicy(),
         names(), data_bytes=12_000, sink_of=queue.file, is_served=is_served)
-    builder.hand_over_to(queue.finish)
+    builder.send_outputs_to(queue.finish)
     if is_served:
         group.start(builder.serve)
     try:
@@ -49,7 +49,7 @@ def build(store, pieces=2, threads=2, is_served=False, policy=None):
 
 
 class UploadParts(MemoryObjectStore):
-    """Remembers how large each piece was."""
+    """Records the size of each part."""
 
     def __init__(self):
         super().__init__()
@@ -63,10 +63,10 @@ class UploadParts(MemoryObjectStore):
 
 
 @pytest.mark.parametrize("is_served", [False, True])
-@pytest.mark.parametrize("pieces", [1, 2, 50])
-def test_files_that_left_in_pieces_are_whole(tmp_path, pieces, is_served):
+@pytest.mark.parametrize("parts", [1, 2, 50])
+def test_files_that_left_in_pieces_are_whole(tmp_path, parts, is_served):
     for store in (UploadParts(), LocalObjectStore(tmp_path)):
-        infos = build(store, pieces, is_served=is_served)
+        infos = build(store, parts, is_served=is_served)
         assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
         assert len(infos) > 3
         assert [store.head(sstable_data_path(info.name)).size_bytes for info in infos] == [
@@ -75,8 +75,8 @@ def test_files_that_left_in_pieces_are_whole(tmp_path, pieces, is_served):
             assert len(sizes) > 2 and all(0 < size <= 12_000 and size % 4096 == 0 for size in sizes[:-1])
 
 
-class PatientPolicy(BlockedBloomPolicy):
-    """Builds no filter before a file was synced."""
+class SyncFirstPolicy(BlockedBloomPolicy):
+    """Builds no filter before a file is synced."""
 
     def __init__(self, synced):
         super().__init__()
@@ -96,7 +96,7 @@ def test_the_data_of_a_file_is_synced_while_its_meta_is_made(tmp_path):
         return real(*arguments)
 
     with between(watch):
-        infos = build(store, is_served=True, policy=PatientPolicy(synced))
+        infos = build(store, is_served=True, policy=SyncFirstPolicy(synced))
     assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
 
 
@@ -131,8 +131,8 @@ def test_a_piece_that_a_file_refused_is_written_by_the_store_which_tries_again(t
     assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
 
 
-class Written(LocalObjectStore):
-    """Counts the pieces of files that a writer is given, and that no file took without one."""
+class CountingStore(LocalObjectStore):
+    """Counts the parts written through a Python writer instead of by the compiled upload queue."""
 
     written = 0
 
@@ -149,21 +149,21 @@ class Written(LocalObjectStore):
 
 
 def test_only_the_piece_that_a_file_refused_is_written_by_the_store(tmp_path):
-    """Whatever waits behind it is taken without the GIL again, of which each call of a writer takes turns."""
-    store, calls, built = Written(tmp_path), [], threading.Event()
+    """Queued parts behind it are again written without the GIL, which each call of a Python writer needs."""
+    store, calls, built = CountingStore(tmp_path), [], threading.Event()
 
     def refuse_one(name, real, *arguments):
         if name == "pwrite":
             calls.append(arguments[2])
             if len(calls) == 1:
-                assert built.wait(60), "building waited for the first piece"
+                assert built.wait(60), "building waited for the first part"
                 return -errno.EIO
         return real(*arguments)
 
     queue, group = UploadQueue(store, 1 << 30), ThreadGroup()
     builder = MultiSstableBuilder(StorageOptions(block_bytes=1_000, codec="none"), BlockedBloomPolicy(), names(),
                                   data_bytes=12_000, sink_of=queue.file)
-    builder.hand_over_to(queue.finish)
+    builder.send_outputs_to(queue.finish)
     with between(refuse_one):
         group.start(queue.serve)
         try:
@@ -195,11 +195,11 @@ def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip, is_s
 @pytest.mark.parametrize("path_of", [sstable_data_path, sstable_meta_path])
 def test_a_name_that_is_taken_is_refused_and_what_stands_there_stays(tmp_path, path_of):
     for store in (MemoryObjectStore(), LocalObjectStore(tmp_path)):
-        taken = path_of(names()())
-        store.put(taken, b"another's")
+        path = path_of(names()())
+        store.put(path, b"another's")
         with pytest.raises(ObjectExists):
             build(store)
-        assert bytes(store.get(taken)) == b"another's"
+        assert bytes(store.get(path)) == b"another's"
 
 
 def test_a_file_that_was_not_finished_is_given_up(tmp_path):

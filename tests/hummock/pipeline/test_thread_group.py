@@ -1,4 +1,4 @@
-"""Threads of an attempt: joined when all have ended, and the system knows them by name."""
+"""ThreadGroup: `join` waits for all threads, and the system shows their names."""
 
 import sys
 import threading
@@ -9,22 +9,22 @@ import pytest
 from hummock.pipeline.thread_group import ThreadGroup
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell names in other ways")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads thread names from /proc")
 def test_the_system_knows_threads_by_name():
-    crew, seen = ThreadGroup("compact-7"), []
+    group, seen = ThreadGroup("compact-7"), []
     for _ in range(2):
-        crew.start(lambda: seen.append(Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text()))
-    crew.join()
+        group.start(lambda: seen.append(Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text()))
+    group.join()
     assert sorted(seen) == ["compact-7-1\n", "compact-7-2\n"]
 
 
 def test_join_waits_for_all_that_was_started():
-    crew, go, done = ThreadGroup(), threading.Event(), []
+    group, go, done = ThreadGroup(), threading.Event(), []
     for number in range(5):
-        crew.start(lambda number=number: go.wait(60) and done.append(number))
+        group.start(lambda number=number: go.wait(60) and done.append(number))
     go.set()
-    crew.join()
+    group.join()
     assert sorted(done) == list(range(5))
-    crew.start(lambda: done.append(5))
-    crew.join()
+    group.start(lambda: done.append(5))
+    group.join()
     assert done[-1] == 5

@@ -1,4 +1,4 @@
-"""Reads under a prefix leave alone the files whose filters say no, and answer as if there were none."""
+"""Prefix filters: reads under a prefix skip files whose filters exclude it, and their answers do not change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(COLUMN,
 
 
 class CountingObjectStore(MemoryObjectStore):
-    """Notes the path of each read."""
+    """Records the path of each read."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +44,7 @@ def store_with_rules(**options):
 
 
 def group_key(rng, groups):
-    """A key of one of `groups` groups of table 1 or 2; now and then one that is too short for a prefix."""
+    """A key of one of `groups` groups of table 1 or 2; occasionally one that is too short for a prefix."""
     table = rng.choice((1, 1, 2))
     group = rng.randrange(groups).to_bytes(2, "big")
     if rng.random() < 0.05:
@@ -53,13 +53,13 @@ def group_key(rng, groups):
 
 
 def answers(store, prefixes, epoch, rng):
-    how = {"reverse": rng.random() < 0.5, "limit": rng.choice((None, 1, 3))}
-    owners, batch = store.scan_prefixes(pa.array(prefixes, pa.binary()), epoch, **how)
+    options = {"reverse": rng.random() < 0.5, "limit": rng.choice((None, 1, 3))}
+    owners, batch = store.scan_prefixes(pa.array(prefixes, pa.binary()), epoch, **options)
     scans = []
     for prefix in prefixes[:5]:
         within = KeyRange.prefix(prefix)
         narrowed = KeyRange(prefix + rng.choice((b"", b"010")), rng.choice((within.end, prefix + b"020")))
-        with store.scan(narrowed, epoch, **how) as rows:
+        with store.scan(narrowed, epoch, **options) as rows:
             scans.append(list(rows))
     return owners.tolist(), list(batch), scans
 
@@ -131,7 +131,7 @@ def test_prefixes_that_no_file_holds_read_nearly_no_data(eight_runs):
     absent = pa.array([user_key(1, 0, bytes([2, group])) for group in range(20)], pa.binary())
     owners, rows = store.scan_prefixes(absent, epoch)
     assert (len(owners), len(rows)) == (0, 0)
-    assert len(data_reads(store)) <= 3  # of 160 times that a filter was asked
+    assert len(data_reads(store)) <= 3  # of 160 filter probes
 
 
 def test_files_record_the_rules_that_they_were_built_under(eight_runs):

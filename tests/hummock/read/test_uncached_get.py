@@ -1,4 +1,4 @@
-"""Blocks that are read for a few rows and not kept: every answer, every fault, and what is counted."""
+"""Uncached reads: answers, damaged files, and statistics."""
 
 import random
 from pathlib import Path
@@ -19,7 +19,7 @@ def key_of(number):
 
 
 def rows_of(rng, width):
-    """Even numbers are there, some of them deleted; values of one size, or of any."""
+    """Rows at even numbers, some deleted; values of `width` bytes, or of random sizes."""
     rows = {}
     for number in range(0, 2 * ROWS, 2):
         size = width if width is not None else rng.randrange(200)
@@ -28,13 +28,13 @@ def rows_of(rng, width):
     return rows
 
 
-def opened(folder, cache_bytes, codec="lz4", **options):
-    return hummock.open(f"file://{folder}", role="writer", compaction=False, block_cache_bytes=cache_bytes,
+def opened(directory, cache_bytes, codec="lz4", **options):
+    return hummock.open(f"file://{directory}", role="writer", compaction=False, block_cache_bytes=cache_bytes,
                         block_bytes=4_096, codec=codec, refresh_ms=60_000, **options)
 
 
 def fill(store, rows, epochs):
-    """The rows, spread over so many runs."""
+    """Writes the rows, spread over `epochs` runs; returns the last epoch."""
     epoch = None
     ordered = sorted(rows)
     for number in range(epochs):
@@ -44,8 +44,8 @@ def fill(store, rows, epochs):
     return epoch
 
 
-def data_files(folder):
-    return sorted(Path(folder, "sst").glob("*.data"))
+def data_files(directory):
+    return sorted(Path(directory, "sst").glob("*.data"))
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "none"])
@@ -90,7 +90,7 @@ def test_older_versions_are_found_in_blocks_that_are_not_kept(tmp_path):
 
 
 def read_all(store, rows, epoch, problems):
-    """Every answer right, or an error of the tree that names an object."""
+    """Checks every answer; appends each `HummockError` to `problems`."""
     keys = sorted(rows)
     for key in keys[::7]:
         try:
@@ -124,7 +124,7 @@ def test_damage_under_an_open_file_is_an_error_that_names_the_object(tmp_path, d
         else:
             half = len(content) // 2
             content = content[half:] + content[:half]
-        with file.open("r+b") as same:          # under the same descriptor
+        with file.open("r+b") as same:          # the store's descriptor stays open
             same.write(content)
             same.truncate(len(content))
         read_all(store, rows, epoch, problems)
@@ -167,7 +167,7 @@ def test_a_thousand_keys_wait_for_one_read_of_each_file(tmp_path, monkeypatch):
         get = objects.get
         monkeypatch.setattr(objects, "get", lambda path, *part: read.append(path) or get(path, *part))
         keys = sorted(rows)[:1_000]
-        for _ in range(2):          # the second finds all blocks cached
+        for _ in range(2):          # the second round finds all blocks cached
             assert store.get_many(pa.array(keys, pa.binary()), epoch).to_arrow().to_pylist() == [
                 rows[key] for key in keys]
             assert [path.rpartition(".")[2] for path in read] == ["meta", "data"]

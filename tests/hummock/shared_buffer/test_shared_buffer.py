@@ -1,4 +1,4 @@
-"""SharedBuffer, uploader and pipeline: order within an epoch, runs, flushes, and what is written."""
+"""SharedBuffer, Flusher and pipeline: order within an epoch, runs, flushes, and output files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def buffer_of(*batches, limit=1 << 20):
 
 
 def upload_all(buffer, uploader, epoch):
-    """Every task at or below `epoch`, run in its order; the (newest epoch, flush) of each."""
+    """Runs every task at or below `epoch` in order; returns the (newest epoch, flush) of each."""
     done = []
     while (task := buffer.start(epoch)) is not None:
         buffer.finish(task, tuple(reader.info for reader in uploader.upload(task)))
@@ -116,7 +116,7 @@ def test_all_epochs_of_a_sync_become_one_run(store, uploader):
 @pytest.mark.parametrize("count_of_rows", [1, 3_000])
 @pytest.mark.parametrize("fails", [False, True])
 def test_names_that_no_file_of_an_upload_took_are_given_up(store, count_of_rows, fails):
-    """A large upload has its next file's name before it knows whether there will be one."""
+    """A large upload mints the name of its next file before it knows whether it needs one."""
     names, minted, given_up = count(1), [], []
 
     def mint():
@@ -166,7 +166,7 @@ def test_each_flush_of_an_epoch_is_stored_under_its_number(store, uploader):
     assert content(store, buffer.hand_out(E2)) == [(b"a", 2, 3, b"3"), (b"a", 1, 3, b"4")]
 
 
-def test_a_failed_task_keeps_its_place_before_a_later_flush(store, uploader):
+def test_a_failed_task_stays_before_a_later_flush(store, uploader):
     buffer = buffer_of((rows(b"a", value=b"old"), E1))
     buffer.cut_oldest()
     failed = buffer.start()
@@ -265,11 +265,11 @@ def test_a_chain_seeks_as_its_entries_stand():
             assert list(SharedBufferChainIterator(chain).entries(target, epoch)) == expected
 
 
-def pipeline_of(source, **how):
+def pipeline_of(source, **options):
     names = count(1)
     builder = MultiSstableBuilder(StorageOptions(), filter_policy("none"), lambda: f"{next(names):032x}")
     outputs = []
-    return run_pipeline(source, builder, outputs.append, **how), outputs
+    return run_pipeline(source, builder, outputs.append, **options), outputs
 
 
 def test_the_seeds_two_epochs_after_compaction_with_watermark_zero(store):

@@ -1,4 +1,4 @@
-"""A cluster of executors in processes of their own: the command, its check of executors, and all files made there."""
+"""Compaction on a Spark cluster of separate processes: the command, its executor check, and the rows afterwards."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def filled(tmp_path):
     return url, epoch, sorted(rows.items())
 
 
-def compacts(filled, folder, *command):
-    """What a command says that compacts all of a store on Spark, whose rows are the same afterwards."""
+def run_compaction(filled, folder, *command):
+    """Runs a command that compacts a store on Spark, checks that the rows are unchanged, and returns its output."""
     try:
         require_spark(MASTER)
     except SparkMissing as error:
@@ -58,13 +58,13 @@ def compacts(filled, folder, *command):
 
 
 def test_a_store_is_compacted_by_two_executors_as_the_command_says(filled, tmp_path):
-    said = compacts(filled, tmp_path, sys.executable, "-m", "stream", "compact", "--spark", MASTER,
-                    "--store", filled[0], "--meta", f"sqlite://{tmp_path}/store/meta.sqlite", "--once")
-    assert re.search(r"on local-cluster\[2,1,1024\]: [12] executors answered", said), said
+    output = run_compaction(filled, tmp_path, sys.executable, "-m", "stream", "compact", "--spark", MASTER,
+                            "--store", filled[0], "--meta", f"sqlite://{tmp_path}/store/meta.sqlite", "--once")
+    assert re.search(r"on local-cluster\[2,1,1024\]: [12] executors answered", output), output
 
 
 @pytest.mark.skipif(not SUBMIT.exists(), reason="pyspark's spark-submit is not beside this Python")
-def test_a_store_is_compacted_by_what_spark_submit_was_told(filled, tmp_path):
-    said = compacts(filled, tmp_path, str(SUBMIT), "--master", "local[2]", hummock.__main__.__file__, "compact",
-                    filled[0], "--spark", "submitted")
-    assert "on submitted: 1 executors answered, 2 slots" in said
+def test_a_store_is_compacted_with_the_settings_of_spark_submit(filled, tmp_path):
+    output = run_compaction(filled, tmp_path, str(SUBMIT), "--master", "local[2]", hummock.__main__.__file__, "compact",
+                            filled[0], "--spark", "submitted")
+    assert "on submitted: 1 executors answered, 2 slots" in output

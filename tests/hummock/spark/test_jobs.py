@@ -1,4 +1,4 @@
-"""Jobs on Spark: answers in order, errors, retries, cancel and names; and the check of the executors."""
+"""Spark jobs: results in order, errors, retries, cancellation and names; and the executor check."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ VERSION = jobs.installed_version()
 
 
 def work(name: str) -> str:
-    """A function of the tests' own, which executors find as this process does."""
+    """The import path of a test function, for executors as for this process."""
     return f"{spark_work.__name__}:{name}"
 
 
-def test_every_spec_is_answered_in_its_place(spark):
+def test_answers_are_in_the_order_of_their_specs(spark):
     specs = [b"%d" % number * number for number in range(9)]
     assert run_specs(spark, specs, work("backwards"), name="backwards") == [spec[::-1] for spec in specs]
     assert run_specs(spark, [], work("backwards"), name="nothing") == []
@@ -52,7 +52,7 @@ def test_what_may_pass_is_tried_again_by_spark(spark, tmp_path):
     assert run_specs(spark, specs, work("fail_at_first"), name="retries") == [b"1", b"2", b"3"]
 
 
-def test_what_never_passes_is_not_tried_again_and_its_reason_is_told(spark, tmp_path):
+def test_what_never_passes_is_not_tried_again_and_its_reason_is_reported(spark, tmp_path):
     spec = json.dumps({"counter": str(tmp_path / "0"), "fails": 9, "kind": "Corruption"}).encode()
     with pytest.raises(SparkJobFailed, match=r"task 0: Corruption: .*injected"):
         run_specs(spark, [spec], work("fail_at_first"), name="damage")
@@ -87,7 +87,7 @@ def test_a_job_whose_caller_ends_is_cancelled(spark, tmp_path):
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
-def test_progress_is_told_while_a_job_runs(spark, tmp_path):
+def test_progress_is_reported_while_a_job_runs(spark, tmp_path):
     specs, seen = [str(tmp_path / f"{number}").encode() for number in range(3)], []
 
     def look(done, tasks):
@@ -120,7 +120,7 @@ def test_another_version_in_a_task_is_refused_there(spark):
     assert answer is None and error.startswith("ExecutorUnfit") and "0.0.1" in error
 
 
-def test_a_missing_package_is_told_with_its_remedy(spark):
+def test_a_missing_package_is_reported_with_its_remedy(spark):
     def broken(batches):
         import hummock_that_is_not_there  # noqa: F401
         yield from batches
@@ -170,7 +170,7 @@ def test_what_a_check_puts_is_never_synced(tmp_path):
     assert "pwrite" in calls and "fsync" not in calls
 
 
-def test_an_executor_whose_tasks_are_told_no_niceness_says_so_before_any_work(tmp_path, monkeypatch):
+def test_an_executor_whose_tasks_get_no_valid_niceness_is_refused_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setenv("HUMMOCK_TASK_NICENESS", "ten")
     found = probe.probe(f"file://{tmp_path}", "spark/probe-of-a-driver-elsewhere")
     with pytest.raises(ExecutorUnfit, match=r"worker-3 .*TASK_NICENESS is 'ten'.*set spark\.executorEnv"):
@@ -181,7 +181,7 @@ def test_an_executor_whose_tasks_are_told_no_niceness_says_so_before_any_work(tm
 @pytest.mark.parametrize(("answer", "said"), [
     ({"error": "ModuleNotFoundError: No module named 'hummock'"}, "worker-3 .*No module named 'hummock'.*venv-pack"),
     ({"error": "", "version": "0.0.1", "setting": "", "store": ""}, "worker-3 .*0.0.1.*venv-pack")])
-def test_an_executor_without_this_package_is_told_with_its_remedy(answer, said):
+def test_an_executor_without_this_package_is_reported_with_its_remedy(answer, said):
     with pytest.raises(ExecutorUnfit, match=said):
         probe._judge({"host": "worker-3", **answer})
 
@@ -231,15 +231,15 @@ def test_memory_is_what_the_workers_limit_leaves(monkeypatch):
 def test_files_of_a_task_lie_in_a_directory_that_spark_names_if_it_is_there(monkeypatch, tmp_path):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     assert local_directory() is None
-    for named, place in (("", None), (f"{tmp_path}/none,", None), (f"{tmp_path}/none,{tmp_path}", str(tmp_path))):
+    for named, expected in (("", None), (f"{tmp_path}/none,", None), (f"{tmp_path}/none,{tmp_path}", str(tmp_path))):
         monkeypatch.setenv("SPARK_LOCAL_DIRS", named)
-        assert local_directory() == place
+        assert local_directory() == expected
 
 
 def test_a_task_gives_way_and_never_takes_back(monkeypatch):
-    told = []
+    calls = []
     monkeypatch.setattr("hummock.spark.worker.os.getpriority", lambda which, who: 3)
-    monkeypatch.setattr("hummock.spark.worker.os.setpriority", lambda *asked: told.append(asked))
+    monkeypatch.setattr("hummock.spark.worker.os.setpriority", lambda *asked: calls.append(asked))
     for niceness in (0, 3, 10):
         give_way(niceness)
-    assert told == [(os.PRIO_PROCESS, 0, 10)]
+    assert calls == [(os.PRIO_PROCESS, 0, 10)]

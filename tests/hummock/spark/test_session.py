@@ -1,4 +1,4 @@
-"""Sessions of Spark: their settings, what is said where one cannot be had, and what a user's own is asked."""
+"""Spark sessions: their settings, errors where none can be created, and checks of a user's own session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_of_a_session_without_rows_the_jvms_of_this_machine_compile_quickly():
         settings = spark_settings(master, carries_rows=False)
         assert {settings[name] for name in names} == {"-XX:TieredStopAtLevel=1"}
         assert names.isdisjoint(spark_settings(master))
-    assert names.isdisjoint(spark_settings("spark://host:7077", carries_rows=False))     # whose defaults are its own
+    assert names.isdisjoint(spark_settings("spark://host:7077", carries_rows=False))     # a remote one keeps its own
 
 
 def test_a_packed_environment_brings_its_own_python():
@@ -87,7 +87,7 @@ def test_the_package_imports_no_pyspark():
 
 
 class Session:
-    """What is asked of a session, of which only settings matter."""
+    """A fake session: a version and settings."""
 
     def __init__(self, settings=None, version="4.3.0"):
         self.version, self.conf = version, settings or {}

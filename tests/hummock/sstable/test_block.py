@@ -1,4 +1,4 @@
-"""Blocks: what goes in comes out, searches agree with bisect, damage is named."""
+"""Blocks: entries round-trip, searches agree with bisect, damage is named."""
 
 import random
 import struct
@@ -130,7 +130,7 @@ def test_a_claimed_size_that_the_bytes_cannot_hold_takes_no_memory(codec, raw_si
 
 
 def test_every_damaged_header_with_a_right_checksum_is_refused_or_read_whole():
-    """A writer's bug or a forger gets past the checksum: no length may lead a reader outside the payload."""
+    """A buggy or hostile writer gets past the checksum: no length may make a reader leave the payload."""
     rng = random.Random(23)
     entries = [(b"key%03d" % n + b"x" * (n % 7), n % 3 << 16, None if n % 5 == 0 else b"v" * (n % 300))
                for n in range(200)]

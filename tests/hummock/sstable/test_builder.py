@@ -1,4 +1,4 @@
-"""Files as they are built: every entry comes back, the record is true, blocks and filters follow rules."""
+"""SSTable builder: entries round-trip, the file's record is correct, blocks and filters follow their rules."""
 
 import random
 
@@ -40,7 +40,7 @@ def entries_of(output) -> list:
 
 
 def seek(output, key: bytes, epoch: int):
-    """The first entry at or after (key, epoch), as every reader of a file finds it."""
+    """The first entry at or after (key, epoch), found as every reader of a file does."""
     meta = opened(output)
     at = meta.index.find(key, epoch)
     for block in (block_of(output, meta, n) for n in range(at, len(meta.index))):

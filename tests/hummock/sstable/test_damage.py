@@ -1,4 +1,4 @@
-"""Damage of every kind ends in a Corruption that names the object, on each read that touches it."""
+"""Every kind of damage raises a Corruption that names the object, on each read that touches it."""
 
 import random
 
@@ -84,7 +84,7 @@ def test_swapped_doubled_and_moved_blocks_are_found(output):
             entries_of(SstableOutput(output.name, b"".join(shuffled), output.meta, output.info))
 
 
-def test_another_whole_object_in_its_place_is_found(output):
+def test_another_whole_object_under_its_name_is_found(output):
     other = build(random_entries(random.Random(SEED + 1), 4_000), codec=output.info.codec, block_bytes=4_096)
     with pytest.raises(Corruption, match=r"length|digest"):
         SstableMeta.decode(other.meta, output.info, "sst/x.meta")

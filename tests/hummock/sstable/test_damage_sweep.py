@@ -1,4 +1,4 @@
-"""One flipped bit, wherever it is, is found by the read that needs it, and named; so is every cut.
+"""Every flipped bit and every truncation is detected and named by the read that needs the bytes.
 
 The slow sweeps flip every bit of one `.data` and of one `.meta` object, each of 64 KiB or more; the others a part.
 """
@@ -31,7 +31,7 @@ MOST_MEMORY = 512 << 20
 
 
 class DamagedObjectStore(MemoryObjectStore):
-    """Serves `damaged` in the place of one object."""
+    """Serves `damaged` instead of one object."""
 
     def __init__(self):
         super().__init__()
@@ -87,7 +87,7 @@ def flips_of_data(stored, step):
                 found += error.object_name == objects.path
             objects.damaged[bit >> 3] ^= 1 << (bit & 7)
         assert store.get(keys[number], EPOCH) is not None
-        store.get(keys[number - 1], EPOCH)      # takes its place in the cache
+        store.get(keys[number - 1], EPOCH)      # evicts that block from the cache
     return found, -(-8 * len(objects.damaged) // step)
 
 

@@ -1,4 +1,4 @@
-"""FORMAT.md is true: its example decodes, is what the builder writes, and its hash vectors hold."""
+"""FORMAT.md matches the code: its example decodes, equals the builder's output, and its hash vectors hold."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""The block index: what it holds, how it is searched, what it refuses."""
+"""The block index: decoding, search and validation."""
 
 import random
 import struct
@@ -11,7 +11,7 @@ from hummock.sstable.index import SstableIndex
 
 
 def encode_index(fences: list[tuple[bytes, int]], sizes: list[int]) -> bytes:
-    """The words on top of index.pyx; every block has 2 rows, 100 payload bytes and codec lz4."""
+    """The layout described in index.pyx; every block has 2 rows, 100 payload bytes and codec lz4."""
     count, keys = len(fences), [key for key, _ in fences]
     return b"".join([
         struct.pack("<II", count, sum(map(len, keys))),

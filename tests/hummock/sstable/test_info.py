@@ -1,4 +1,4 @@
-"""SstableInfo travels as JSON."""
+"""SstableInfo round-trips through JSON."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Long scans of files of this machine: read in bites without the GIL, cached blocks among them, damage named."""
+"""Long scans of local files: read in chunks without the GIL, with some blocks cached, and damage named."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_windows_are_not_asked_of_the_store_on_a_long_walk(written, monkeypatch)
     monkeypatch.setattr(LocalObjectStore, "get", counted)
     with hummock.open(folder.as_uri(), block_cache_bytes=1, **SMALL) as store:
         assert pairs_of(store, epoch) == ROWS
-    assert len(asked) < 8               # those of the first file, while the walk is short
+    assert len(asked) < 8               # those of the first file, before the scan is long
 
 
 def test_damage_met_on_a_long_walk_is_named(written):

@@ -1,4 +1,4 @@
-"""The sections of `.meta`: open to later ones, closed to damage; two records of a file that must agree."""
+"""Sections of `.meta`: unknown ones are skipped, damage is refused, and two records of a file must agree."""
 
 from dataclasses import replace
 
@@ -104,7 +104,7 @@ def test_a_damaged_tail_is_refused():
     position = TRAILER.unpack_from(tail, len(tail) - TRAILER.size)[0] - (size - len(tail))
     for at in range(position, len(tail)):
         if len(tail) - 16 <= at < len(tail) - 8 or (at < len(tail) - 32 and at % 7):
-            continue        # version and crc32c of the trailer are for readers of the whole
+            continue        # the trailer's version and crc32c are checked by readers of the whole
         tail[at] ^= 4
         with pytest.raises(Corruption):
             samples_in_tail(bytes(tail), size, "m")

@@ -1,4 +1,4 @@
-"""Sorted runs of files: cut by size, between two user keys only."""
+"""Sorted runs: files are cut by size, only between two user keys."""
 
 import threading
 from contextlib import contextmanager
@@ -75,7 +75,7 @@ def test_files_end_at_borders_of_tables_and_vnode_groups_and_nowhere_else():
     assert rules.borders(2) == [(2, 0), (2, 4), (2, 8), (2, 12), (3, 0)]
     assert TableRules().borders(2) == []
     builder = split_builder(rules.borders(2), codec="none")
-    for _ in range(2):                      # a builder that begins anew knows its borders again
+    for _ in range(2):                      # a reused builder applies its borders again
         for key in keys:
             builder.put(key, 2, b"new")
             builder.put(key, 1, b"old")
@@ -98,12 +98,12 @@ def test_many_borders_passed_at_once_make_one_cut():
 
 @contextmanager
 def served(name_source=None, **options):
-    """A builder, another thread that serves it, and the outputs that thread handed over."""
+    """A builder, another thread that serves it, and the outputs of that thread."""
     numbers, outputs = count(), []
     builder = MultiSstableBuilder(
         StorageOptions(**options), filter_policy("blocked_bloom"), name_source or (lambda: f"{next(numbers):032x}"),
         is_served=True)
-    builder.hand_over_to(lambda output: outputs.append((threading.get_ident(), output)))
+    builder.send_outputs_to(lambda output: outputs.append((threading.get_ident(), output)))
     thread = threading.Thread(target=builder.serve)
     thread.start()
     try:
@@ -138,7 +138,7 @@ def test_without_entries_a_served_builder_gives_no_file():
 
 @pytest.mark.parametrize("files", [0, 1, 5])
 def test_what_a_serving_thread_meets_with_is_raised_from_adding(files):
-    """Names run out, so that no further file can begin."""
+    """The name source is exhausted, so no further file can be started."""
     left = iter(range(files))
 
     def name_source():
@@ -150,7 +150,7 @@ def test_what_a_serving_thread_meets_with_is_raised_from_adding(files):
           pytest.raises(ObjectStoreError, match="no more")):
         for n in range(100_000):
             builder.put(b"%06d" % n, 1, b"v" * 90)
-        pytest.fail("a builder without names went on")
+        pytest.fail("a builder without names did not fail")
     assert len(outputs) <= files
 
 
@@ -159,7 +159,7 @@ def test_what_takes_a_file_may_refuse_it_and_adding_ends():
         raise ObjectStoreError(output.name, "refused")
 
     with served(block_bytes=200, sstable_bytes=1_000, codec="none") as (builder, _):
-        builder.hand_over_to(refuse)
+        builder.send_outputs_to(refuse)
         with pytest.raises(ObjectStoreError, match="refused"):
             for n in range(100_000):
                 builder.put(b"%06d" % n, 1, b"v" * 90)

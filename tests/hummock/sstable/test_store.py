@@ -1,4 +1,4 @@
-"""SstableStore, its readers and the walks over one file and over a run of files."""
+"""SstableStore, its readers, and iterators over one file and over a run of files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORWARD, REVERSE = Direction.FORWARD, Direction.REVERSE
 
 
 class CountingObjectStore(MemoryObjectStore):
-    """Notes each read; can be told to hold reads until `go` is set."""
+    """Records each read; reads wait for `go`."""
 
     def __init__(self):
         super().__init__()
@@ -77,18 +77,18 @@ def test_walks_equal_a_sorted_list(seed):
         prefetch_bytes=rng.choice((1, 500, 1 << 20)), block_cache_bytes=rng.choice((1, 3_000, 1 << 20)),
     )  # fmt: skip
     for options in (ReadOptions(), ReadOptions(fill_cache=False), ReadOptions(read_ahead=True)):
-        def walk(direction, *target, options=options):
+        def collect(direction, *target, options=options):
             return list(ConcatIterator(store, infos, direction, options).entries(*target))
 
-        assert walk(FORWARD) == entries
-        assert walk(REVERSE) == entries[::-1]
+        assert collect(FORWARD) == entries
+        assert collect(REVERSE) == entries[::-1]
         for _ in range(4):
             key, epoch, _ = rng.choice(entries)
             key += rng.choice((b"", b"", b"\x00", b"5"))
             epoch += rng.choice((-1, 0, 1, -(1 << 16)))
             order = (key, -epoch)
-            assert walk(FORWARD, key, epoch) == [e for e in entries if (e[0], -e[1]) >= order]
-            assert walk(REVERSE, key, epoch) == [e for e in entries if (e[0], -e[1]) <= order][::-1]
+            assert collect(FORWARD, key, epoch) == [e for e in entries if (e[0], -e[1]) >= order]
+            assert collect(REVERSE, key, epoch) == [e for e in entries if (e[0], -e[1]) <= order][::-1]
     if len(infos) == 1:
         assert list(SstableIterator(store, infos[0]).entries()) == entries
 
@@ -98,10 +98,10 @@ def test_an_iterator_can_be_sought_again_and_again():
     entries = some_entries(rng)
     store, infos = stored(entries, block_bytes=300, prefetch_bytes=900)
     for direction in (FORWARD, REVERSE):
-        walk = SstableIterator(store, infos[0], direction)
+        iterator = SstableIterator(store, infos[0], direction)
         for _ in range(60):
             key, epoch, _ = rng.choice(entries)
-            found = walk.entries(key, epoch)
+            found = iterator.entries(key, epoch)
             assert [next(found) for _ in range(1)] == [e for e in entries if e[:2] == (key, epoch)]
 
 

@@ -1,4 +1,4 @@
-"""Writers are slowed down by degrees while the shared buffer fills or level 0 is deep, and never for long."""
+"""Backpressure: writers slow down gradually as the shared buffer fills or level 0 grows, by a bounded delay."""
 
 from __future__ import annotations
 

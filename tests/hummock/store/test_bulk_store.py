@@ -1,4 +1,4 @@
-"""BulkStore against the model of all stores: what reads find, and what leaves in files, whatever was spilled."""
+"""BulkStore against the in-memory model: reads and written files, with and without spills."""
 
 import random
 from contextlib import closing
@@ -61,9 +61,9 @@ def test_reads_find_what_was_written_whether_or_not_memory_was_full(rng):
         keys = [user_key(rng.choice(TABLES), rng.randrange(4), bytes([rng.randrange(200)])) for _ in range(50)]
         assert list(store.get_many(keys_array(keys), EPOCH)) == list(model.get_many(keys_array(keys), EPOCH))
         assert store.get(keys[0], EPOCH) == model.get(keys[0], EPOCH)
-        for ask in ("scan_prefixes", "scan_many"):
-            owners, found = getattr(store, ask)(keys_array(keys), EPOCH, limit=3)
-            owned, expected = getattr(model, ask)(keys_array(keys), EPOCH, limit=3)
+        for method in ("scan_prefixes", "scan_many"):
+            owners, found = getattr(store, method)(keys_array(keys), EPOCH, limit=3)
+            owned, expected = getattr(model, method)(keys_array(keys), EPOCH, limit=3)
             assert owners.tolist() == owned.tolist() and list(found) == list(expected)
         assert rows(store, Epoch(0)) == []
         with store.changes(KeyRange(b"", None), Epoch(0), EPOCH) as changes:

@@ -1,4 +1,4 @@
-"""MemoryStateStore keeps every promise of a StateStore."""
+"""MemoryStateStore passes the StateStore suite."""
 
 import pytest
 

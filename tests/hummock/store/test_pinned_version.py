@@ -1,4 +1,4 @@
-"""Local versions: pinned, never going back, known by notification or by reading the store."""
+"""Local versions: pinned, monotonic, learned by notification or by reading the meta store."""
 
 import threading
 import time
@@ -134,22 +134,22 @@ def test_a_listener_that_fails_is_heard_of(local, reader, commit):
 
 def test_a_listener_that_failed_gets_the_version_again_and_the_others_do_not(local, reader, commit):
     for one in (local, reader):
-        heard, others, faults = [], [], [MemoryError("short")] * 3
+        received, others, faults = [], [], [MemoryError("short")] * 3
         one.subscribe(lambda version, others=others: others.append(version.id))
 
-        def short_of_memory(version, heard=heard, faults=faults):
+        def short_of_memory(version, received=received, faults=faults):
             if faults:
                 raise faults.pop()
-            heard.append(version.id)
+            received.append(version.id)
 
         one.subscribe(short_of_memory)
         commit(1 if one is local else 2)
         if one is reader:
             with pytest.raises(MemoryError):
                 one.refresh()
-        assert heard == []
+        assert received == []
         assert one.refresh().id == one.version.id
-        assert heard == others == [one.version.id]
+        assert received == others == [one.version.id]
 
 
 def test_pins_lost_with_the_lease_are_marked(reader, commit, store, manager, clock):
@@ -167,7 +167,7 @@ def test_pins_lost_with_the_lease_are_marked(reader, commit, store, manager, clo
 
 
 def test_an_epoch_that_is_pinned_first_finds_out_what_was_lost(reader, commit, manager, clock):
-    """A pin of now is as good as any; versions that were pinned before are told that they are not."""
+    """The new pin is valid; versions that were pinned before are marked as lost."""
     commit(1)
     reader.refresh()
     held = reader.pin()

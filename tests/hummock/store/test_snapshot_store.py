@@ -1,4 +1,4 @@
-"""A SnapshotStore reads what its version, or a part of it, holds, without a meta store."""
+"""A SnapshotStore reads its version, or key ranges of it, without a meta store."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def store():
 
 
 def snapshot_of(store, version):
-    told = json.dumps(version.to_json())
+    encoded = json.dumps(version.to_json())
     files = SstableStore(store._sstable_store.object_store, OPTIONS)
-    return SnapshotStore(HummockVersion.from_json(json.loads(told)), files, OPTIONS)
+    return SnapshotStore(HummockVersion.from_json(json.loads(encoded)), files, OPTIONS)
 
 
 def rows_of(store, key_range, epoch, **how):

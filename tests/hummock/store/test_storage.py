@@ -1,4 +1,4 @@
-"""HummockStorage keeps every promise of a StateStore, on memory and on disk; and what only it promises."""
+"""HummockStorage: the StateStore suite in memory and on disk, and features of its own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestHummockStorageOnDisk(StateStoreSuite):
 
 
 class TestHummockStorageOfTinyFiles(StateStoreSuite):
-    """A block for each entry, a file for each few, no caches: every border is crossed."""
+    """One entry per block, a few per file, no caches: every boundary is crossed."""
 
     @pytest.fixture
     def store(self):
@@ -65,7 +65,7 @@ class TestHummockStorageOfTinyFiles(StateStoreSuite):
 
 
 class TestHummockStorageWhoseWritersFlush(StateStoreSuite):
-    """No thread but the callers'; a flush at each batch."""
+    """No flush threads: callers flush at each batch."""
 
     @pytest.fixture
     def store(self):
@@ -186,7 +186,7 @@ def test_flushes_syncs_and_failures_in_any_order_read_as_the_model_does(flush_th
 
 
 def run_against_model(rng, store, manager, plan):
-    """Batches into two open epochs, syncs and commits of the older one, some of whose uploads fail."""
+    """Writes batches to two open epochs; syncs and commits the older one; some uploads fail."""
     model, sealed = MemoryStateStore(), 0
     for step in range(60):
         choice = rng.random()
@@ -262,7 +262,7 @@ def test_reads_below_the_safe_epoch_are_refused():
 
 
 def test_a_snapshot_of_the_newest_epoch_is_not_overtaken(monkeypatch):
-    """Between the look at the committed epoch and its pin another commit and a compaction take it away."""
+    """Between reading the committed epoch and pinning it, the safe epoch is raised above it."""
     with hummock.open("memory://", compaction=False) as store:
         for number in (1, 2, 3):
             store.ingest_batch(WriteBatch([(b"k", b"%d" % number)]), Epoch(number << 16))
@@ -373,7 +373,7 @@ def test_closing_ends_scans_that_other_threads_are_reading():
 
 
 def test_reads_see_whole_batches_while_others_write_sync_and_commit():
-    """Every batch writes one number to all keys, so any consistent picture holds one number."""
+    """Every batch writes one number to all keys, so any consistent snapshot holds one number."""
     keys = [b"%03d" % n for n in range(150)]
     wanted = pa.array(keys)
     done = threading.Event()
@@ -452,7 +452,7 @@ def test_work_of_the_interpreter_does_not_grow_with_rows():
             columns = pa.array(keys[:rows], pa.binary()), pa.array([b"value"] * rows, pa.binary())
             store.ingest_batch(WriteBatch(*columns), epoch)
             store.commit(epoch)
-            for _ in range(2):      # the second time blocks and metas are at hand
+            for _ in range(2):      # the second time blocks and metas are cached
                 counts[rows] = [
                     work_of(lambda columns=columns: WriteBatch(*columns)),
                     work_of(lambda columns=columns, e=epoch: store.get_many(columns[0], e).to_arrow()),

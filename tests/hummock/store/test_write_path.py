@@ -1,4 +1,4 @@
-"""From a batch to its commit while other things go on: several syncs, failures, recovery, writers that wait."""
+"""The write path from batch to commit: concurrent syncs, failures, recovery and waiting writers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPla
 
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))
 EVERYTHING = KeyRange(b"", None)
-LONG = 30.0  # seconds that nothing here takes unless it is broken
+LONG = 30.0  # seconds; exceeded only if something hangs
 
 
 class GatedObjectStore(MemoryObjectStore):
-    """Puts wait until the gate is opened; `arrived` counts those that came."""
+    """Puts wait until the gate is set; `arrived` counts them."""
 
     def __init__(self):
         super().__init__()
@@ -177,7 +177,7 @@ def test_clearing_ends_a_sync_and_leaves_nothing_behind(node):
     clear = node.later(node.store.clear_uncommitted)
     node.objects.gate.set()
     clear.result(LONG)
-    with suppress(InvalidEpoch):    # unless it had ended before the call
+    with suppress(InvalidEpoch):    # unless it ended before the call
         sync.result(LONG)
     assert read_uploads(node.meta) == {}
     assert node.rows(E4) == []
@@ -291,7 +291,7 @@ def test_writers_are_slowed_down_while_level_0_is_deep():
     each = [after - before for before, after in pairwise(waits)]
     assert each[:3] == [0, 0, 0]
     assert 0 < each[3] < each[4]
-    assert each[4] == pytest.approx(each[5])    # at the limit they go on
+    assert each[4] == pytest.approx(each[5])    # at the limit the delay stays the same
 
 
 def test_a_store_says_where_it_stands(node):
@@ -311,10 +311,10 @@ def wait_until(holds):
         if holds():
             return
         threading.Event().wait(0.001)
-    raise AssertionError("it never came to be")
+    raise AssertionError("the condition was not met in time")
 
 
-def test_a_writer_that_waits_is_told_when_the_store_closes():
+def test_a_writer_that_waits_fails_when_the_store_closes():
     with Node(shared_buffer_bytes=10) as node:
         node.objects.gate.clear()
         node.put(E1, b"a")
@@ -354,7 +354,7 @@ def write_epochs(node, rng, prefix, barrier, epochs):
     return last
 
 
-def test_many_writers_and_commits_that_overlap_or_fail_give_one_consistent_picture():
+def test_many_writers_and_commits_that_overlap_or_fail_give_one_consistent_view():
     rng = random.Random(run_seed())
     plan = FaultPlan()
     epochs = [Epoch(number << 16) for number in range(1, 31)]

@@ -1,4 +1,4 @@
-"""A file described in text."""
+"""`describe`: an SSTable dumped as text."""
 
 from pathlib import Path
 

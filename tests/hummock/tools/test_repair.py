@@ -1,4 +1,4 @@
-"""Repair says what it would do, does it when told to, loses what it named and nothing else, and keeps what it took."""
+"""Repair prints its plan, applies it on --yes, drops what it named and nothing else, and quarantines the objects."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def run(*arguments, status):
 
 
 def fill(url, meta=None):
-    """Each commit has a file of keys of its own and overwrites some of the first one's: the rows by epoch of commit."""
+    """Each commit writes keys of its own and overwrites some of the first one's; returns (epoch, rows) per commit."""
     with hummock.open(url, role="writer", meta=meta, compaction=False) as store:
         epochs, written = hummock.EpochGenerator(last=store.committed_epoch), []
         for number in range(COMMITS):
@@ -118,7 +118,7 @@ def records_of(objects):
 
 
 @pytest.mark.parametrize(("how", "back"), [("flipped", 1), ("flipped", 2), ("flipped", 5), ("cut", 1), ("cut", 5),
-                                           ("gone", 2), ("gone", 5)])      # an end that is gone is a rollback
+                                           ("gone", 2), ("gone", 5)])      # a missing last record is a rollback
 def test_a_damaged_record_sends_a_log_back_to_the_last_good_epoch(tmp_path, how, back):
     url, objects = f"file://{tmp_path}/store", LocalObjectStore(tmp_path / "store")
     written = fill(url, "log")
@@ -145,9 +145,9 @@ def test_a_damaged_record_sends_a_log_back_to_the_last_good_epoch(tmp_path, how,
     for epoch, rows in written:
         expected |= rows if epoch <= committed else {}
     assert found == expected
-    apart = [path for path in records[-back:] if how != "gone" or path != damaged]
-    assert [QUARANTINE + path for path in apart] == [one.path for one in objects.list(QUARANTINE + "meta/")]
-    fill(url, "log")                                    # it goes on
+    quarantined = [path for path in records[-back:] if how != "gone" or path != damaged]
+    assert [QUARANTINE + path for path in quarantined] == [one.path for one in objects.list(QUARANTINE + "meta/")]
+    fill(url, "log")                                    # commits work again
     run("verify", url, "--meta", "log", status=0)
 
 

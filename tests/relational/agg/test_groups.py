@@ -1,4 +1,4 @@
-"""AggGroups and its kernels against plain Python over the rows that are present."""
+"""AggGroups and its kernels against plain Python over the current rows."""
 
 import math
 import random
@@ -104,8 +104,8 @@ def random_row(rng):
     )
 
 
-class Present:
-    """The rows that are there, by group; makes legal changes and remembers them."""
+class LiveRows:
+    """The current input rows, by group; generates consistent changes and applies them."""
 
     def __init__(self, rng):
         self.rng, self.rows = rng, []
@@ -132,7 +132,7 @@ class Present:
 
 
 def refill_all(groups, present, specs):
-    """What the materialized input answers."""
+    """Refills stale calls from the current rows instead of the materialized input."""
     by_key = present.groups()
     for call in groups.retractable_calls:
         stale = groups.stale(call)
@@ -145,7 +145,7 @@ def refill_all(groups, present, specs):
 
 
 def follow(view, chunk):
-    """Applies an output chunk to a dict, checking that every change is legal."""
+    """Applies an output chunk to a dict and checks that every change is consistent."""
     if chunk is None:
         return
     changes = list(chunk.changes())
@@ -177,9 +177,9 @@ def check_view(view, present, specs):
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("mode", ["kept", "reloaded", "evicted"])
 def test_changes_follow_the_oracle(seed, mode):
-    """Through epochs; `reloaded` forgets everything and `evicted` nearly everything after each of them."""
+    """Each epoch starts with new AggGroups if `reloaded`; `evicted` has a cache budget of one byte."""
     rng = random.Random(seed)
-    present, view, stored = Present(rng), {}, {}
+    present, view, stored = LiveRows(rng), {}, {}
     groups = None
     for _ in range(8):
         if groups is None or mode == "reloaded":
@@ -285,8 +285,8 @@ def test_float_sum_of_many_retractions_stays_close():
     rng = random.Random(5)
     values = [rng.uniform(-1, 1) * 10 ** rng.randrange(-12, 13) for _ in range(20_000)]
     kept = values[::50]
-    gone = [value for index, value in enumerate(values) if index % 50]
-    order = [(0, value) for value in values] + [(1, value) for value in gone]
+    deleted = [value for index, value in enumerate(values) if index % 50]
+    order = [(0, value) for value in values] + [(1, value) for value in deleted]
     ops, changes = zip(*order, strict=True)
     calls = [single("sum", DataType.DOUBLE, DataType.DOUBLE)]
     got = next(iter(one_group(calls, list(changes), DataType.DOUBLE, list(ops)).results().rows()))[0]
@@ -411,7 +411,7 @@ def test_vanished_groups_are_forgotten():
 
 
 def calls_of_a_chunk(rows):
-    """Python and C calls that one chunk costs, groups known before."""
+    """Number of Python and C calls to apply one chunk of known groups."""
     groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL, AggSpec("max", 0, DataType.BIGINT, DataType.BIGINT)])
     chunk = DataChunk([Column(pa.array(np.arange(rows) % 500))])
     groups.apply(chunk, groups.locate(chunk).ids)

@@ -1,6 +1,6 @@
-"""SUM and AVG of NUMERIC beyond 38 digits: NULL and counted while it lasts, and exact again once rows have gone.
+"""SUM and AVG of NUMERIC beyond 38 digits: NULL and counted on overflow, exact again after deletes.
 
-The oracle is Python's integers over the rows that are there. HUMMOCK_TEST_SEED repeats a run.
+The oracle is Python's integers over the current rows. HUMMOCK_TEST_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def random_value(rng, data_type):
 
 
 def result(spec, values):
-    """What the call gives over the rows, and whether it had to be NULL because it does not fit."""
+    """The call's result over the rows, and whether it is NULL because of an overflow."""
     if not values:
         return None, False
     total = sum(unscaled(value, spec.input_type) for value in values)
@@ -65,7 +65,7 @@ def result(spec, values):
 
 
 def oracle(rows):
-    """Results by group, and how many do not fit by reason."""
+    """Results by group, and the number of overflows by reason."""
     view, failures = {}, Counter()
     for key in {row[0] for row in rows}:
         results = []
@@ -79,12 +79,12 @@ def oracle(rows):
 
 
 class Follower:
-    """A view and its stored states, as the changes of groups make them."""
+    """A view and its stored states, maintained from the output of AggGroups."""
 
     def __init__(self):
         self.view, self.stored, self.failures = {}, {}, Counter()
 
-    def take(self, groups):
+    def flush(self, groups):
         for change in groups.flush():
             self.failures.update(change.failures)
             for op, row in () if change.output is None else change.output.changes():
@@ -129,7 +129,7 @@ def test_results_leave_the_range_and_come_back(rng, is_reloaded):
             if is_reloaded:
                 follower.load(groups, located.new_ids)
             groups.apply(chunk, located.ids)
-            follower.take(groups)
+            follower.flush(groups)
             view, failures = oracle(rows)
             assert follower.view == view
             assert follower.counted() == failures
@@ -138,7 +138,7 @@ def test_results_leave_the_range_and_come_back(rng, is_reloaded):
 def test_batch_names_what_is_out_of_range(rng):
     for _ in range(60):
         rows = [(0, *(random_value(rng, each) for each in TYPES)) for _ in range(rng.randrange(1, 6))]
-        for place, spec in enumerate(SPECS):
+        for index, spec in enumerate(SPECS):
             groups = AggGroups([], [], [spec], strict=True)
             groups.apply(chunk := DataChunk.from_rows(INPUT, rows), groups.locate(chunk).ids)
             value, failed = result(spec, [row[spec.argument] for row in rows if row[spec.argument] is not None])
@@ -146,10 +146,10 @@ def test_batch_names_what_is_out_of_range(rng):
                 with pytest.raises(EvaluationError, match=f"value out of range for {spec.kind.upper()}"):
                     groups.results()
             else:
-                assert list(groups.results().rows()) == [(value,)], place
+                assert list(groups.results().rows()) == [(value,)], index
 
 
-def test_a_group_out_of_range_is_counted_once_and_tells_nothing_new():
+def test_a_group_out_of_range_is_counted_once_and_emits_nothing_new():
     spec = AggSpec("sum", 0, TYPES[0], TYPES[0])
     groups, schema = AggGroups([], [], [spec]), Schema.of(v="numeric(38,0)")
     most = 10**38 - 1
@@ -167,7 +167,7 @@ def test_a_group_out_of_range_is_counted_once_and_tells_nothing_new():
 
 
 def test_a_state_that_was_stored_with_38_digits_alone_goes_on():
-    """NULL above the sum; a sum of 128 bits may have had a little more than 38 digits."""
+    """Column `above` is NULL in such a state; its 128-bit sum may slightly exceed 38 digits."""
     spec = AggSpec("sum", 0, TYPES[0], TYPES[0])
     for old in (0, 5, -7, 10**38 - 1, 1 - 10**38):
         groups = AggGroups([], [], [spec])
@@ -186,7 +186,7 @@ def test_a_state_that_was_stored_with_38_digits_alone_goes_on():
 
 @pytest.mark.parametrize("count", [1, 3, 1 << 20, (1 << 62) + 1])
 def test_a_sum_of_any_number_of_rows_is_read_back(count):
-    """As many of the largest value as nobody has rows for."""
+    """Sums of up to 2**62 + 1 values of the largest magnitude, loaded from a stored state."""
     most = 10**38 - 1
     for total in (count * most, -count * most, count * most - 10**38 + 1):
         spec = AggSpec("avg", 0, TYPES[0], DataType.numeric(38, 10))
@@ -208,7 +208,7 @@ def test_a_sum_of_any_number_of_rows_is_read_back(count):
 
 
 def result_of(average):
-    """As NUMERIC(38, 10)."""
+    """The average as NUMERIC(38, 10); None if it does not fit."""
     found = rounded(average * 10**10)
     return exact(found, 10) if abs(found) < 10**38 else None
 
@@ -223,7 +223,7 @@ def test_the_planner_lays_out_the_states_that_groups_flush():
 
 @pytest.mark.parametrize("is_reloaded", [False, True])
 def test_sums_grow_wide_in_the_middle_of_an_epoch(rng, is_reloaded):
-    """Small values first: the records are laid out anew while groups are dirty and their former states are saved."""
+    """Small values first: the record layout is widened while groups are dirty and hold saved prior states."""
     data_type, schema = TYPES[0], Schema.of(k="int", w="numeric(38,0)", t="varchar")
     specs = [
         AggSpec("count", None, None, DataType.BIGINT),
@@ -247,7 +247,7 @@ def test_sums_grow_wide_in_the_middle_of_an_epoch(rng, is_reloaded):
             if is_reloaded:
                 follower.load(groups, located.new_ids)
             groups.apply(chunk, located.ids)
-        follower.take(groups)
+        follower.flush(groups)
         expected = {}
         for key in {row[0] for row in rows}:
             values, texts = zip(*((row[1], row[2]) for row in rows if row[0] == key), strict=True)

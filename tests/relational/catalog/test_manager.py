@@ -1,4 +1,4 @@
-"""The catalog: ids, names, dependencies, and DDL as operations of someone else's transaction."""
+"""The catalog: ids, names, dependencies, and DDL as operations of the caller's transaction."""
 
 import pytest
 

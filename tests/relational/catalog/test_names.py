@@ -1,4 +1,4 @@
-"""Names, schemas and databases; versions of the catalog, and who hears of them."""
+"""Names, schemas and databases; catalog versions and their notification."""
 
 import threading
 
@@ -185,7 +185,7 @@ def test_a_table_goes_with_its_indexes_but_not_with_their_readers(catalog):
 
 
 def test_a_catalog_of_the_first_format_is_read():
-    """It had no defaults, schemas and versions, and did not say which columns a view reads."""
+    """It has no defaults, schemas or versions, and does not record which columns a view reads."""
     table = draft("v", kind=TableKind.MATERIALIZED_VIEW, dependencies=(3,)).with_id(4)
     record = table.to_json() | {"version": 1}
     for later in ("row_format", "schema_id", "reads", "schema_version", "next_column_id"):
@@ -204,26 +204,26 @@ def test_a_column_is_not_added_to_another_version_than_it_was_planned_on(catalog
         catalog.plan_alter(altered)
 
 
-# -- who hears of it ---------------------------------------------------------------------------------------------------
+# -- notification ------------------------------------------------------------------------------------------------------
 
 
 def test_subscribers_know_of_a_change_when_it_returns(catalog):
-    heard = []
-    subscription = catalog.subscribe(lambda snapshot: heard.append((snapshot.version, len(snapshot.tables))))
+    notified = []
+    subscription = catalog.subscribe(lambda snapshot: notified.append((snapshot.version, len(snapshot.tables))))
     catalog.create(draft("a"))
     catalog.create(draft("b"))
-    assert heard == [(1, 1), (2, 2)] and subscription.acknowledged == 2
+    assert notified == [(1, 1), (2, 2)] and subscription.acknowledged == 2
     catalog.refresh()
-    assert len(heard) == 2, "nothing changed"
+    assert len(notified) == 2, "nothing changed"
     subscription.close()
     catalog.drop("a")
-    assert len(heard) == 2
+    assert len(notified) == 2
 
 
 def test_versions_are_heard_in_order_whoever_makes_them(store):
     catalogs = [CatalogManager(store) for _ in range(3)]
-    heard = []
-    catalogs[0].subscribe(lambda snapshot: heard.append(snapshot.version))
+    notified = []
+    catalogs[0].subscribe(lambda snapshot: notified.append(snapshot.version))
 
     def work(catalog, number):
         done = 0
@@ -241,7 +241,7 @@ def test_versions_are_heard_in_order_whoever_makes_them(store):
     for thread in threads:
         thread.join(30)
     assert catalogs[0].refresh().version == 30 and len(catalogs[0].list()) == 30
-    assert heard == sorted(set(heard)) and heard[-1] == 30
+    assert notified == sorted(set(notified)) and notified[-1] == 30
 
 
 def test_a_stale_catalog_reads_anew_at_a_name_that_it_does_not_know(store):
@@ -254,7 +254,7 @@ def test_a_stale_catalog_reads_anew_at_a_name_that_it_does_not_know(store):
 
 
 def test_a_reader_in_another_process_knows_what_there_is_at_the_version_it_reads(tmp_path):
-    """Both share nothing but the two stores."""
+    """The two processes share only the meta store and the object store."""
     objects = MemoryObjectStore()
 
     def process():
@@ -264,18 +264,18 @@ def test_a_reader_in_another_process_knows_what_there_is_at_the_version_it_reads
     (meta, writer), (other_meta, reader) = process(), process()
     session, catalog, readers = writer.claim_writer(), CatalogManager(meta), CatalogManager(other_meta)
     readers.follow(reader.subscribe)
-    heard = []
-    readers.subscribe(lambda snapshot: heard.append(snapshot.version))
+    notified = []
+    readers.subscribe(lambda snapshot: notified.append(snapshot.version))
     table, operations = catalog.plan_create(draft("t"))
     writer.commit_epoch(session, 1 << 16, [], operations=operations)
     reader.refresh()
-    assert reader.committed_epoch == 1 << 16 and readers.snapshot.get(table.id) == table and heard == [1]
+    assert reader.committed_epoch == 1 << 16 and readers.snapshot.get(table.id) == table and notified == [1]
     catalog.refresh()
     altered = with_column(table, "more", DataType.INT, 3)
     writer.commit_epoch(session, 2 << 16, [], operations=catalog.plan_alter(altered))
     writer.commit_epoch(session, 3 << 16, [])
     reader.refresh()
-    assert readers.snapshot.get(table.id).schema_version == 1 and heard == [1, 2]
+    assert readers.snapshot.get(table.id).schema_version == 1 and notified == [1, 2]
     for each in (writer, reader, meta, other_meta):
         each.close()
 

@@ -1,4 +1,4 @@
-"""Chunks and columns speak Arrow's PyCapsule protocol: what leaves, what enters, and who owns the memory meanwhile."""
+"""Arrow's PyCapsule protocol for chunks and columns: export, import, and ownership of the memory in between."""
 
 import gc
 import random
@@ -18,9 +18,9 @@ NESTED = [DataType.parse("bigint[]"), DataType.parse("struct<a double, b varchar
 SCHEMA = Schema.of(id="bigint", name="varchar")
 
 
-def speaker(verb, speak):
-    """An object that speaks one verb of the protocol and has nothing else that a reader might look at."""
-    return type("Speaker", (), {verb: lambda self, requested_schema=None: speak()})()
+def exporter(verb, export):
+    """An object that implements one method of the protocol and nothing else."""
+    return type("Exporter", (), {verb: lambda self, requested_schema=None: export()})()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -31,7 +31,7 @@ def test_visible_rows_of_any_types_leave_and_enter_again(verb, seed):
     rows = random_rows(rng, types, rng.randrange(40))
     shown = rng.choice([None, np.array([rng.random() < 0.6 for _ in rows], np.uint8)])
     chunk = DataChunk(columns_of(types, rows), shown)
-    again = DataChunk.from_arrow(speaker(verb, getattr(chunk, verb)))
+    again = DataChunk.from_arrow(exporter(verb, getattr(chunk, verb)))
     assert again.types == chunk.types and again.visibility is None
     assert repr(list(again.rows())) == repr(list(chunk.rows()))
     assert pa.schema(chunk).names == [f"c{at}" for at in range(len(types))]
@@ -102,7 +102,7 @@ def test_nothing_is_copied_where_no_row_is_hidden():
 
 
 def tracked(rows):
-    """A column whose memory tells when it is let go."""
+    """A column, and a weak reference to its memory."""
     memory = np.arange(rows)
     return Column(pa.array(memory)), weakref.ref(memory)
 
@@ -115,13 +115,13 @@ def test_capsules_keep_the_memory_until_they_are_read_and_let_go(verb):
     del column, chunk
     gc.collect()
     assert memory() is not None
-    taken = [speaker(verb, each.pop) for each in capsules[:25]]
+    exporters = [exporter(verb, each.pop) for each in capsules[:25]]
     del capsules
     gc.collect()
-    batches = [StreamChunk.from_arrow(each) for each in taken]
+    batches = [StreamChunk.from_arrow(each) for each in exporters]
     assert all(list(batch.rows()) == [(n,) for n in range(1000)] for batch in batches[::8])
     kept = batches[7].columns[0]
-    del taken, batches
+    del exporters, batches
     gc.collect()
     assert memory() is not None and kept[999] == 999
     del kept
@@ -132,7 +132,7 @@ def test_capsules_keep_the_memory_until_they_are_read_and_let_go(verb):
 def test_a_capsule_is_read_once():
     chunk = DataChunk([pa.array([1, 2])])
     capsules = chunk.__arrow_c_array__()
-    again = speaker("__arrow_c_array__", lambda: capsules)
+    again = exporter("__arrow_c_array__", lambda: capsules)
     assert len(DataChunk.from_arrow(again).columns) == 1
     with pytest.raises((ValueError, pa.ArrowInvalid)):
         DataChunk.from_arrow(again)
@@ -140,7 +140,7 @@ def test_a_capsule_is_read_once():
 
 @pytest.mark.parametrize("data_type", [DataType.BIGINT, DataType.VARCHAR, *NESTED[:2]], ids=str)
 def test_columns_that_were_built_here_are_given_back_once(data_type):
-    """`take` builds in pooled memory, whose release Arrow calls: after many exports nothing is lost or given twice."""
+    """`take` allocates from the buffer pool and Arrow calls the release callback: no leak and no double free."""
     rng = random.Random(11)
     chunk = DataChunk(columns_of([data_type], random_rows(rng, [data_type], 500)))
     want = repr(list(chunk.rows()))

@@ -1,4 +1,4 @@
-"""DataChunk and StreamChunk: visibility, ops, and what becomes of update pairs."""
+"""DataChunk and StreamChunk: visibility, ops, and handling of update pairs."""
 
 import pickle
 import random
@@ -121,7 +121,7 @@ def test_chunks_travel_by_pickle():
 
 
 def legal(changes):
-    """Every U- stands right before a U+ and the other way round."""
+    """Whether each U- is directly followed by a U+, and each U+ directly follows a U-."""
     ops = [op for op, _ in changes]
     return all(
         (op != Op.UPDATE_DELETE or ops[i + 1 : i + 2] == [Op.UPDATE_INSERT])

@@ -1,4 +1,4 @@
-"""Every verb of a chunk against a list of changes, over random types, nested ones and slices of larger arrays too."""
+"""Every chunk operation against a list of changes, over random types, nested ones and slices included."""
 
 import random
 from itertools import pairwise
@@ -14,7 +14,7 @@ KEY = DataType.BIGINT
 
 
 class Model:
-    """Changes as (op, row, is visible) beside the chunk that holds them."""
+    """A chunk, and the same changes as lists of (op, row) and visibility."""
 
     def __init__(self, rng, rows):
         self.types = [KEY, *rng.sample([*TYPES, *COMPOSED], rng.randrange(4))]
@@ -37,7 +37,7 @@ class Model:
         self.shown = np.ones(len(ops), np.uint8)
 
     def filtered(self, keep):
-        """The same after a filter, pairs that part become plain."""
+        """Applies a filter; split update pairs become plain changes."""
         shown = self.shown & keep
         self.changes = plain(self.changes, shown.tolist())
         self.chunk, self.shown = self.chunk.filter(keep), shown
@@ -49,7 +49,7 @@ class Model:
 
 
 def plain(changes, sides):
-    """Halves of an update on different sides are a delete and an insert."""
+    """Replaces update pairs whose halves are on different sides by a delete and an insert."""
     out = list(changes)
     for at in range(len(out) - 1):
         if out[at][0] is Op.UPDATE_DELETE and sides[at] != sides[at + 1]:
@@ -57,14 +57,14 @@ def plain(changes, sides):
     return out
 
 
-def told(chunk):
+def changes_of(chunk):
     return [(op, repr(row)) for op, row in chunk.changes()]
 
 
-def meant(chunk_of, changes):
-    """What a chunk made of the changes row by row tells."""
+def expected(chunk_of, changes):
+    """The changes of a chunk that is built from `changes`."""
     columns = columns_of(chunk_of.types, [row for _, row in changes])
-    return told(StreamChunk(columns, np.array([op for op, _ in changes], np.uint8)))
+    return changes_of(StreamChunk(columns, np.array([op for op, _ in changes], np.uint8)))
 
 
 @pytest.fixture(params=range(25))
@@ -80,9 +80,9 @@ def model(request):
 def test_filter_hides_and_compact_drops(model):
     keep = np.array([model.rng.random() < 0.6 for _ in model.changes], np.uint8)
     model.filtered(keep)
-    assert told(model.chunk) == meant(model, model.visible)
+    assert changes_of(model.chunk) == expected(model, model.visible)
     dense = model.chunk.compact()
-    assert told(dense) == meant(model, model.visible)
+    assert changes_of(dense) == expected(model, model.visible)
     assert dense.visibility is None and dense.capacity == len(model.visible)
 
 
@@ -90,7 +90,7 @@ def test_take_picks_rows_hidden_or_not_and_nulls(model):
     picks = [model.rng.randrange(-1, len(model.changes)) for _ in range(model.rng.randrange(40))]
     taken = DataChunk(model.chunk.columns).take(np.array(picks, np.int32))
     rows = [(None,) * len(model.types) if at < 0 else model.changes[at][1] for at in picks]
-    assert list(map(repr, taken.rows())) == [row for _, row in meant(model, [(Op.INSERT, row) for row in rows])]
+    assert list(map(repr, taken.rows())) == [row for _, row in expected(model, [(Op.INSERT, row) for row in rows])]
 
 
 def test_slices_side_by_side_are_the_whole(model):
@@ -101,7 +101,7 @@ def test_slices_side_by_side_are_the_whole(model):
     cuts.sort()
     parts = [model.chunk.slice(start, end - start) for start, end in pairwise(cuts)]
     whole = StreamChunk.concat(parts)
-    assert told(whole) == meant(model, model.visible) and whole.capacity == len(model.changes)
+    assert changes_of(whole) == expected(model, model.visible) and whole.capacity == len(model.changes)
 
 
 def test_a_split_by_vnode_deals_every_change_to_its_owner(model):
@@ -113,19 +113,19 @@ def test_a_split_by_vnode_deals_every_change_to_its_owner(model):
     shown = [at for at in range(len(changes)) if model.shown[at]]
     assert set(parts) == {sides[at] for at in shown}
     for owner, part in parts.items():
-        assert told(part) == meant(model, [changes[at] for at in shown if sides[at] == owner])
+        assert changes_of(part) == expected(model, [changes[at] for at in shown if sides[at] == owner])
 
 
 def test_an_inverse_is_the_changes_turned_round(model):
     turned = [(Op(op ^ 1), row) for op, row in reversed(model.visible)]
-    assert told(model.chunk.inverse()) == meant(model, turned)
-    assert told(model.chunk.inverse().inverse()) == told(model.chunk)
+    assert changes_of(model.chunk.inverse()) == expected(model, turned)
+    assert changes_of(model.chunk.inverse().inverse()) == changes_of(model.chunk)
 
 
 def test_updates_that_change_nothing_are_left_out(model):
-    told_now, kept = meant(model, model.visible), []
-    for at, change in enumerate(told_now):
-        follows = at + 1 < len(told_now) and change[0] is Op.UPDATE_DELETE and told_now[at + 1][1] == change[1]
-        preceded = at > 0 and change[0] is Op.UPDATE_INSERT and told_now[at - 1][1] == change[1]
+    wanted, kept = expected(model, model.visible), []
+    for at, change in enumerate(wanted):
+        follows = at + 1 < len(wanted) and change[0] is Op.UPDATE_DELETE and wanted[at + 1][1] == change[1]
+        preceded = at > 0 and change[0] is Op.UPDATE_INSERT and wanted[at - 1][1] == change[1]
         kept += [] if follows or preceded else [change]
-    assert told(model.chunk.without_unchanged_updates()) == kept
+    assert changes_of(model.chunk.without_unchanged_updates()) == kept

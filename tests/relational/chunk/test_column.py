@@ -1,4 +1,4 @@
-"""Column: one layout per type, whatever Arrow handed in."""
+"""Column: one layout per type, whatever the layout of the Arrow input."""
 
 import datetime as dt
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""JSONB's canonical text: one form per value, and typed errors for what is no JSON."""
+"""JSONB's canonical text: one form per value, and typed errors for invalid JSON."""
 
 import json
 from decimal import Decimal
@@ -41,7 +41,7 @@ def test_a_value_has_one_form(text, expected):
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_json_is_refused_with_the_place(text):
+def test_what_is_no_json_is_refused_with_its_position(text):
     with pytest.raises(EncodingError, match="no JSON") as caught:
         canonical_json(pa.array(["1", text]))
     assert caught.value.row == 1
@@ -71,7 +71,7 @@ def test_a_thousand_arrays_in_each_other_are_the_most():
     assert canonical_json(pa.array([deep])).to_pylist() == [deep]
 
 
-def test_json_from_elsewhere_becomes_canonical_at_the_door():
+def test_json_from_elsewhere_becomes_canonical_on_entry():
     for array in (
         pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"b":1, "a":2}', None])),
         pa.array(['{"b":1, "a":2}', None]),

@@ -1,4 +1,4 @@
-"""Vnodes depend on values, not on how Arrow holds them; and FORMAT.md says the truth."""
+"""Vnodes depend on values, not on their Arrow layout; the examples of FORMAT.md are correct."""
 
 import ast
 import datetime as dt
@@ -51,7 +51,7 @@ def test_documented_keys_and_values():
 
 
 def columns_of_text(text):
-    """(ids, types, defaults) of `id type = default` parted by semicolons."""
+    """(types, ids, defaults) of a list of `id type = default`, separated by semicolons."""
     parts = [part.split(" = ") for part in text.split("; ")]
     ids = [int(part[0].split(" ")[0]) for part in parts]
     types = [DataType.parse(part[0].split(" ", 1)[1]) for part in parts]

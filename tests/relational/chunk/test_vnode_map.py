@@ -1,4 +1,4 @@
-"""Who owns a vnode: ranges, least movement (tests/cases/rescale.txt), and groups of neighbours for parallel scans."""
+"""VnodeMap: ranges, minimal movement (tests/cases/rescale.txt), and adjacent groups for parallel scans."""
 
 import random
 from itertools import pairwise
@@ -39,7 +39,7 @@ def test_any_rescaling_is_even_and_moves_no_more_than_it_must(seed):
     sizes = sorted((len(after.vnodes_owned_by(target)) for target in targets), reverse=True)
     assert sum(sizes) == count and sizes[0] - sizes[-1] <= 1
     held = sorted((len(before.vnodes_owned_by(target)) for target in targets), reverse=True)
-    kept = sum(min(had, has) for had, has in zip(held, sizes, strict=True))     # the largest holders keep the largest
+    kept = sum(min(had, has) for had, has in zip(held, sizes, strict=True))     # largest owners, largest shares
     assert len(before.moved_to(after)) == count - kept, f"seed {seed}"
     assert after.rescaled(targets) == after
 

@@ -1,4 +1,4 @@
-"""CellEncoder and CellJoin: an entry per value, and rows again."""
+"""CellEncoder and CellJoin: rows to one entry per value, and back."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def keys_of(rows):
 
 
 def shown(keys, values):
-    """Each entry as `key: value` in hexadecimal; `-` where it goes."""
+    """Each entry as `key: value` in hexadecimal; `-` for a tombstone."""
     return [f"{key.hex()}: {'-' if value is None else value.hex()}" for key, value in zip(keys, values, strict=True)]
 
 
@@ -47,8 +47,8 @@ def test_an_update_is_the_entries_that_changed():
 
 
 def test_a_row_that_is_gone_takes_every_entry_along():
-    gone = BinaryColumn.from_pylist([None])
-    entries = CellEncoder(THREE).split(BinaryColumn.from_pylist([b"k"]), gone, encoded(THREE, [(1, None, None)]))
+    deleted = BinaryColumn.from_pylist([None])
+    entries = CellEncoder(THREE).split(BinaryColumn.from_pylist([b"k"]), deleted, encoded(THREE, [(1, None, None)]))
     assert shown(*entries) == ["6b00000000: -", "6b00000001: -", "6b00000005: -", "6b0000000a: -"]
 
 
@@ -94,10 +94,10 @@ def test_entries_of_a_row_that_is_not_said_to_exist_are_passed_over():
 
 
 def check_mutated(rng, encoder, entries):
-    """Whether entries, one of which is mutated, are refused; if not, they are rows that can be written."""
+    """Whether entries with one mutation are refused; if not, they decode to rows that encode again."""
     changed = [list(column) for column in entries]
-    place, target = rng.randrange(len(changed[0])), rng.choice(changed)
-    target[place] = mutated(rng, target[place])
+    index, target = rng.randrange(len(changed[0])), rng.choice(changed)
+    target[index] = mutated(rng, target[index])
     try:
         row_keys, values = joined(encoder, map(BinaryColumn.from_pylist, changed))
         arrays = encoder.decode(values)

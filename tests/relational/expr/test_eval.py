@@ -1,4 +1,4 @@
-"""Expressions over columns: every row against DuckDB, and the rows that have no value."""
+"""Expressions over columns: every row against DuckDB, and rows that fail."""
 
 import math
 import random
@@ -131,7 +131,7 @@ def test_slices_and_hidden_rows_change_nothing(text, chunk, catalog):
 
 
 def over(term, **columns):
-    """The term's value over one-column-per-keyword rows, as a list."""
+    """The values of the term as a list; each keyword is a column."""
     return computed(term, **columns).array.to_pylist()
 
 

@@ -1,4 +1,4 @@
-"""Rows without a value are counted by reason; what goes is subtracted."""
+"""Rows without a value are counted by reason; deletes subtract."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A view knows the kernels that made its rows, and whether today's would make others."""
+"""A view records its kernel version; kernels_changed lists those whose results differ today."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""Every NUMERIC operation over extremes: a chunk gives row by row what exact arithmetic gives, rounded once.
+"""Every NUMERIC operation over extreme values: each row equals exact arithmetic, rounded once.
 
-A row that does not fit is NULL in a stream and an EvaluationError where the evaluation is strict, and nothing else.
+A row that does not fit is NULL in a stream and an EvaluationError in a strict evaluation.
 
 The oracle is `fractions`. HUMMOCK_TEST_SEED repeats a run.
 """
@@ -49,7 +49,7 @@ X, Y = col("x"), col("y")
 
 
 class Undefined(Exception):
-    """The oracle has no value; a stream goes on with `instead`."""
+    """The oracle has no value; a stream uses `instead`."""
 
     def __init__(self, instead=None):
         super().__init__()
@@ -57,14 +57,14 @@ class Undefined(Exception):
 
 
 def limits(data_type: DataType) -> tuple[int, int]:
-    """The least and the largest unscaled value."""
+    """The smallest and the largest unscaled value."""
     if data_type.is_integer:
         return -(1 << BITS[data_type]), (1 << BITS[data_type]) - 1
     return 1 - 10**data_type.precision, 10**data_type.precision - 1
 
 
 def fitted(amount: Fraction, data_type: DataType) -> int | Decimal:
-    """The value of the type, half away from zero."""
+    """The amount as a value of the type, rounded half away from zero."""
     value = rounded(amount * 10 ** (data_type.scale or 0))
     low, high = limits(data_type)
     if not low <= value <= high:
@@ -86,7 +86,7 @@ def random_values(rng, data_type):
 
 
 def truncated(x, y):
-    """The remainder of a division that truncates."""
+    """The remainder of a truncating division."""
     return abs(x) % abs(y) * (-1 if x < 0 else 1)
 
 
@@ -128,7 +128,7 @@ UNARY = {
 
 
 def chosen_of(values, choose, data_type, *, reads_all):
-    """What a function that leaves NULLs out chooses; in a stream an argument that does not fit is NULL to it."""
+    """The choice of a function that ignores NULLs; in a stream an argument that does not fit is NULL."""
     found, is_failed = [], False
     for value in values:
         if found and not reads_all:
@@ -148,7 +148,7 @@ def bound(term, x, y):
 
 
 def check(expression: Expression, chunk: DataChunk, compute) -> int:
-    """The chunk as a stream sees it, each row alone as a batch sees it, and a slice; the number of rows that failed."""
+    """Checks a lenient evaluation, a slice, and a strict one of each row. Returns the number of rows that failed."""
     expected, failed = [], []
     for row in chunk.rows():
         try:
@@ -263,7 +263,7 @@ def test_functions_that_leave_nulls_out(function, rng):
 
 @pytest.mark.parametrize("function", ["add", "subtract", "multiply", "divide", "modulo"])
 def test_the_types_of_a_stored_plan_win(function, rng):
-    """Whatever precision and scale a plan asks for, the kernel gives it."""
+    """The kernel returns the precision and scale of the plan."""
     for x, y in pairs(rng, 30):
         scale = rng.randrange(39)
         wanted = DataType.numeric(rng.randrange(max(scale, 1), 39), scale)
@@ -279,7 +279,7 @@ def test_the_types_of_a_stored_plan_win(function, rng):
 
 
 def test_a_sum_of_mixed_scales_is_no_failure_of_the_kernel():
-    """NUMERIC(38, 10) + NUMERIC(38, 30): 60 digits were more than the kernel took."""
+    """NUMERIC(38, 10) + NUMERIC(38, 30) has up to 60 digits, which the kernel used to reject."""
     x, z = DataType.numeric(38, 10), DataType.numeric(38, 30)
     expression = bound(X + Y, x, z)
     assert expression.data_type == DataType.NUMERIC

@@ -84,7 +84,7 @@ def test_floats_and_integers_keep_their_own_rules():
 
 @pytest.mark.spark
 def test_the_cases_are_what_spark_says(spark):
-    """A sample; the constants are typed by Spark's parser."""
+    """A sample of the cases; Spark's parser types the constants."""
 
     def types(expressions, **columns):
         chosen = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in columns.items())

@@ -1,6 +1,6 @@
-"""What a row gives is its own affair: every function and cast over extremes, a chunk against its rows one by one.
+"""The result of a row does not depend on other rows: every function and cast, a chunk against its single rows.
 
-The cases are enumerated from the tables of functions and casts, see tests/support/drivers/extremes.py.
+tests/support/drivers/extremes.py enumerates the cases from the tables of functions and casts.
 """
 
 import numpy as np
@@ -22,13 +22,13 @@ def schema_of(case):
 
 
 def values(column):
-    """Its values as text, so that NaN equals itself and -0.0 differs from 0.0. It is a sound Arrow array."""
+    """Validates the column. Returns its values as text, so that NaN equals itself and -0.0 differs from 0.0."""
     column.array.validate(full=True)
     return [repr(value) for value in column.to_pylist()]
 
 
 def one_by_one(case, whole):
-    """(value, errors) of each row in a chunk of its own, which is a copy."""
+    """(value, errors) of each row, copied into a chunk of its own."""
     found = []
     for at in range(whole.capacity):
         errors = ErrorCounts()
@@ -46,7 +46,7 @@ def summed(every):
 
 
 def with_garbage(chunk, rng):
-    """The same rows; what a NULL hides is another value."""
+    """The same rows with arbitrary values under the NULLs."""
     columns = []
     for column in chunk.columns:
         array = column.array
@@ -110,7 +110,7 @@ def sweep(cases, rng, most=MOST_ROWS):
 
 @pytest.fixture
 def raised(monkeypatch):
-    """The kernels that raised instead of saying which rows fail."""
+    """Reasons of the kernels that raised instead of marking the rows that fail."""
     found = set()
     by_parts = kernel_call._computed_by_parts
 

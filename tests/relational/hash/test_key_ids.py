@@ -63,7 +63,7 @@ def test_numbers_follow_first_appearance(types, seed):
             kept = rng.sample(range(len(numbers)), rng.randrange(len(numbers) + 1))
             index.keep(np.array(kept, np.int32))
             by_number = list(numbers)
-            numbers = {by_number[number]: place for place, number in enumerate(kept)}
+            numbers = {by_number[number]: position for position, number in enumerate(kept)}
         assert index.count == len(numbers)
         arrays = index.keys(np.arange(index.count, dtype=np.int32))
         got = zip(*(Column(array).to_pylist() for array in arrays), strict=True)

@@ -32,7 +32,7 @@ def random_row(rng, number):
 
 
 class Oracle:
-    """What is stored everywhere: stream key -> row, and stream key -> degree."""
+    """All stored rows: stream key -> row, and stream key -> degree."""
 
     def __init__(self, key_columns, null_safe, stream_key):
         self.key_columns, self.null_safe, self.stream_key = key_columns, null_safe, stream_key
@@ -42,7 +42,7 @@ class Oracle:
         return tuple(row[column] for column in self.stream_key)
 
     def key_of(self, row):
-        """None where it equals nothing."""
+        """The join key of a row, or None where it equals nothing."""
         return self.comparable(tuple(row[column] for column in self.key_columns))
 
     def comparable(self, key):
@@ -80,7 +80,7 @@ def key_columns_of(keys, types):
 
 
 def load_new(index, oracle, new_ids, columns, ids):
-    """What an executor does with keys that its index has never met, or has forgotten."""
+    """Loads new and evicted keys into the index, as an executor does."""
     new = set(new_ids.tolist())
     wanted = {tuple(row) for row, number in zip(zip(*(c.to_pylist() for c in columns), strict=True), ids, strict=True)
               if number in new}  # fmt: skip
@@ -163,9 +163,9 @@ def test_gaps_strings_and_empty_keys_are_given_back(seed):
         chunk = StreamChunk([pa.array(np.arange(5_000) + 5_000 * epoch), names], np.zeros(5_000, np.uint8))
         index.apply(chunk, index.locate(chunk.columns[:1]).ids)
         if before is not None:
-            gone = rng.permutation(before.capacity)[:4_900].astype(np.int32)
-            taken = StreamChunk(before.take(gone).columns, np.ones(len(gone), np.uint8))
-            index.apply(taken, index.locate(taken.columns[:1]).ids)
+            picked = rng.permutation(before.capacity)[:4_900].astype(np.int32)
+            deletes = StreamChunk(before.take(picked).columns, np.ones(len(picked), np.uint8))
+            index.apply(deletes, index.locate(deletes.columns[:1]).ids)
         before = chunk
         index.end_epoch()
         held.append(index.size_bytes)
@@ -258,9 +258,9 @@ def test_an_input_that_only_appends():
             got.update(DataChunk(index.gather(row_ids)).rows())
         assert got == Counter(row for row in rows if row[1] is not None)
         index.end_epoch()
-    gone = StreamChunk.from_rows(SCHEMA, [(Op.DELETE, next(row for row in rows if row[1] is not None))])
+    delete = StreamChunk.from_rows(SCHEMA, [(Op.DELETE, next(row for row in rows if row[1] is not None))])
     with pytest.raises(ConsistencyError, match="only appends"):
-        index.apply(gone, index.locate([gone.columns[1]]).ids)
+        index.apply(delete, index.locate([delete.columns[1]]).ids)
 
 
 NESTED = {
@@ -308,7 +308,7 @@ def test_equal_nested_stream_keys_name_one_row():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_of_hot_keys_come_and_go_one_by_one(seed):
-    """Keys with up to thousands of rows, whose stream keys are text, against a dict."""
+    """Keys with up to a thousand rows and text stream keys, against a dict."""
     rng = np.random.default_rng(seed)
     index, held = JoinIndex([DataType.VARCHAR, DataType.BIGINT, DataType.BIGINT], (1,), (0,)), {}
     for epoch in range(12):

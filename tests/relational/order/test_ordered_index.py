@@ -31,7 +31,7 @@ def value_of(key):
 
 
 def random_changes(rng, present, count, spread):
-    """(key, value, op) that are legal one after the other; `present` (a sorted list of keys) follows."""
+    """Consistent (key, value, op); they are applied to `present`, a sorted list of keys."""
     out = []
     for _ in range(count):
         if present and rng.random() < 0.48:
@@ -75,7 +75,7 @@ def test_order_follows_the_oracle(seed, spread):
 
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("is_grouped", [False, True])
-def test_windows_tell_what_left_and_what_entered(seed, is_grouped):
+def test_windows_report_what_left_and_what_entered(seed, is_grouped):
     rng = random.Random(f"{seed} {is_grouped}")
     index, present = OrderedIndex(), []
     offset, limit = rng.randrange(4), rng.choice([0, 1, 3, 50])

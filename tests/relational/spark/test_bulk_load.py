@@ -1,4 +1,4 @@
-"""Bulk loads by Spark itself: rows of real frames, read back and compared with what DuckDB makes of the same rows."""
+"""Bulk loads on Spark: rows of real frames are read back and compared with DuckDB's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def db(tmp_path):
 
 
 def test_rows_of_many_types_come_through_as_duckdb_reads_them(spark, db, tmp_path):
-    """A frame over Parquet files with skewed and NULL values; keys of two columns, one of them text."""
+    """A frame over a Parquet file with skewed and NULL values; a key of two columns, one of them text."""
     path = str(tmp_path / "rows.parquet")
     duckdb.sql(f"""
         COPY (SELECT i AS id, 'kind ' || (i % 7) AS kind, CASE WHEN i % 5 > 0 THEN i * 0.25 END AS amount,
@@ -71,7 +71,7 @@ def test_numbers_widen_and_everything_else_that_does_not_fit_is_named(spark, db)
 
 
 def test_duplicates_across_tasks_follow_the_order_of_the_frame(spark, db):
-    """Partition after partition; with runs on local disks too."""
+    """By partition, then by row; also with runs spilled to local disk."""
     db.create_table("t", {"id": "bigint", "v": "bigint"}, primary_key="id")
     frame = spark.range(0, 10_000, 1, 4).selectExpr("id % 3000 AS id", "id AS v")
     with pytest.raises(DuplicateRows) as caught:
@@ -91,7 +91,7 @@ def test_a_frame_without_rows_or_partitions(spark, db):
 
 
 def workers():
-    """Processes that do Python tasks: children of the daemon that pyspark starts."""
+    """Processes that run Python tasks: children of pyspark's daemon."""
     parents, named = {}, set()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ def workers():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_that_die_change_nothing(spark, db, seed):
-    """Three of them, anywhere in the job; what they had written is nobody's."""
+    """Three workers are killed at random times; vacuum removes the files they wrote."""
     rng = random.Random(seed)
     db.create_table("t", {"id": "bigint", "v": "varchar"}, primary_key="id")
     frame = spark.range(0, 400_000, 1, 6).selectExpr("id", "repeat(CAST(id AS STRING), 6) AS v")

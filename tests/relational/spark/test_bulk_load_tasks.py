@@ -1,4 +1,4 @@
-"""The two halves of a bulk load as tasks run them, with a shuffle of lists between: files hold the rows, in order."""
+"""Both task types of a bulk load with an in-memory shuffle in between: the files contain the rows, in order."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def batches_of(rows, size=37):
 
 
 def encoded(spec, senders, monkeypatch):
-    """What each sender's task yields, by partition, the order of senders in it mixed."""
+    """The output of all senders' tasks, by partition."""
     sent = {partition: [] for partition in range(spec.partitions)}
-    for place, rows in enumerate(senders):
-        monkeypatch.setattr(load_encoder, "_task_partition", lambda place=place: place)
+    for sender, rows in enumerate(senders):
+        monkeypatch.setattr(load_encoder, "_task_partition", lambda sender=sender: sender)
         for batch in encode_rows(installed_version(), spec.to_bytes(), batches_of(rows)):
             for partition in sent:
-                mine = batch.filter(pc.equal(batch.column(0), partition))
-                if mine.num_rows:
-                    sent[partition].append(mine)
+                part = batch.filter(pc.equal(batch.column(0), partition))
+                if part.num_rows:
+                    sent[partition].append(part)
     return sent
 
 
@@ -85,7 +85,7 @@ def load(spec, senders, monkeypatch, rng=None):
 
 
 class Target:
-    """The store that the files are in, and the rows that a load leaves in it."""
+    """The target store of a load."""
 
     def __init__(self, directory):
         self.objects = LocalObjectStore(directory)
@@ -120,7 +120,7 @@ class Target:
             found = scan.to_arrow()
         if not found.num_rows:
             return []
-        keys, values = (BinaryColumn.from_arrow(found.column(place).combine_chunks()) for place in (0, 1))
+        keys, values = (BinaryColumn.from_arrow(found.column(index).combine_chunks()) for index in (0, 1))
         return sorted(self.serde.decode(keys, values).rows())
 
 
@@ -134,7 +134,7 @@ def rows_of(rng, count, ids=None):
     return [(number, f"name {number} {rng.randrange(100)}", rng.random()) for number in ids]
 
 
-def parted(rng, rows, senders):
+def split_randomly(rng, rows, senders):
     parts = [[] for _ in range(senders)]
     for row in rows:
         rng.choice(parts).append(row)
@@ -143,11 +143,11 @@ def parted(rng, rows, senders):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_all_rows_are_in_files_that_end_at_the_partitions_borders(seed, tmp_path, target, monkeypatch):
-    """With and without spilled runs, of several tasks, whose batches come in any order."""
+    """With and without spilled runs; batches of several tasks arrive in any order."""
     rng = random.Random(seed)
     rows = rows_of(rng, 1_000)
     spec = spec_of(tmp_path, partitions=rng.choice((1, 3, 8)), memory_bytes=rng.choice((1 << 30, 5_000)))
-    outcome = load(spec, parted(rng, rows, 3), monkeypatch, rng)
+    outcome = load(spec, split_randomly(rng, rows, 3), monkeypatch, rng)
     assert (outcome.rows_sent, outcome.rows_dropped, outcome.duplicates) == (1_000, 0, 0)
     assert (outcome.spills > 0) == (spec.memory_bytes == 5_000)
     assert len(outcome.sstables) >= spec.partitions
@@ -163,7 +163,7 @@ def test_all_rows_are_in_files_that_end_at_the_partitions_borders(seed, tmp_path
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 4_000], ids=["in memory", "spilled"])
 class TestDuplicates:
     def senders(self, rng):
-        """Rows of 60 ids by three tasks, each id several times."""
+        """Rows of three tasks over 60 ids, each id several times."""
         return [rows_of(rng, 0, [rng.randrange(60) for _ in range(200)]) for _ in range(3)]
 
     def test_they_are_counted_and_shown_where_they_are_errors(self, memory_bytes, tmp_path, target, monkeypatch):
@@ -176,8 +176,8 @@ class TestDuplicates:
 
     @pytest.mark.parametrize("rule", ["last", "first"])
     @pytest.mark.parametrize("seed", range(3))
-    def test_the_place_in_the_frame_decides_whatever_arrives_first(self, memory_bytes, tmp_path, target, monkeypatch,
-                                                                   rule, seed):
+    def test_the_position_in_the_frame_decides_whatever_arrives_first(self, memory_bytes, tmp_path, target, monkeypatch,
+                                                                      rule, seed):
         rng = random.Random(seed)
         senders = self.senders(rng)
         spec = spec_of(tmp_path, memory_bytes=memory_bytes, on_duplicate=rule)
@@ -206,7 +206,7 @@ def test_rows_that_are_stored_count_as_duplicates_unless_they_were_deleted(memor
     new = rows_of(rng, 0, range(120, 500, 2))
     spec = spec_of(tmp_path, memory_bytes=memory_bytes, on_duplicate=rule, stored=target.stored(),
                    tables={7: TableRules(vnode_groups=2)})
-    outcome = load(spec, parted(rng, new, 2), monkeypatch)
+    outcome = load(spec, split_randomly(rng, new, 2), monkeypatch)
     met = {row[0] for row in new} & set(held)
     assert outcome.duplicates == len(met) and outcome.rows_dropped == (len(met) if rule == "first" else 0)
     if rule == "error":
@@ -267,12 +267,12 @@ class TestRefusals:
             assert "received" in self.error_of(spec_of(tmp_path), [rows], monkeypatch, spoil)
 
     def test_a_task_that_was_heard_of_by_some_alone(self, tmp_path, monkeypatch):
-        """All rows and the account of one task are lost for a partition."""
+        """One partition misses all rows and the row count of a task."""
         spec = spec_of(tmp_path)
         one, two = (encoded(spec, [rows_of(random.Random(seed), 50)], monkeypatch) for seed in (1, 2))
         sent = {partition: [*one[partition], *two[partition]] for partition in one}
         sent[3] = one[3]
-        with pytest.raises(SparkJobFailed, match="heard of"):
+        with pytest.raises(SparkJobFailed, match="which received"):
             joined(written(spec, sent), spec, "job")
 
     def test_a_partition_without_an_answer(self, tmp_path, monkeypatch):
@@ -333,8 +333,8 @@ def test_a_sorter_gives_rows_by_key_and_of_each_key_the_highest(seed):
             sorter.add(pa.array(packer.take()[1], pa.binary()))
     sorter.add(pa.array(packer.take()[1], pa.binary()))
     sorter.add(pa.array(packer.accounts(), pa.binary()))
-    assert (sorter.counted, sorter.told_rows, sorter.senders) == (count, count, 1)
-    assert sorter.content == sorter.told_content
+    assert (sorter.counted, sorter.reported_rows, sorter.senders) == (count, count, 1)
+    assert sorter.content == sorter.reported_content
     for key, value, rank in rows:
         if key not in kept or kept[key][1] < rank:
             kept[key] = value, rank
@@ -344,12 +344,12 @@ def test_a_sorter_gives_rows_by_key_and_of_each_key_the_highest(seed):
 
 
 def pack(packer, rows):
-    keys, values = (BinaryColumn.from_pylist([row[place] for row in rows]) for place in (0, 1))
+    keys, values = (BinaryColumn.from_pylist([row[index] for row in rows]) for index in (0, 1))
     packer.add(keys, values, [0] * len(rows), [row[2] for row in rows])
 
 
 def test_a_sorter_refuses_bytes_that_are_no_message():
-    """Cut short, longer, or with ends that do not ascend, at any place."""
+    """Truncated at any length, too long, or with offsets that do not ascend."""
     packer = RowPacker(1, True)
     pack(packer, [(b"key %d" % number, b"value", number) for number in range(20)])
     (message,) = packer.take()[1]

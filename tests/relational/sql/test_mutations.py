@@ -1,6 +1,6 @@
-"""Mutated SQL: whatever the text is, it ends in an answer or in a typed error at its position.
+"""Mutated SQL: every text gets a result or a typed error with its position.
 
-HUMMOCK_SQL_MUTATIONS is how many texts; a failure names the text.
+HUMMOCK_SQL_MUTATIONS is the number of texts; a failure shows the text.
 """
 
 import os
@@ -29,7 +29,7 @@ def session():
 
 
 def world() -> BatchSession:
-    """The tables of the binder's cases, with a few rows."""
+    """A session with the tables of the binder's cases and a few rows."""
     session = BatchSession()
     for statement in bind_sql((CASES / "binder_schema.sql").read_text(), session.catalog):
         kind = type(statement).__name__
@@ -44,7 +44,7 @@ def world() -> BatchSession:
 
 
 def answer(text: str, session: BatchSession) -> None:
-    """Everything that reading a text does, up to the rows of its queries; nothing is changed."""
+    """Binds and plans the text, runs its queries, and changes nothing."""
     for statement in bind_sql(text, session.catalog, NOW):
         if isinstance(statement, Select):
             optimize(statement.plan).explain()
@@ -64,7 +64,7 @@ def answer(text: str, session: BatchSession) -> None:
 
 
 def check(text: str, session: BatchSession) -> type | None:
-    """The kind of error that a text ends in, None for an answer. AssertionError for one that is not as it must be."""
+    """The type of the text's error, or None for a result. Asserts that an error is bounded and has a position."""
     try:
         answer(text, session)
     except SourceTextError as error:

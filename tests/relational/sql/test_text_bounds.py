@@ -1,4 +1,4 @@
-"""SQL text is bounded and all of it accounted for: depth, length, messages, and every argument of sqlglot's nodes."""
+"""Limits of SQL text: depth, length and messages; and no argument of a sqlglot node is ignored."""
 
 import itertools
 import threading
@@ -143,7 +143,7 @@ def test_a_fault_of_the_grammar_is_an_error_of_the_statement(catalog):
 
 @pytest.mark.parametrize("join", [" JOIN pairs", " LEFT JOIN pairs", ", pairs", " CROSS JOIN pairs"])
 def test_a_row_of_joins_is_read_once(join, catalog):
-    """Tried again at each JOIN without ON, forty of them would not end."""
+    """A parser that retries at each JOIN without ON takes exponential time."""
     with pytest.raises(ParseError, match="JOIN is not supported"):
         one(f"SELECT * FROM orders{join * 40}", catalog)
 
@@ -258,7 +258,7 @@ def test_statements_are_parted_where_the_tokens_say(rng):
         wanted = [text[first + 1 : last] for first, last in itertools.pairwise([-1, *ends, len(text)])]
         found = [piece.source for piece in statements(text)]
         wanted = [each for each in wanted if not Piece(each, 0, len(each)).is_empty]
-        if wanted:  # a semicolon that ends the text may be part of a comment, where it says nothing
+        if wanted:  # a semicolon at the end of the text may be part of a comment
             wanted[-1], found[-1] = (each.rstrip().removesuffix(";").rstrip() for each in (wanted[-1], found[-1]))
         assert found == wanted, repr(text)
         seen += len(found)
@@ -317,7 +317,7 @@ SELECT a.b.c.d.e FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:
-    """For each kind of node a statement that has one."""
+    """For each kind of node a statement that contains one."""
     found = {}
     for piece in statements(EXAMPLES):
         for node in parse(piece).node.walk():
@@ -332,7 +332,7 @@ SWEPT = [(piece, kind, name) for piece, kind in samples() for name in kind.arg_t
 
 @pytest.mark.parametrize(("piece", "kind", "name"), SWEPT, ids=[f"{kind.__name__}.{name}" for _, kind, name in SWEPT])
 def test_an_argument_that_is_not_used_is_refused(piece, kind, name, monkeypatch):
-    """sqlglot's parser, made to set one more argument of one node."""
+    """sqlglot's parser is patched to set one more argument of one node."""
     grammar = parse.__globals__["DIALECT"].parser_class
     whole = grammar.parse
 
@@ -352,7 +352,7 @@ FLAGS = {"quoted", "is_string", "direction", "rows", "limit_options", "negate", 
 
 
 def used() -> Iterator[tuple[Piece, type, str]]:
-    """The arguments of each kind of node that are nodes themselves, with a statement that has them."""
+    """The arguments of each kind of node that are nodes themselves, with a statement that contains them."""
     for piece, kind in samples():
         for name in KNOWN[kind].args - FLAGS:
             nodes = parse(piece).node.walk()
@@ -369,7 +369,7 @@ USED = sorted(used(), key=lambda each: (each[1].__name__, each[2]))
 
 @pytest.mark.parametrize(("piece", "kind", "name"), USED, ids=[f"{kind.__name__}.{name}" for _, kind, name in USED])
 def test_an_argument_that_is_used_is_not_passed_over(piece, kind, name, catalog, monkeypatch):
-    """Taken away, or with something in its place that has no meaning, it makes another statement or an error."""
+    """Without it, or with a meaningless node instead, the result is another statement or an error."""
     parts = [exp.Identifier(this=word, quoted=False) for word in "xy"]
     nonsense = exp.Dot(this=parts[0], expression=parts[1])
     bound = outcome(piece, catalog)
@@ -396,7 +396,7 @@ def outcome(piece, catalog) -> object:
 
 
 def test_arguments_that_the_dialect_sets_are_few():
-    """`settled` arguments are those that sqlglot's parser sets from the dialect alone, never from the text."""
+    """`settled` arguments are set by sqlglot's parser from the dialect alone, never from the text."""
     settled = {kind: known.settled for kind, known in KNOWN.items() if known.settled}
     assert settled == {exp.Div: {"typed", "safe"}, exp.DPipe: {"safe"}}
 
@@ -406,7 +406,7 @@ TRANSLATED = [kind for kind in exp.ALL_FUNCTIONS if kind not in KNOWN]
 
 @pytest.mark.parametrize("kind", TRANSLATED, ids=lambda each: each.__name__)
 def test_no_function_is_a_node_of_its_own(kind):
-    """Functions reach us by their names, with the arguments in the order of the text."""
+    """Functions are parsed to their names, with the arguments in the order of the text."""
     for name in kind.sql_names():
         try:
             (piece,) = statements(f"SELECT {name}(a, 'b')")

@@ -1,4 +1,4 @@
-"""INSERT … VALUES read as columns gives what the tree of the same text gives."""
+"""INSERT … VALUES: the columnar reader and the parser return the same rows."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Tables with an entry per value: what is theirs alone."""
+"""Tables in the cell format, one entry per value: behaviour specific to the format."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -107,8 +107,8 @@ def test_a_column_with_a_default_from_the_start_may_hold_null(store, epochs):
     assert table.get_row((1,)) == (1, 2, None, *"bcde")
 
 
-class Crowded(CellEncoder):
-    """As if the entries of more than three rows passed 2 GiB."""
+class OverflowingEncoder(CellEncoder):
+    """Raises OverflowError for more than three rows, as if their entries exceeded 2 GiB."""
 
     def split(self, keys, values, old=None):
         if len(keys) > 3:
@@ -120,7 +120,7 @@ def test_entries_beyond_two_gigabytes_are_written_in_parts(store, epochs):
     encoder = ValueEncoder([DataType.INT, DataType.INT])
     keys = BinaryColumn.from_pylist([b"%02d" % row for row in range(16)])
     old, new = (BinaryColumn.from_pylist([encoder.encode_row((row, i)) for row in range(16)]) for i in range(2))
-    rows, sizes = CellRows(store, Crowded(encoder)), []
+    rows, sizes = CellRows(store, OverflowingEncoder(encoder)), []
     ingest, store.ingest_batch = store.ingest_batch, lambda batch, *args, **options: (
         sizes.append(len(batch)), ingest(batch, *args, **options))
     rows.ingest(WriteBatch(keys, old), None, epochs.pair.prev)

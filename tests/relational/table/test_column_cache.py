@@ -1,4 +1,4 @@
-"""ColumnCache: scans of a committed epoch are the same with it, and it keeps its budget."""
+"""ColumnCache: scans of a committed epoch return the same rows, and the cache stays within its budget."""
 
 import random
 from itertools import pairwise
@@ -29,7 +29,7 @@ def catalog():
 
 
 def write(catalog, store, rows=300):
-    """At each epoch `rows` rows, all of which the epoch after changes."""
+    """Writes `rows` rows in each epoch, the same keys every time."""
     table = StateTable(catalog, store)
     table.init_epoch(EpochPair(curr=EPOCHS[0], prev=1 << 16))
     for number, (epoch, following) in enumerate(pairwise(EPOCHS)):

@@ -1,4 +1,4 @@
-"""InsertBuffer: what leaves is what came, by key; what is no first insert of a key is told by name."""
+"""InsertBuffer: rows are drained in key order; anything but the first insert of a key is an error with the key."""
 
 import random
 

@@ -125,7 +125,7 @@ def test_get_many_asks_once_for_what_is_unknown():
 
 
 def legal_operations(rng, rows, count, tail):
-    """Operations that fit `rows` (key -> value), applied to it as they are made."""
+    """Operations consistent with `rows` (key -> value), to which they are applied."""
     operations = []
     for _ in range(count):
         key = rng.randrange(300).to_bytes(9, "big") + b"x" * (rng.randrange(30) if tail else 0)

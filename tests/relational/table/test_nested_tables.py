@@ -1,4 +1,4 @@
-"""Composed types in keys and values of tables, and tables whose columns come and go."""
+"""Composed types in keys and values of tables, and added and dropped columns."""
 
 import pytest
 
@@ -17,12 +17,12 @@ FIRST, SECOND, THIRD = (number << 16 for number in (100, 200, 300))
 
 
 def catalog_of(columns, pk):
-    """`columns`: (id, name, type); `pk`: (place, order)."""
+    """`columns`: (id, name, type); `pk`: (column index, order)."""
     stored = tuple(ColumnCatalog(name, id_, data_type) for id_, name, data_type in columns)
-    keys = tuple(SortKey(place, order) for place, order in pk)
-    places = tuple(place for place, _ in pk)
+    keys = tuple(SortKey(index, order) for index, order in pk)
+    indices = tuple(index for index, _ in pk)
     values = value_columns(stored, keys)
-    return formatted(TableCatalog(9, "t", TableKind.TABLE, stored, keys, places, places[:1], values))
+    return formatted(TableCatalog(9, "t", TableKind.TABLE, stored, keys, indices, indices[:1], values))
 
 
 def write(catalog, store, rows, epoch, prev):

@@ -1,4 +1,4 @@
-"""RowCache: what it gives is what was written last, and it never takes more than its budget."""
+"""RowCache: reads return the last write, and the cache stays within its budget."""
 
 import random
 import subprocess
@@ -27,8 +27,8 @@ def column(values):
     return BinaryColumn.from_pylist(list(values))
 
 
-class Beside:
-    """A cache, and the dict that it stands before."""
+class CheckedCache:
+    """A cache in front of a dict."""
 
     def __init__(self, seed, budget):
         self.rng, self.cache, self.rows, self.asked = random.Random(seed), RowCache(budget), {}, 0
@@ -55,8 +55,8 @@ class Beside:
         self.rows.update(zip(keys, values, strict=True))
         self.cache.update(WriteBatch(column(keys), column(values)))
 
-    def leave(self):
-        """Rows of some vnodes are another's from here on, and come back changed."""
+    def move_vnodes(self):
+        """Another owner changes rows of some vnodes, which the cache drops."""
         owned = np.array([self.rng.random() < 0.6 for _ in range(5)], np.uint8)
         self.cache.keep_vnodes(owned)
         for key in self.rows:
@@ -67,22 +67,21 @@ class Beside:
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_program_reads_what_was_written(seed, budget):
-    beside = Beside(seed, budget)
+    checked = CheckedCache(seed, budget)
     for _ in range(150):
-        beside.rng.choice([beside.read, beside.read, beside.write, beside.leave if beside.rng.random() < 0.2
-                           else beside.read])()
-        assert beside.cache.held_bytes <= budget
-        if beside.rng.random() < 0.01:
-            beside.cache.clear()
-            assert len(beside.cache) == 0
-    assert beside.cache.hits > 0
+        checked.rng.choice([checked.read, checked.read, checked.write, checked.move_vnodes if checked.rng.random() < 0.2
+                           else checked.read])()
+        assert checked.cache.held_bytes <= budget
+        if checked.rng.random() < 0.01:
+            checked.cache.clear()
+            assert len(checked.cache) == 0
+    assert checked.cache.hits > 0
     if budget == min(BUDGETS):
-        assert beside.cache.evictions > 0
+        assert checked.cache.evictions > 0
 
 
 def grown_bytes():
-    """By how much the process grows after the cache is full, with rows of a thousand sizes and ten times as many as
-    there is room for."""
+    """Growth of the process after the cache is full, with rows of random sizes that exceed the budget ten times."""
     cache, rng = RowCache(8 << 20), np.random.default_rng(1)
     for turn in range(40):
         keys = [user_key(1, 0, (turn * 2_000 + i).to_bytes(8, "big")) for i in range(2_000)]
@@ -95,12 +94,12 @@ def grown_bytes():
     return status("VmRSS") - full
 
 
-@pytest.mark.skipif(not has_gnu_malloc(), reason="a sanitizer keeps what is freed")
+@pytest.mark.skipif(not has_gnu_malloc(), reason="sanitizers keep freed memory")
 def test_memory_stays_within_the_budget():
-    """As the system sees it, in a process of its own: the heap of this one has the holes of other tests."""
+    """Measures RSS in a new process, because the heap of this one is fragmented by other tests."""
     code = f"from {grown_bytes.__module__} import grown_bytes; print(grown_bytes())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 8 << 20        # 25 MB were needed after the ring was full
+    assert int(done.stdout) < 8 << 20        # formerly 25 MB once the ring was full
 
 
 def test_what_is_asked_again_outlives_what_is_not():
@@ -136,7 +135,7 @@ def test_a_fetch_that_fails_changes_nothing():
         RowCache(100)
 
 
-# -- as tables use it ------------------------------------------------------------------------------------------
+# -- in tables -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -226,7 +225,7 @@ def test_counts_are_metrics(store, epochs):
 
 
 def test_where_little_is_found_again_some_keys_stay_and_the_others_are_passed_over():
-    """Ten times as many keys as there is room for, in turn: what goes first would always be asked for next."""
+    """Cyclic reads of ten times as many keys as fit: FIFO or LRU would evict each key before its next read."""
     cache = RowCache(200_000)
     keys = [[user_key(1, 0, (start + i).to_bytes(8, "big")) for i in range(1_000)] for start in range(0, 20_000, 1_000)]
     for _ in range(4):

@@ -1,5 +1,5 @@
-"""A table whose columns come and go: every row is read as the version that asks says, at any epoch, whatever
-happened to the files since.
+"""Added and dropped columns: a reader of any schema version sees its own columns, at any epoch, before and after
+compaction.
 """
 
 import random
@@ -27,7 +27,7 @@ KEEPS = CompactionOptions(history_ms=1 << 60, l0_runs=2, l0_base_bytes=1)
 
 
 def first_version(rng):
-    """A key that loses nothing and one that does; the first is distributed."""
+    """A lossless and a lossy key column; the first is the distribution key."""
     columns = (
         ColumnCatalog("k", 0, DataType.BIGINT),
         ColumnCatalog("x", 1, DataType.DOUBLE),
@@ -38,7 +38,7 @@ def first_version(rng):
 
 
 class History:
-    """A table's rows by epoch, each as {column id: value} of what was written; the versions it had."""
+    """A table's rows by epoch, each as {column id: value}, and its schema versions."""
 
     def __init__(self, seed, open_store):
         self.rng = random.Random(seed)
@@ -92,7 +92,7 @@ class History:
         self.table.update_catalog(self.catalog)
 
     def check(self):
-        """Every epoch as every version of the table says, by scans, of chosen columns, and by keys."""
+        """Reads every epoch in every schema version, by full scan, by scan of two columns, and by key."""
         for version in self.versions:
             table = StorageTable(version, self.store)
             last = len(version.columns) - 1

@@ -1,4 +1,4 @@
-"""StateTable: the examples of the design document word for word, then each promise by itself."""
+"""StateTable: the examples of the design document, then each guarantee."""
 
 import sys
 from decimal import Decimal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("row_format")
 
 
 def table_of(columns, pk, distribution=(), table_id=7, vnode_count=256):
-    """A catalog from {name: type text}, pk [(column, order)]."""
+    """A catalog of {name: type text} with the primary key [(column, order)]."""
     types = [DataType.parse(text) for text in columns.values()]
     keys = tuple(SortKey(column, order) for column, order in pk)
     in_key = {key.column for key in keys if not is_lossy(types[key.column])}
@@ -42,7 +42,7 @@ def table_of(columns, pk, distribution=(), table_id=7, vnode_count=256):
 
 
 class Epochs:
-    """Epoch pairs one after the other, from a clock of its own."""
+    """Consecutive epoch pairs, from a clock of its own."""
 
     def __init__(self):
         self._ms = 1_700_000_000_000
@@ -115,7 +115,7 @@ def test_scan_example(store, epochs, distribution):
 
 
 def test_insert_of_a_committed_key_is_taken_on_trust(store, epochs):
-    """The Get example to the letter: its last insert is of a key that only the store knows."""
+    """The Get example verbatim: its last insert has a key that is only in the store."""
     table = opened(table_of(THREE, [(0, ASC)], [0]), store, epochs)
     table.insert_row((3, 33, 333))
     table.commit(epochs.step())
@@ -161,7 +161,7 @@ def test_lossy_key_columns_come_back_as_they_were(store, epochs):
 
 
 def test_scan_of_a_prefix_merges_all_vnodes(store, epochs):
-    """[R5]: the distribution key lies behind the prefix, so rows come from every vnode, in key order."""
+    """[R5]: the prefix does not contain the distribution key, so rows of all vnodes are merged in key order."""
     table = opened(table_of(THREE, [(0, ASC), (1, DESCENDING)], [1]), store, epochs)
     for group in (1, 2):
         for number in range(0, 60, 2):
@@ -235,7 +235,7 @@ def test_contradictions_name_table_and_key(store, epochs):
         table.write_chunk(StreamChunk.from_pretty("- 5 5 5\n- 5 5 5", table.catalog.schema))
 
 
-def test_a_scan_is_a_picture_of_its_moment(store, epochs):
+def test_a_scan_is_a_snapshot_of_its_moment(store, epochs):
     table = opened(table_of(THREE, [(0, ASC)], [0]), store, epochs)
     table.insert_row((1, 1, 1))
     rows, chunks = table.scan(), table.scan_chunks()
@@ -292,7 +292,7 @@ def test_keys_that_cannot_be(store):
 
 
 def calls_of_a_write(store, epochs, rows):
-    """Python and C calls that writing one chunk and committing it cost."""
+    """Number of Python and C calls to write one chunk and commit it."""
     table = opened(table_of(THREE, [(0, ASC)], [0]), store, epochs)
     store.ingest_batch = lambda *args, **options: None
     chunk = StreamChunk.from_rows(table.catalog.schema, [(0, (number, 1, 2)) for number in range(rows)])

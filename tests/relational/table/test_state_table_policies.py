@@ -1,4 +1,4 @@
-"""StateTable: what is checked against the store, spills, vnodes that move, watermarks, followers of another table."""
+"""StateTable: consistency checks, spills, vnode moves, watermarks, replicated and fresh tables."""
 
 import logging
 from itertools import chain
@@ -33,7 +33,7 @@ def epochs():
 
 
 def table_with(store, epochs, rows, **options):
-    """Rows committed, and a table with `options` over them."""
+    """A table with `options` and the committed `rows`."""
     catalog = table_of(PAIR, [(0, ASC)], [0])
     table = opened(catalog, store, epochs, **options)
     for row in rows:
@@ -81,7 +81,7 @@ def test_a_lenient_table_says_so_and_goes_on(store, epochs, reason, caplog):
 
 @pytest.mark.parametrize("asked", ["get", "scan", "prefix", "commit"])
 def test_rows_behind_a_refused_one_stay_as_they_were(store, epochs, asked):
-    """They were looked up before the refusal, and must not count as touched."""
+    """They were looked up before the error, and must not count as changed."""
     table = table_with(store, epochs, [(1, "one"), (2, "two"), (3, "three")])
     with pytest.raises(ConsistencyError):
         changes = "- 1 one\n- 1 one\n- 2 two\nU- 3 three\nU+ 3 x"
@@ -98,7 +98,7 @@ def test_rows_behind_a_refused_one_stay_as_they_were(store, epochs, asked):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_table_that_spills_reads_as_one_that_does_not(seed):
-    """Every write is handed to the store at once, or none is: the same reads, and one version at the commit."""
+    """Spilling every write and spilling none lead to the same reads and the same committed rows."""
     rng = np.random.default_rng(seed)
     catalog = table_of(PAIR, [(0, ASC)], [0])
     tables, clock = [], Epochs()
@@ -184,7 +184,7 @@ def test_rows_below_a_watermark_are_gone_once_it_is_registered(tmp_path, order, 
 
 @pytest.mark.parametrize("distribution", [[], [0]])
 def test_a_scan_shows_rows_that_a_later_commit_hides(tmp_path, distribution):
-    """A watermark of a barrier that was no checkpoint comes with the next one: nothing of the scan was read before."""
+    """The watermark is committed one checkpoint later; the scan is not read until then."""
     catalog, epochs = table_of(PAIR, [(0, ASC)], distribution), Epochs()
     with hummock.open(f"file://{tmp_path}", role="writer") as store:
         table = opened(catalog, store, epochs)
@@ -222,7 +222,7 @@ def limited(scan_prefixes):
     def answer(prefixes, epoch, *, limit=None):
         owners, batch = scan_prefixes(prefixes, epoch, limit=limit)
         if len(batch) > 3:
-            raise OverflowError("2 GiB, so to speak")
+            raise OverflowError("as if the rows exceeded 2 GiB")
         return owners, batch
 
     return answer

@@ -34,15 +34,15 @@ def order(request):
 
 @pytest.fixture(params=[(), (0,), (1,)], ids=["one vnode", "by group", "by key"])
 def table(request, order, store):
-    """Groups 0, 1, NULL with keys 0..19, NULL at FIRST; at SECOND group 1 is gone and (0, 3) changed."""
+    """Groups 0, 1, NULL with keys 0..19, NULL at FIRST; at SECOND group 1 is deleted and (0, 3) updated."""
     catalog = catalog_of(order, request.param)
     writer = StateTable(catalog, store)
     writer.init_epoch(EpochPair(curr=FIRST, prev=1 << 16))
     rows = [(group, key, 7) for group in (0, 1, None) for key in (*range(20), None)]
     writer.write_chunk(StreamChunk.from_rows(catalog.schema, [(0, row) for row in rows]))
     writer.commit(EpochPair(curr=SECOND, prev=FIRST))
-    gone = [(1, (1, key, 7)) for key in (*range(20), None)]
-    writer.write_chunk(StreamChunk.from_rows(catalog.schema, [*gone, (3, (0, 3, 7)), (2, (0, 3, 8))]))
+    deletes = [(1, (1, key, 7)) for key in (*range(20), None)]
+    writer.write_chunk(StreamChunk.from_rows(catalog.schema, [*deletes, (3, (0, 3, 7)), (2, (0, 3, 8))]))
     writer.commit(EpochPair(curr=THIRD, prev=SECOND))
     return StorageTable(catalog, store)
 
@@ -111,7 +111,7 @@ def test_bounds_on_the_first_column(table):
 
 @pytest.mark.parametrize(("kind", "least"), [(DataType.INT, -(2**31)), (DataType.VARCHAR, "")], ids=str)
 def test_nothing_is_less_than_the_least_value(kind, least, store):
-    """In descending order its key is the last that there can be."""
+    """In descending order its key is the largest possible one."""
     columns = (ColumnCatalog("k", 0, kind),)
     catalog = formatted(TableCatalog(9, "t", TableKind.TABLE, columns, (SortKey(0, DESCENDING),), (0,), (), ()))
     writer = StateTable(catalog, store)
@@ -130,12 +130,12 @@ def changes_of(table, since, until, partition=None):
 
 
 def test_changes_are_deletes_inserts_and_pairs_of_updates(table):
-    gone = {(Op.DELETE, (1, key, 7)) for key in (*range(20), None)}
+    deletes = {(Op.DELETE, (1, key, 7)) for key in (*range(20), None)}
     pair = [(Op.UPDATE_DELETE, (0, 3, 7)), (Op.UPDATE_INSERT, (0, 3, 8))]
     found = changes_of(table, FIRST, SECOND)
     at = found.index(pair[0])
     assert found[at : at + 2] == pair
-    assert {*found} == {*gone, *pair} and len(found) == len(gone) + 2
+    assert {*found} == {*deletes, *pair} and len(found) == len(deletes) + 2
     assert {op for op, _ in changes_of(table, 1 << 16, FIRST)} == {Op.INSERT}
     assert changes_of(table, SECOND, THIRD) == []
 
@@ -151,7 +151,7 @@ def test_changes_of_partitions_are_those_of_the_table(table):
 
 
 def test_a_row_of_many_entries_is_one_change(store):
-    """However the entries are cut into batches."""
+    """Regardless of the batch boundaries between its entries."""
     catalog = formatted(TableCatalog(9, "t", TableKind.TABLE, tuple(
         ColumnCatalog(f"c{at}", at, DataType.INT) for at in range(6)), (SortKey(0),), (0,), (0,), (1, 2, 3, 4, 5)))
     writer = StateTable(catalog, store)

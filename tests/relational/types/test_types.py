@@ -150,14 +150,14 @@ def test_intervals_compare_as_sql_does_and_print_as_people_write():
     assert Interval.from_arrow(Interval(1, 2, 3).to_arrow()) == Interval(1, 2, 3)
 
 
-def test_an_error_at_a_place_shows_the_line_and_a_caret():
+def test_an_error_at_a_position_shows_the_line_and_a_caret():
     error = BindError("there is no column 'amont'", text="SELECT id,\n  amont FROM orders", start=13, end=18)
     assert str(error) == "there is no column 'amont'\n2 |   amont FROM orders\n      ^^^^^"
     assert str(BindError("plain")) == "plain"
 
 
 def example_types():
-    """Arrow types, of each that a program can make at least one."""
+    """At least one Arrow type of each kind that pyarrow can create."""
     numbers = "null bool_ int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64"
     others = "utf8 large_utf8 string_view binary large_binary binary_view date32 date64 month_day_nano_interval"
     made = [getattr(pa, name)() for name in [*numbers.split(), *others.split(), "uuid", "bool8", "json_"]]
@@ -170,12 +170,12 @@ def example_types():
     return [*made, pa.binary(3), pa.dense_union(member), pa.sparse_union(member), pa.opaque(pa.int8(), "t", "v")]
 
 
-NOT_MADE = {"Type_INTERVAL_MONTHS", "Type_INTERVAL_DAY_TIME"}  # by pyarrow
+NOT_CREATED = {"Type_INTERVAL_MONTHS", "Type_INTERVAL_DAY_TIME"}  # pyarrow cannot create them
 
 
-def test_every_arrow_type_has_a_place_or_an_error_that_says_what_to_do():
+def test_every_arrow_type_has_a_sql_type_or_an_error_that_says_what_to_do():
     ids = {name: getattr(pa.lib, name) for name in dir(pa.lib) if name.startswith("Type_")}
-    assert {ids[name] for name in ids if name not in NOT_MADE} <= {arrow.id for arrow in example_types()}
+    assert {ids[name] for name in ids if name not in NOT_CREATED} <= {arrow.id for arrow in example_types()}
     refused = set()
     for arrow in example_types():
         try:

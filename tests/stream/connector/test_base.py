@@ -9,10 +9,10 @@ class EmptyConnector(Connector):
         self.options, self.schema = options, schema
 
     def enumerator(self):
-        raise AssertionError("not asked for")
+        raise AssertionError("must not be called")
 
     def open_split(self, split):
-        raise AssertionError("not asked for")
+        raise AssertionError("must not be called")
 
 
 def test_registered_connector_is_opened_with_options_and_schema():

@@ -19,7 +19,7 @@ COLUMNS = (0, 2)
 
 
 def store_with(text):
-    """A store in which the table's own executor has committed `text` in the epoch that barrier 2 ends."""
+    """A store to which the table's executor has committed `text` in the epoch that barrier 2 ends."""
     store = MemoryStateStore()
     table = StateTable(CATALOG, store)
     table.init_epoch(barrier(1).epoch)

@@ -109,7 +109,7 @@ def test_a_row_whose_expression_fails_gets_null_in_a_stream():
 
 
 def work_of_a_chunk(build, rows):
-    """Of the interpreter, for one chunk of `rows` rows, after one chunk of warm-up."""
+    """The interpreter's work for one chunk of `rows` rows, after a warm-up chunk."""
     ids = np.arange(rows)
     chunk = StreamChunk.from_rows(PAIR, [(0, (int(key), int(key) % 7)) for key in ids])
     messages = build(ScriptedExecutor(PAIR, (0,), [barrier(1), chunk, chunk])).execute()
@@ -126,5 +126,5 @@ def work_of_a_chunk(build, rows):
     ids=["filter", "project"],
 )
 def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk(build):
-    work_of_a_chunk(build, 10)      # what is done once
+    work_of_a_chunk(build, 10)      # warm-up
     assert_no_work_per_row(work_of_a_chunk(build, 1_024), work_of_a_chunk(build, 10_240), 9_216)

@@ -52,7 +52,7 @@ def hash_agg(
     flush_groups=1 << 20,
     chunk_rows=4096,
 ):
-    """The executor that the planner's node asks for."""
+    """The executor of the planner's node."""
     table = table_catalog("t", schema, stream_key, is_append_only=append_only)
     query = Aggregate(Scan(table), tuple(group_by), tuple(calls), tuple(f"c{i}" for i in range(len(calls))))
     ids = iter(range(10, 100))
@@ -77,14 +77,14 @@ def hash_agg(
 
 
 def epochs_of(build, *texts, schema=INPUT, store=None):
-    """The output of each epoch as text, one chunk a line group."""
+    """The output of each epoch as sorted lines."""
     epochs = [[StreamChunk.from_pretty(text, schema)] if text else [] for text in texts]
     outputs = run_epochs(build, store or MemoryStateStore(), schema, (0,), epochs)
     return ["\n".join(sorted_changes(made)) for made in outputs]
 
 
 def sorted_changes(chunks):
-    """The changes of an epoch as lines; the pairs of an update stay together, groups are in order."""
+    """The changes of an epoch as lines, sorted by group; update pairs are kept together."""
     lines = [line for chunk in chunks for line in chunk.to_pretty().split("\n")]
     pairs, index = [], 0
     while index < len(lines):
@@ -133,7 +133,7 @@ class TestHashAgg(HashAggSuite):
 
 
 class TestHashAggOnHummock(HashAggSuite):
-    """Files and versions instead of a sorted list."""
+    """On a Hummock store instead of the in-memory one."""
 
     @pytest.fixture(autouse=True)
     def _close_stores(self):
@@ -304,7 +304,7 @@ def test_floating_sums_stay_within_the_bound_under_retraction():
 
 
 def work_of_a_chunk(rows):
-    """Of the interpreter, for one chunk of `rows` changes over 50 groups that are in memory."""
+    """The interpreter's work for one chunk of `rows` changes over 50 cached groups."""
     keys = [(0, (int(i), f"k{i % 50}", int(i) % 7, 0.0)) for i in np.arange(rows)]
     chunk = StreamChunk.from_rows(INPUT, keys)
     again = StreamChunk.from_rows(INPUT, [(0, (row[0] + rows, *row[1:])) for _, row in keys])
@@ -319,5 +319,5 @@ def work_of_a_chunk(rows):
 
 
 def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
-    work_of_a_chunk(10)     # what is done once
+    work_of_a_chunk(10)     # warm-up
     assert_no_work_per_row(work_of_a_chunk(1_024), work_of_a_chunk(10_240), 9_216)

@@ -40,7 +40,7 @@ def materialize(input, store, conflict=None, rule=ERROR, chunk_rows=4096, **opti
 
 
 class Table:
-    """A table fed by hand: statements and chunks in, changes as text out."""
+    """A table driven by statements and chunks; its output is text."""
 
     def __init__(self, conflict=None, **options):
         self.store, self.folded, self._ids, self._inbox = MemoryStateStore(), Folded((0,)), 0, []
@@ -55,7 +55,7 @@ class Table:
             yield self._inbox.pop(0)
 
     def send(self, message):
-        """The changes that `message` leads to; a barrier after it ends the wait."""
+        """The changes that `message` causes, up to a following barrier."""
         self._epoch += 1
         self._inbox += [message, barrier(self._epoch)]
         texts = []
@@ -231,7 +231,7 @@ def test_an_update_of_a_connector_stays_an_update_and_carries_the_row_that_was_t
 
 
 def naive(rule, held, changes):
-    """The conflict rule, row by row."""
+    """Applies the conflict rule row by row."""
     for op, (key, value) in changes:
         if op & 1:
             held.pop(key, None)
@@ -282,5 +282,5 @@ def work_of_a_chunk(rows, conflict):
 
 
 def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
-    work_of_a_chunk(10, None)   # what is done once
+    work_of_a_chunk(10, None)   # warm-up
     assert_no_work_per_row(work_of_a_chunk(1_024, None), work_of_a_chunk(10_240, None), 9_216)

@@ -28,8 +28,8 @@ def chunk(text):
 
 
 def test_ids_are_new_and_ascend_across_chunks_and_epochs():
-    given = [barrier(5), chunk("+ 1 .\n+ 2 ."), chunk("+ 3 ."), barrier(6), chunk("+ 4 .")]
-    chunks = [message for message in executed(*given) if isinstance(message, StreamChunk)]
+    messages = [barrier(5), chunk("+ 1 .\n+ 2 ."), chunk("+ 3 ."), barrier(6), chunk("+ 4 .")]
+    chunks = [message for message in executed(*messages) if isinstance(message, StreamChunk)]
     ids = [row_id for each in chunks for row_id in ids_of(each)]
     assert ids == sorted(set(ids)) and len(ids) == 4
 
@@ -45,7 +45,7 @@ def test_an_id_carries_a_vnode_of_its_generator_and_the_milliseconds_of_its_epoc
 def test_a_recovery_with_an_older_clock_hands_out_no_id_again():
     before, after = RowIdGenerator(range(256)), RowIdGenerator(range(256))
     before.open_epoch(epoch(100))
-    after.open_epoch(epoch(101))  # the next epoch stands above the committed one, whatever the clock says
+    after.open_epoch(epoch(101))  # the next epoch is above the committed one, whatever the clock
     assert before.next_ids(1_000_000).max() < after.next_ids(1).min()
 
 

@@ -1,4 +1,4 @@
-"""A statement that was bound before its table's columns changed."""
+"""Statements that were bound before an ALTER TABLE."""
 
 from concurrent.futures import Future
 

@@ -18,7 +18,7 @@ SCHEMA = Schema.of(id="bigint")
 
 
 class CountingReader(SplitReader):
-    """Rows begin, begin + 1, ... below end; `gaps`: calls at which nothing is there."""
+    """Rows from `begin` to `end`, exclusive; the calls numbered in `gaps` return None."""
 
     def __init__(self, begin, end, gaps=()):
         self.next, self.end, self.calls, self.gaps, self.is_closed = begin, end, 0, set(gaps), False
@@ -82,7 +82,7 @@ def test_recovery_reads_on_where_the_last_committed_epoch_ended(survived):
         kept += rows_of(take(messages, 2))
         control.send(barrier(number + 2))
         store.commit(next(messages).epoch.prev)
-    take(messages, 1)  # read, never committed
+    take(messages, 1)  # read but not committed
     store.clear_uncommitted()
     again = Channel(100)
     again.send(barrier(survived + 2))
@@ -132,7 +132,7 @@ def test_a_reader_that_has_nothing_now_is_asked_again():
 
 
 def test_a_malformed_chunk_is_refused_by_split_column_and_row():
-    class Careless(CountingReader):
+    class MalformedReader(CountingReader):
         def next_chunk(self, max_rows):
             chunk = super().next_chunk(max_rows)
             texts = pa.Array.from_buffers(pa.utf8(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
@@ -142,7 +142,7 @@ def test_a_malformed_chunk_is_refused_by_split_column_and_row():
     control.send(barrier(1))
     table = StateTable(offset_table(9, "t.offsets", 1), MemoryStateStore())
     info = ExecutorInfo(schema, (0,), "Source")
-    messages = SourceExecutor(info, control, {"a": Careless(0, 2)}, table, chunk_rows=2).execute()
+    messages = SourceExecutor(info, control, {"a": MalformedReader(0, 2)}, table, chunk_rows=2).execute()
     next(messages)
     with pytest.raises(MalformedRows, match=r"split 'a', column 'name', row 1: .*UTF-8"):
         next(messages)

@@ -22,7 +22,7 @@ STOPPING = Stop(frozenset({1}))
 
 
 class FakeWorker:
-    """Collects at once, unless `holds`; then `release()` collects the oldest."""
+    """Collects immediately, unless `holds`; then `release()` collects."""
 
     def __init__(self):
         self.barriers, self.held, self.resets, self.committed_epochs = [], [], [], []
@@ -113,7 +113,7 @@ def parts():
 def wait_until(condition):
     deadline = time.monotonic() + SOON
     while not condition():
-        assert time.monotonic() < deadline, "nothing happened in time"
+        assert time.monotonic() < deadline, "condition not met in time"
         threading.Event().wait(0.002)
 
 
@@ -256,7 +256,7 @@ def test_a_ddl_that_waits_for_its_barrier_is_not_touched_by_a_recovery(parts):
     wait_until(lambda: worker.held)
     second = manager.schedule(Command(lambda: STOPPING, "second", in_new_epoch=False, is_applied=lambda: False))
     worker.holds = False
-    manager.fail(RuntimeError("somebody else's"))
+    manager.fail(RuntimeError("unrelated failure"))
     assert first.result(SOON) is not None
     assert second.result(SOON) == committer.committed_epoch
     assert [changes for _, _, changes in committer.commits] == [("second",)]

@@ -1,7 +1,7 @@
 """Stream plans of SQL statements: cases/planner.txt.
 
 A case is `== title`, a CREATE statement over the tables of binder_schema.sql, `->`, and the text of its plan.
-Run with HUMMOCK_REWRITE=1 to write what the planner says now, then read the difference.
+Run with HUMMOCK_REWRITE=1 to rewrite the plans, then review the diff.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def explained(statement):
 @pytest.mark.parametrize(("title", "statement", "expected"), CASES, ids=[title for title, *_ in CASES])
 def test_plan(title, statement, expected):
     if "HUMMOCK_REWRITE" in os.environ:
-        pytest.skip("rewriting")
+        pytest.skip("HUMMOCK_REWRITE is set")
     assert explained(statement) == expected
 
 

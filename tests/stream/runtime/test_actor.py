@@ -20,7 +20,7 @@ class Rows:
 
 
 class Script(Executor):
-    """Emits what it is given; an exception in the list is raised."""
+    """Emits a list of messages; raises those that are exceptions."""
 
     def __init__(self, messages):
         self.info = ExecutorInfo(None, (), "Script")

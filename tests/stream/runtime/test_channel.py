@@ -14,7 +14,7 @@ AT_ONCE = 0.02
 
 @dataclass(frozen=True)
 class Rows:
-    """Stands for a chunk: all that a channel asks of one is its capacity."""
+    """A fake chunk: a channel uses only its capacity."""
 
     capacity: int
     name: str = ""

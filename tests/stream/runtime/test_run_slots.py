@@ -17,7 +17,7 @@ def in_thread(function):
 
 
 class Counted:
-    """How many threads are inside at once."""
+    """A context manager; `most` is the maximum number of threads inside at once."""
 
     def __init__(self):
         self.inside = self.most = 0

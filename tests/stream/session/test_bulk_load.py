@@ -1,4 +1,4 @@
-"""What a session promises of a bulk load: all rows at one epoch or none, and nobody meets a state between."""
+"""Bulk loads of a session: all rows become visible at one epoch or none do, and no intermediate state is visible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stream.session.bulk_load import MODES
 from tests.support.drivers.local_load import LocalFrame, install
 
 NEVER_MS = 3_600_000
-HISTORY_MS = 600_000      # old epochs are read
+HISTORY_MS = 600_000      # the tests read old epochs
 SHALLOW = CompactionOptions(l0_runs=2, l0_runs_slowdown=2, l0_runs_limit=6, l0_base_bytes=1)
 TYPES = {"id": "bigint", "v": "varchar"}
 
@@ -34,7 +34,7 @@ def frame(ids, mark="loaded", during=lambda: None):
 
 
 def vars_of(options):
-    """What differs from the defaults."""
+    """The options that differ from the defaults."""
     usual = CompactionOptions()
     return {field.name: getattr(options, field.name) for field in fields(options)
             if getattr(options, field.name) != getattr(usual, field.name)}
@@ -65,7 +65,7 @@ def objects_of(db):
 
 
 def orphans(db):
-    """Files that vacuum finds to be nobody's, once it has removed them."""
+    """Runs vacuum and returns the number of orphans it removed."""
     playground = db._playground
     vacuum = Vacuum(playground.catalog._store, objects_of(db), options=VacuumOptions(grace_ms=0))
     report = vacuum.run()
@@ -99,7 +99,7 @@ class TestAppend:
         assert rows(db) == sorted([*expected(("loaded", left), ("old", [1000])), (151, "new")])
 
     def test_what_the_table_remembered_of_its_rows_is_read_anew(self, db):
-        """The key was met before, and was not there."""
+        """The row cache has the key as absent."""
         db.sql("INSERT INTO t VALUES (5, 'x'), (6, 'y')")
         db.sql("DELETE FROM t WHERE id = 5")
         assert db.sql("DELETE FROM t WHERE id = 7") == 0
@@ -145,7 +145,7 @@ class TestAppend:
 class TestLevel0:
     @pytest.fixture
     def db(self, tmp_path, monkeypatch):
-        """Nobody compacts but the test."""
+        """A session without background compaction."""
         install(monkeypatch)
         monkeypatch.setattr(Maintenance, "start", lambda maintenance: None)
         session = stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS, **vars_of(SHALLOW))
@@ -166,7 +166,7 @@ class TestLevel0:
             assert report.level == (0 if number else 6)
             waits.append((self.waited(db) - before) / report.data_bytes)
             last |= {key: f"load {number} {key}" for key in ids}
-        runs = [max(0, number - 1) for number in range(9)]      # that were in level 0 before each load
+        runs = [max(0, number - 1) for number in range(9)]      # in level 0 before each load
         shares = [debt_share(count, 0, SHALLOW) for count in runs]
         assert waits == pytest.approx([share * share / SLOWEST_BYTES_PER_SECOND for share in shares])
         assert shares[0] == 0 < shares[5] < shares[-1] == 1
@@ -226,7 +226,7 @@ class TestMeanwhile:
         assert rows(db, "late") == [(21,)]
 
     def test_a_recovery_opens_no_gap(self, db):
-        """Actors that are built anew while the load runs take no statements either."""
+        """Actors that are rebuilt during the load refuse statements, too."""
         def during():
             meta = db._playground.meta
             figures, _ = db.figures, meta.fail(OSError("a part broke"))
@@ -262,8 +262,8 @@ class TestRefusals:
         assert db.bulk_load(frame([2]), "other").rows == 1
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_a_session_whose_store_another_serves_is_told_before_any_job(self, db, tmp_path, mode):
-        """A load is the business of the process that serves the store; that one goes on."""
+    def test_a_session_whose_store_another_serves_is_refused_before_any_job(self, db, tmp_path, mode):
+        """Only the process that serves the store may load, and it is not disturbed."""
         with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as serving:
             rows = frame([1])
             with pytest.raises(Fenced, match=r"claimed by 'playground-.*one process has it at a time"):
@@ -322,7 +322,7 @@ class TestRefusals:
         assert rows(db) == expected(("old", [1]), ("loaded", [5]))
 
     def test_files_that_vacuum_took_are_an_answer_to_the_loader_and_nobody_else(self, db):
-        """The stream goes on: what others sent with the same checkpoint is committed."""
+        """Other statements of the same checkpoint are committed."""
         def during():
             paths = [found.path for found in objects_of(db).list(f"sst/{loading.specs[0].name_prefix}")]
             store, name = db._playground.catalog._store, paths[0].removeprefix("sst/").partition(".")[0]

@@ -16,7 +16,7 @@ from stream import functions as f
 from stream.errors import DuplicateKey, InvalidStatement, SessionClosed
 
 NEVER_MS = 3_600_000
-HISTORY_MS = 600_000      # old epochs are read
+HISTORY_MS = 600_000      # the tests read old epochs
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def rows(relation):
 
 
 def shop(db):
-    """The first session of the architecture document."""
+    """The example session of the architecture document."""
     orders = db.create_table("orders", {"id": "bigint", "region": "varchar", "amount": "numeric"}, primary_key="id")
     revenue = orders.filter(col("amount") > 0).group_by("region").agg(revenue=f.sum("amount"), orders=f.count())
     return orders, db.create_materialized_view("revenue", revenue)
@@ -199,7 +199,7 @@ def test_a_snapshot_stays_at_its_epoch(db):
 
 
 def commits(db, numbers):
-    """Commits that update every row of `t`; their epochs."""
+    """Commits updates of every row of `t`; returns the epochs."""
     ids = pa.array(range(500))
     made = []
     for number in numbers:
@@ -209,7 +209,7 @@ def commits(db, numbers):
 
 
 def stored_rows(db):
-    """Rows of the table in files, each version counted, once nothing is left to compact."""
+    """Number of row versions of the table in files after all compactions."""
     playground = db._playground
     with Compactor(playground.manager, objects_of(playground), playground.options.compaction) as compactor:
         assert compactor.wait_idle(60)
@@ -304,7 +304,7 @@ def test_a_recovery_undoes_no_acknowledged_statement(db):
     db.sql("UPDATE orders SET amount = 5 WHERE id = 1")
     orders.delete(id=2)
     orders.insert([(3, "ASIA", 3)])
-    db._playground.meta.fail(RuntimeError("pulled the plug"))
+    db._playground.meta.fail(RuntimeError("injected"))
     orders.insert([(4, "EUROPE", 4)])
     db.flush()
     assert sorted(row["id"] for row in orders.rows()) == [1, 3, 4]

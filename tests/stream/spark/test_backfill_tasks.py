@@ -1,4 +1,4 @@
-"""Bulk backfills against the stream: the tasks of cases/bulk_backfill.txt leave the state that the stream builds."""
+"""Bulk backfills against the stream: the tasks of cases/bulk_backfill.txt write the state that the stream builds."""
 
 import random
 from contextlib import closing
@@ -38,8 +38,8 @@ COLUMNS = "id BIGINT PRIMARY KEY, k BIGINT, v INT, x DOUBLE, d NUMERIC(20, 3), s
 
 def read_cases():
     _, *blocks = PATH.read_text().split("\n== ")
-    parted = (block.partition("\n") for block in blocks)
-    return [(title, *(part.strip("\n") for part in rest.split("\n->\n"))) for title, _, rest in parted]
+    split = (block.partition("\n") for block in blocks)
+    return [(title, *(part.strip("\n") for part in rest.split("\n->\n"))) for title, _, rest in split]
 
 
 CASES = read_cases()
@@ -70,7 +70,7 @@ def random_rows(rng):
 
 @pytest.fixture(scope="module")
 def world():
-    """A session with a filled table, of which some rows changed after they came."""
+    """A session with a table of which some rows were updated or deleted."""
     rng = np.random.default_rng(20261121)
     with stream.connect("memory://") as session:
         session.sql(f"CREATE TABLE t ({COLUMNS})")
@@ -83,7 +83,7 @@ def world():
 
 
 def spec_of(session, name, tasks=()):
-    """What a bulk backfill of a view that is there would be, the view's own table ids included."""
+    """The spec of a bulk backfill of an existing view, with the view's own table ids."""
     catalog = session._playground.catalog
     view = catalog.resolve(ObjectName(name))
     ids = {table.name: table.id for table in catalog.internal_tables(view.id)}
@@ -149,13 +149,13 @@ def test_a_key_that_comes_twice_into_new_state_ends_the_task(world, monkeypatch,
         if spills:
             monkeypatch.setitem(StateTable.__init__.__kwdefaults__, "spill_bytes", 0)
         table = StorageTable(leaf.table, storage, leaf.columns)
-        [told] = scans_of(spec, storage.version, leaf, table.partitions(1))
+        [scan] = scans_of(spec, storage.version, leaf, table.partitions(1))
         chunks = list(table.scan(spec.epoch))
         with closing(open_object_store("memory://")) as objects:
-            whole = task_report(told, lambda _: chunks, objects)
+            whole = task_report(scan, lambda _: chunks, objects)
             assert sum(info.rows for info in whole.sstables) == sum(chunk.visible_rows for chunk in chunks)
             with pytest.raises(InconsistentStream if spills else ConsistencyError):
-                task_report(told, lambda _: [*chunks, chunks[0]], objects)
+                task_report(scan, lambda _: [*chunks, chunks[0]], objects)
     finally:
         world.sql("DROP MATERIALIZED VIEW twice")
 

@@ -1,4 +1,4 @@
-"""Views whose history comes in bulk: what happens around the tasks, which run here without Spark."""
+"""Views with a bulk backfill: everything but Spark; the tasks run in this process."""
 
 import random
 
@@ -44,7 +44,7 @@ def session(rng):
 
 
 def churn(session, rng):
-    """Rows come, go and change; some change only where no view looks, some change and change back."""
+    """Inserts, deletes and updates; some only of columns that no view reads, some that are reverted."""
     for _ in range(6):
         remainder = rng.randrange(9)
         session.sql(f"UPDATE t SET v = -v, k = k + 1 WHERE id % 9 = {remainder}")
@@ -60,7 +60,7 @@ def rows(session, query):
 
 
 def stored(session, view):
-    """Key (behind the table's id) -> value of each of the view's tables."""
+    """Key without the table id -> value, for each table of the view."""
     playground = session._playground
     found = playground.catalog.resolve(ObjectName(view))
     tables = (found, *playground.catalog.internal_tables(found.id))
@@ -142,7 +142,7 @@ def test_what_stands_in_the_way_in_the_end_leaves_nothing(session, rng, statemen
     assert not [run for run in session._playground.storage.version.runs if run.sstables[0].global_epoch]
 
 
-def test_a_session_whose_store_another_serves_is_told_before_any_task(tmp_path, rng):
+def test_a_session_whose_store_another_serves_is_refused_before_any_task(tmp_path, rng):
     with stream.connect(f"file://{tmp_path}") as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT, note VARCHAR)")
         query, asked = session.sql(GROUPS), []
@@ -156,7 +156,7 @@ def test_a_session_whose_store_another_serves_is_told_before_any_task(tmp_path, 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["the tasks are done", "the tasks fail"])
 def test_a_lease_that_ran_out_meanwhile_leaves_nothing(session, rng, fails):
-    """What the tasks read, and what the view has to catch up with, may be gone."""
+    """The tasks' snapshot and the changes since then may be vacuumed."""
     def during():
         store = session._playground.catalog._store
         store.transaction(MetaOperations(delete=tuple(lease_key(lease.node) for lease in read_leases(store))))

@@ -1,4 +1,4 @@
-"""Views whose history a Spark job computes, on a session of two slots in this process."""
+"""Views with a backfill by Spark, with two local slots."""
 
 import os
 import random
@@ -23,7 +23,7 @@ from stream.spark.spec import TaskSpec
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 NESTED = "SELECT c, COUNT(*) AS n FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q GROUP BY c"
 ROWS = 20_000
-MANY_ROWS = int(os.environ.get("HUMMOCK_BENCH_ROWS", "10000000"))   # of the slow form
+MANY_ROWS = int(os.environ.get("HUMMOCK_BENCH_ROWS", "10000000"))   # of the slow test
 pytestmark = pytest.mark.spark
 
 
@@ -43,7 +43,7 @@ def rows(session, query):
 
 
 def same_as_duckdb(session, query):
-    """The view has the rows that DuckDB finds in the table."""
+    """Checks the view against DuckDB's result over the table."""
     with duckdb.connect() as connection:
         connection.register("t", session.sql("SELECT * FROM t").to_arrow())
         columns = "k, c, s, lo, hi" if query == GROUPS else "c, n"
@@ -53,7 +53,7 @@ def same_as_duckdb(session, query):
 
 
 def stored(session, view):
-    """Key (behind the table's id) -> value of each of the view's tables."""
+    """Key without the table id -> value, for each table of the view."""
     epoch = session.flush()
     return [dict(entries(session, table, epoch)) for table in tables_of(session, view)]
 
@@ -90,7 +90,7 @@ def test_the_stream_goes_on_and_its_changes_are_in_the_view(session, spark, quer
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_many_rows_leave_what_the_stream_leaves(spark, tmp_path):
-    """Each state table, key by key and value by value, and what changed meanwhile."""
+    """Compares each state table by key and value, with concurrent changes."""
     rng = np.random.default_rng(11)
     with stream.connect(f"file://{tmp_path}", statement_rows=500_000) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT)")
@@ -136,7 +136,7 @@ def tables_of(session, view):
 
 
 def entries(session, table, epoch):
-    """(key behind the table's id, value), one by one."""
+    """Iterates over (key without the table id, value)."""
     return ((key[4:], value) for key, value in session._playground.storage.scan(KeyRange.table(table.id), epoch))
 
 

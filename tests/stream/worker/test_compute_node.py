@@ -1,4 +1,4 @@
-"""The node with executors of its own kind, so that only actors, channels and barriers are under test."""
+"""ComputeNode with fake executors: actors, channels and barriers are under test."""
 
 import threading
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class FakeStore:
 
 
 class Table(Executor):
-    """Answers each statement with its rows and emits them; a certain value is a bug."""
+    """Acknowledges each statement and emits its rows; fails on the value `poison`."""
 
     def __init__(self, input, poison):
         self.info, self.input, self.poison = ExecutorInfo(None, (), "Table"), input, poison
@@ -70,7 +70,7 @@ class Table(Executor):
 
 
 class View(Executor):
-    """Remembers what it saw in `seen`."""
+    """Records its input in `seen`."""
 
     def __init__(self, channel, seen):
         self.info, self.channel, self.seen = ExecutorInfo(None, (), "View"), channel, seen
@@ -110,7 +110,7 @@ class Node:
         self.barrier(Add(frozenset(spec.actor_id for spec in specs)))
 
     def recover(self, *specs, failed=None):
-        """Begin again from epoch 0, the last that was committed."""
+        """Recovers from epoch 0, the committed one."""
         self.node.reset(self.failures[0])
         self.node.build(specs)
         self.epoch += 1
@@ -171,7 +171,7 @@ def test_statements_of_a_dropped_table_are_refused(parts):
 
 
 def poisoned(parts):
-    """Answers of a thread that inserts "poison", after the failure of its table's actor."""
+    """Inserts "poison" in a thread and waits until the table's actor has failed; returns the thread and its answers."""
     answers = []
 
     def insert():
@@ -236,7 +236,7 @@ def test_statements_wait_out_a_recovery(parts):
     assert answers == [1]
 
 
-def test_a_closed_node_tells_why(parts):
+def test_a_closed_node_reports_why(parts):
     parts.begin(TABLE)
     parts.node.close(SessionClosed("gone"))
     with pytest.raises(SessionClosed, match="gone"):

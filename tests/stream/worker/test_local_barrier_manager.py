@@ -131,7 +131,7 @@ def test_after_a_reset_barriers_flow_again_and_old_collects_are_ignored(parts):
 
 
 def test_an_epoch_that_is_passed_by_all_waits_for_the_epoch_before_it(parts):
-    """The barrier that stops an actor waits for it, the next one does not."""
+    """The barrier that stops an actor waits for it, the next barrier does not."""
     manager, store, _, _ = parts
     stopping, following = barrier(2), barrier(3)
     first = manager.inject(stopping, [], [1, 2])

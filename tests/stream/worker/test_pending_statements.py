@@ -33,7 +33,7 @@ class Sender:
         return statement
 
     def sent(self, epoch):
-        """A statement that waits for its answer."""
+        """A statement that is sent and not answered."""
         statement = DeleteRows(self.pending.next_id(), None)
         self.pending.add(statement, 7, "t", self.ask)
         assert self.pending.sent(statement.statement_id, epoch) is None

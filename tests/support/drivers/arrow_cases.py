@@ -1,8 +1,8 @@
-"""Arrow columns in every physical form, whole and corrupted, with what a table must make of them.
+"""Arrow columns in every physical layout, valid and corrupted, with the rows that a table must return.
 
 A `Case` begins as a leaf: values of one type in one Arrow layout, of which one row may be corrupted. Wrappers slice
-it, cut it into chunks, encode it as a dictionary or in runs, or put it into lists and structs; each keeps account of
-the rows and of those that must be refused. Corrupted entries that no row refers to must not matter.
+it, split it into chunks, encode it as a dictionary or in runs, or nest it in lists and structs; each tracks the rows
+and those that must be refused. Corrupted entries that no row refers to must be ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDE = Context(prec=80)
 
 @dataclass(frozen=True)
 class Case:
-    """`rows`: the Python values as a table gives them back. `wrong`: the rows that cannot be stored."""
+    """`rows`: the Python values that a table returns. `wrong`: the rows that cannot be stored."""
 
     label: str
     data_type: DataType
@@ -37,11 +37,11 @@ class Case:
 
     @property
     def refused(self) -> int | None:
-        """The row that an error names."""
+        """The row that the error must name."""
         return min(self.wrong, default=None)
 
 
-# -- leaves: Arrow type, how a value is drawn, the value as a table gives it back -----------------------------
+# -- leaves: Arrow type, generator of values, the value that a table returns ----------------------------------
 
 
 def _int(low: int, high: int) -> Callable[[random.Random], int]:
@@ -72,7 +72,7 @@ def _moment(step: int) -> Callable[[random.Random], dt.datetime]:
 
 
 def _recent(rng: random.Random) -> dt.datetime:
-    """What nanoseconds reach."""
+    """Within the range of nanoseconds."""
     return EPOCH + MOMENT * rng.randint(-(2**62) // 1000, 2**62 // 1000)
 
 
@@ -147,7 +147,7 @@ def leaf(rng: random.Random, kind: str, form: pa.DataType, draw: Callable, fault
 
 
 def _filled(draw: Callable, rng: random.Random) -> Any:
-    """A value that has bytes, if it is one of bytes."""
+    """A value that is not an empty text or byte string."""
     value = draw(rng)
     while value in ("", b""):
         value = draw(rng)
@@ -182,7 +182,7 @@ def _stored(value: Any, kind: str) -> Any:
 
 
 def _with_bytes(values: list, form: pa.DataType, at: int, wrong: bytes) -> pa.Array:
-    """Row `at` with bytes that `pa.array` would not take."""
+    """Replaces row `at` by bytes that `pa.array` would refuse."""
     raw = [value.encode() if isinstance(value, str) else value for value in values]
     raw[at] = wrong
     plain = pa.array(raw, pa.large_binary() if pa.types.is_large_string(form) else pa.binary())
@@ -219,7 +219,7 @@ def _view_beyond(values: list, form: pa.DataType, at: int) -> pa.Array:
 
 
 def _fixed(number: Callable[[pa.DataType], Any]) -> Callable[[list, pa.DataType, int], pa.Array]:
-    """Row `at` with the bytes of a number."""
+    """Replaces row `at` by the bytes of a number."""
 
     def corrupted(values: list, form: pa.DataType, at: int) -> pa.Array:
         array = _array(values, form)
@@ -262,7 +262,7 @@ FAULTS: dict[str, Callable[[list, pa.DataType, int], pa.Array]] = {
 
 
 def faults_of(kind: str, form: pa.DataType) -> list[str]:
-    """What can be wrong with a row of this form, in a column of this kind."""
+    """Possible faults of a row of this form, in a column of this kind."""
     storage = form.storage_type if isinstance(form, pa.BaseExtensionType) else form
     types, found = pa.types, []
     has_view = types.is_string_view(storage) or types.is_binary_view(storage)
@@ -284,7 +284,7 @@ def faults_of(kind: str, form: pa.DataType) -> list[str]:
 
 
 def sliced(rng: random.Random, case: Case) -> Case:
-    """Some of the rows; the corrupted one may be left outside."""
+    """A slice of the rows, with or without the corrupted one."""
     start = rng.randint(0, len(case.rows))
     rows = rng.randint(0, len(case.rows) - start)
     wrong = frozenset(row - start for row in case.wrong if start <= row < start + rows)
@@ -305,7 +305,7 @@ def _picked(case: Case, positions: list, label: str, array: pa.Array) -> Case:
 
 
 def coded(rng: random.Random, case: Case) -> Case:
-    """A dictionary; some entries may be in no row."""
+    """A dictionary, in which some entries may be unused."""
     known = range(len(case.rows))
     count = rng.randrange(12 * bool(known) + 1)
     positions: list = [None if rng.random() < 0.2 else rng.choice(known) for _ in range(count)]
@@ -326,7 +326,7 @@ def in_runs(rng: random.Random, case: Case) -> Case:
 
 
 def _owners(case: Case, spans: list) -> frozenset[int]:
-    """The lists that hold a corrupted element."""
+    """The lists that contain a corrupted element."""
     return frozenset(at for at, span in enumerate(spans) if span and not case.wrong.isdisjoint(range(*span)))
 
 
@@ -337,7 +337,7 @@ def _list_case(case: Case, spans: list, array: pa.Array) -> Case:
 
 
 def in_lists(rng: random.Random, case: Case) -> Case:
-    """Lists with 32 or 64 bit offsets; elements under a NULL do not matter."""
+    """Lists with 32 or 64 bit offsets; elements under a NULL are ignored."""
     ends = sorted(rng.randint(0, len(case.rows)) for _ in range(rng.randrange(1, 6)))
     spans: list = [None if rng.random() < 0.25 else (a, b) for a, b in zip([0, *ends], ends, strict=False)]
     make, width = rng.choice([(pa.list_, np.int32), (pa.large_list, np.int64)])
@@ -347,7 +347,7 @@ def in_lists(rng: random.Random, case: Case) -> Case:
 
 
 def in_list_views(rng: random.Random, case: Case) -> Case:
-    """Lists that overlap and stand in any order; those under a NULL point anywhere."""
+    """Overlapping lists in any order; those under a NULL have arbitrary offsets."""
     spans: list = []
     for _ in range(rng.randrange(1, 6)):
         start = rng.randint(0, len(case.rows))
@@ -369,7 +369,7 @@ def in_fixed_lists(rng: random.Random, case: Case) -> Case:
 
 
 def in_struct(rng: random.Random, case: Case) -> Case:
-    """A field beside another one; what lies under a NULL does not matter."""
+    """A struct with a second field; values under a NULL are ignored."""
     held = [rng.random() < 0.8 for _ in case.rows]
     numbers = list(range(len(held)))
     form = pa.struct([("n", pa.int32()), ("x", case.array.type)])
@@ -391,7 +391,7 @@ NESTED: list[Callable[[random.Random, Case], Case]] = [in_lists, in_list_views, 
 
 
 def cases_of(rng: random.Random, kind: str) -> Iterator[Case]:
-    """Every form of a kind, whole and with each of its faults: plain, sliced, chunked, encoded, nested in each way."""
+    """Every form of a kind, valid and with each of its faults: plain, sliced, chunked, encoded, nested in each way."""
     for form, draw in FORMS[kind]:
         for fault in [None, *faults_of(kind, form)]:
             plain = leaf(rng, kind, form, draw, fault)
@@ -407,7 +407,7 @@ def cases_of(rng: random.Random, kind: str) -> Iterator[Case]:
 
 
 def _made(rng: random.Random, case: Case, *wrappers: Callable[[random.Random, Case], Case]) -> list[Case]:
-    """The case in its wrappers; none where Arrow itself finds that it is broken."""
+    """The case in its wrappers; empty if Arrow itself detects the fault."""
     try:
         for wrap in wrappers:
             case = wrap(rng, case)

@@ -1,8 +1,7 @@
-"""The smallest session: statements run one by one against a store in memory, a committed epoch after
-each change.
+"""The smallest session: statements run one by one against a store in memory, each change in its own committed epoch.
 
-It has no streams: views are not kept, changes are done by reading the table and writing it again. For
-tests of the SQL front, the fluent face and batch queries.
+It has no streams: views are not maintained, changes read the table and write it again. For tests of the SQL front end,
+the fluent API and batch queries.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 
 
 class BatchSession:
-    """A `Runner`, and `sql`."""
+    """A `Runner` with a method `sql`."""
 
     def __init__(self) -> None:
         self.catalog = CatalogManager(MemoryMetaStore())
@@ -44,7 +43,7 @@ class BatchSession:
         return self._epoch << 16
 
     def sql(self, text: str) -> pa.Table | int | None:
-        """Runs all statements; the answer of the last: rows of a query, rows changed, or None."""
+        """Runs all statements; the result of the last: rows of a query, number of changed rows, or None."""
         answer = None
         for statement in bind_sql(text, self.catalog, now=NOW):
             answer = self._run(statement)
@@ -69,7 +68,7 @@ class BatchSession:
         predicate: Expression | None,
     ) -> int:
         columns: list[Expression] = [
-            InputRef(place, data_type) for place, data_type in enumerate(table.schema.types)
+            InputRef(index, data_type) for index, data_type in enumerate(table.schema.types)
         ]
         for column, value in assignments:
             columns[column] = value
@@ -111,9 +110,9 @@ class BatchSession:
     def _rows(self, plan: LogicalPlan) -> list[tuple]:
         return [row for chunk in query_chunks(plan, self.store, self.epoch) for row in chunk.rows()]
 
-    def _with_row_id(self, row: tuple, place: int) -> tuple:
+    def _with_row_id(self, row: tuple, index: int) -> tuple:
         self._row_id += 1
-        return (*row[:place], self._row_id, *row[place + 1 :])
+        return (*row[:index], self._row_id, *row[index + 1 :])
 
     def _write(self, table: TableCatalog, changes: list[tuple[Op, tuple]]) -> int:
         state = StateTable(table, self.store)

@@ -1,7 +1,6 @@
-"""What goes wrong in tasks of a bulk load or a bulk backfill, as a plan beside the store says.
+"""Fault injection in tasks of a bulk load or a bulk backfill, by a plan stored beside the store.
 
-A plan names the task by its stage and its place there; the first attempt at it alone goes wrong. What happened is
-marked beside the plan.
+A plan names the task by stage and partition; only its first attempt fails. A mark beside the plan records each fault.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tests.support.drivers.spark_chaos import plan_of, under_way, wait_for_anoth
 WORKER_FAULTS = ("killed at once", "killed amid its rows", "killed between files", "killed behind its files",
                  "done twice", "store fails")
 EXECUTOR_FAULTS = ("executor killed", "executor killed behind its files")
-SLOW_FAULTS = ("slow", "slow behind its files")     # for clusters of two hosts: until another attempt has begun
+SLOW_FAULTS = ("slow", "slow behind its files")     # for clusters of two hosts: waits until another attempt has begun
 DRIVER_FAULTS = ("driver killed", "driver killed behind its files")
 LOAD_STAGES = ("encode", "write")
 BACKFILL_STAGES = ("scan", "arrive 1", "arrive 2")
@@ -33,25 +32,25 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def plan_faults(url: str, faults: dict[str, str]) -> None:
-    """Tasks, "stage place", go wrong so."""
+    """Writes the plan: task, as "stage partition" -> fault."""
     write_plan(url, {"driver": 0, "faults": faults})
 
 
 def name_driver(url: str, driver: int) -> None:
-    """`driver` is the process that some tasks kill; 0: there is none any more."""
-    told = plan_of(url) / "plan"
-    beside = told.with_suffix(".new")
-    beside.write_text(json.dumps({**json.loads(told.read_text()), "driver": driver}))
-    beside.rename(told)
+    """Sets the driver process that some tasks kill; 0: none."""
+    plan = plan_of(url) / "plan"
+    new = plan.with_suffix(".new")
+    new.write_text(json.dumps({**json.loads(plan.read_text()), "driver": driver}))
+    new.rename(plan)
 
 
 def marks_of(url: str) -> set[str]:
-    """The tasks that went wrong; those with "again" behind them began another time while they did."""
+    """The tasks with faults; those followed by "again" were started once more."""
     return {mark.name for mark in plan_of(url).iterdir()} - {"plan"}
 
 
 def install(patch: Callable[[object, str, object], None]) -> None:
-    """Jobs of this process have tasks that go wrong by the plan; `patch` sets an attribute."""
+    """Makes tasks of this process's jobs fail by the plan; `patch` sets an attribute."""
     from relational.spark import bulk_load
 
     patch(bulk_load, "encode_rows", encode_rows)
@@ -74,24 +73,24 @@ def write_rows(spec: bytes, batches: Iterable[pa.RecordBatch]) -> Batches:
         yield from _Task(url, "write").run(lambda rows: _load_writer(spec, rows), batches)
 
 
-def run_task(told: bytes) -> bytes:
-    spec = TaskSpec.from_bytes(told)
+def run_task(serialized: bytes) -> bytes:
+    spec = TaskSpec.from_bytes(serialized)
     with under_way(spec.backfill.url):
-        return _Task(spec.backfill.url, BACKFILL_STAGES[spec.fragment]).answer(told)
+        return _Task(spec.backfill.url, BACKFILL_STAGES[spec.fragment]).answer(serialized)
 
 
 _load_encoder, _load_writer = load_encoder.encode_rows, load_writer.write_rows
 
 
 class _Task:
-    """One attempt."""
+    """One attempt at a task."""
 
     def __init__(self, url: str, stage: str):
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        self._place, self._name = plan_of(url), f"{stage} {context.partitionId()}"
-        plan = json.loads((self._place / "plan").read_text())
+        self._directory, self._name = plan_of(url), f"{stage} {context.partitionId()}"
+        plan = json.loads((self._directory / "plan").read_text())
         self._driver, self._fault = plan["driver"], plan["faults"].get(self._name, "")
         if self._fault and not self._mark(self._name):
             self._mark(f"{self._name} again")
@@ -114,19 +113,19 @@ class _Task:
             self._disturb()
         yield from made
 
-    def answer(self, told: bytes) -> bytes:
-        """Of a task of a backfill."""
+    def answer(self, serialized: bytes) -> bytes:
+        """Runs a task of a backfill."""
         fault = self._fault
         if fault:
             self._disturb_first()
         if fault == "done twice":
-            tasks.run_task(told)
+            tasks.run_task(serialized)
         with ExitStack() as faulty:
             if fault == "killed between files":
                 faulty.enter_context(_death_at_a_name(2))
             if fault == "killed amid its rows":
                 faulty.enter_context(_death_amid_rows())
-            made = tasks.run_task(told)
+            made = tasks.run_task(serialized)
         if fault.endswith("behind its files"):
             self._disturb()
         return made
@@ -142,24 +141,24 @@ class _Task:
     def _disturb(self) -> None:
         if self._fault.startswith("driver killed"):
             if self._driver:
-                os.kill(self._driver, signal.SIGKILL)       # and this task goes on, for nobody
+                os.kill(self._driver, signal.SIGKILL)       # this task continues, but its result is lost
         elif self._fault.startswith("executor killed"):
-            os.kill(_parent_of(os.getppid()), signal.SIGKILL)   # and this worker goes on for a while
+            os.kill(_parent_of(os.getppid()), signal.SIGKILL)   # this worker continues for a while
         elif self._fault.startswith("slow"):
-            wait_for_another(self._place / f"{self._name} again")
+            wait_for_another(self._directory / f"{self._name} again")
         else:
             _die()
 
     def _mark(self, name: str) -> bool:
         try:
-            (self._place / name).touch(exist_ok=False)
+            (self._directory / name).touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
 
 
 def _cut_short(batches: Iterable[Any]) -> Iterator[Any]:
-    """The first batch, and no more."""
+    """The first batch; then the process dies."""
     for batch in batches:
         yield batch
         _die()
@@ -167,7 +166,7 @@ def _cut_short(batches: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _death_amid_rows() -> Iterator[None]:
-    """Of a task of a backfill: behind the first chunk that its fragment gives."""
+    """The process of a backfill task dies after the first chunk of its fragment."""
     run_fragment = tasks.run_fragment
     tasks.run_fragment = lambda *arguments: _cut_short(run_fragment(*arguments))   # type: ignore[assignment]
     try:
@@ -178,7 +177,7 @@ def _death_amid_rows() -> Iterator[None]:
 
 @contextmanager
 def _death_at_a_name(number: int) -> Iterator[None]:
-    """Death at the name of so-manieth file; those before it are there by then, or on their way."""
+    """The process dies at the name of file `number`; earlier files are uploaded or in flight."""
     names, mint = [], load_writer.mint_sstable_name
 
     def minted(*arguments: object) -> str:
@@ -198,4 +197,4 @@ def _parent_of(process: int) -> int:
 
 def _die() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("a killed process goes on")
+    raise AssertionError("a killed process continues")

@@ -1,8 +1,8 @@
-"""Errands: bulk loads and bulk backfills as plain values, and the driver that does one and dies at a step of it.
+"""Bulk loads and bulk backfills as plain values, and a driver that runs one and dies at a given step.
 
     python -m tests.support.drivers.bulk_driver FILE
 
-FILE holds an errand as JSON. The process prints "done" where nothing killed it.
+FILE has a `DriverJob` as JSON. The process prints "done" if nothing killed it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BACKFILL_ENDS = ("before the job", "behind the job", "before its files' commit",
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`rows` rows of `keys` keys from `first` on, whose values begin with `mark`."""
+    """`rows` rows over `keys` keys from `first` on, with values that begin with `mark`."""
 
     mark: str
     first: int
@@ -68,21 +68,21 @@ class Load:
         return numbers.selectExpr(f"{key} AS id", f"id % {GROUPS} AS k", "id AS n", f"concat('{self.mark} ', id) AS v")
 
     def after(self, stored: dict[int, tuple]) -> dict[int, tuple]:
-        """The rows of the table by key, where it held `stored`."""
+        """The rows of the table by key after a load into `stored`."""
         numbers = range(self.rows) if self.on_duplicate != "first" else reversed(range(self.rows))
         loaded = {self.first + n % self.keys: (n % GROUPS, n, f"{self.mark} {n}") for n in numbers}
         if self.mode != "append":
             return loaded
         return loaded | stored if self.on_duplicate == "first" else stored | loaded
 
-    def carry_out(self, session: stream.Session, spark: SparkSession) -> bulk_load.LoadReport:
+    def run(self, session: stream.Session, spark: SparkSession) -> bulk_load.LoadReport:
         return session.bulk_load(
             self.frame(spark), self.table, mode=self.mode, on_duplicate=self.on_duplicate, load_id=self.mark,
             partitions=self.partitions, primary_key="id" if self.mode == "create" else None, memory_bytes=1 << 15)
 
 
 class Meanwhile:
-    """Tasks on Spark; statements change the table between them and the view's first barrier."""
+    """Runs tasks on Spark; statements change the table between them and the first barrier of the view."""
 
     def __init__(self, tasks: SparkTasks, session: stream.Session) -> None:
         self.slots, self.check, self.delete = tasks.slots, tasks.check, tasks.delete
@@ -100,7 +100,7 @@ class Meanwhile:
 
 
 def is_last(specs: Sequence[TaskSpec]) -> bool:
-    """No tasks follow those of `specs`."""
+    """Whether `specs` are the last tasks of the backfill."""
     return specs[0].fragment == len(specs[0].backfill.tasks) - 1
 
 
@@ -119,8 +119,8 @@ def open_session(url: str, *, is_maintained: bool = True) -> stream.Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """`end`: the step at which the driver kills itself; "" where a task does, or nobody."""
+class DriverJob:
+    """`end`: the step at which the driver kills itself; "" if a task kills it, or nothing does."""
 
     url: str
     master: str
@@ -131,23 +131,23 @@ class Errand:
         return json.dumps(asdict(self))
 
 
-def drive(errand: Errand) -> None:
-    bulk_chaos.name_driver(errand.url, os.getpid())
+def drive(job: DriverJob) -> None:
+    bulk_chaos.name_driver(job.url, os.getpid())
     bulk_chaos.install(setattr)
-    arrange(errand.end)
-    spark = spark_session(errand.master, settings=SPARK)
-    with open_session(errand.url) as session:
-        if errand.load is None:
+    arrange(job.end)
+    spark = spark_session(job.master, settings=SPARK)
+    with open_session(job.url) as session:
+        if job.load is None:
             backfill(session, spark)
         else:
-            Load(**errand.load).carry_out(session, spark)
-        if errand.end == "behind the call":
+            Load(**job.load).run(session, spark)
+        if job.end == "behind the call":
             die()
     print("done", flush=True)
 
 
 def arrange(end: str) -> None:
-    """This process dies at the step."""
+    """Arranges that this process dies at the step."""
     if end == "before the job":
         bulk_load.write_frame = SparkTasks.run = die        # type: ignore[assignment]
     elif end == "behind the job":
@@ -179,11 +179,11 @@ def _first_alone(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _dying(transaction: Callable[..., Any], row: str, end: str) -> Callable[..., Any]:
     def transacted(store: SqliteMetaStore, operations: Any) -> None:
-        is_it = any(key.startswith(row) for key in operations.put)
-        if is_it and end.startswith("before"):
+        matches = any(key.startswith(row) for key in operations.put)
+        if matches and end.startswith("before"):
             die()
         transaction(store, operations)
-        if is_it:
+        if matches:
             die()
 
     return transacted
@@ -194,4 +194,4 @@ def die(*arguments: Any, **options: Any) -> None:
 
 
 if __name__ == "__main__":
-    drive(Errand(**json.loads(Path(sys.argv[1]).read_text())))
+    drive(DriverJob(**json.loads(Path(sys.argv[1]).read_text())))

@@ -9,7 +9,7 @@ from relational.types import Schema, SortKey
 def table_catalog(
     name: str, schema: Schema, pk, *, table_id: int = 1, kind=TableKind.TABLE, **options
 ) -> TableCatalog:
-    """A table with the key columns `pk`, ascending, which it is distributed by."""
+    """A table with the key columns `pk`, ascending, and distributed by them."""
     columns = tuple(ColumnCatalog(f.name, number, f.data_type) for number, f in enumerate(schema))
     keys = tuple(SortKey(index) for index in pk)
     return TableCatalog(

@@ -1,4 +1,4 @@
-"""Compact tasks over files made from entries, for tests: what goes in and what came out as plain tuples."""
+"""Compaction tasks over files built from entries, for tests: inputs and outputs as plain tuples."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ OUTPUT = OutputOptions(1 << 20, 4 << 10, "lz4", "blocked_bloom", 10)
 
 
 def names(first: str = "a") -> Callable[[], str]:
-    """New object names, those of each `first` apart from all others."""
+    """New object names, distinct for each `first`."""
     numbers = itertools.count()
     return lambda: first + f"{next(numbers):031x}"
 
 
 def put_file(store: ObjectStore, output: SstableOutput) -> None:
-    """Makes a built file durable."""
+    """Stores a built file."""
     store.put(sstable_data_path(output.name), bytes(output.data))
     store.put(sstable_meta_path(output.name), bytes(output.meta))
 
 
 def put_run(store: ObjectStore, entries: Iterable[Entry], mint_name: Callable[[], str], *,
             sstable_bytes: int = 1 << 20, block_bytes: int = 1 << 10, codec: str = "lz4") -> tuple[SstableInfo, ...]:
-    """The files of a sorted run, durable."""
+    """Builds and stores the files of a sorted run."""
     options = StorageOptions(sstable_bytes=sstable_bytes, block_bytes=block_bytes, codec=codec)
     builder = MultiSstableBuilder(options, filter_policy("blocked_bloom"), mint_name)
     for entry in entries:
@@ -50,20 +50,20 @@ def put_run(store: ObjectStore, entries: Iterable[Entry], mint_name: Callable[[]
 def task_of(runs: Sequence[tuple[SstableInfo, ...]], *, watermark: int = 0, drop_tombstones: bool = False,
             output: OutputOptions = OUTPUT, dropped_tables: Sequence[int] = (),
             tables: Mapping[int, TableRules] | None = None, cuts: Sequence[bytes] = ()) -> CompactTask:
-    """A task over runs, newest first; empty ones are left out."""
-    inputs = tuple(TaskInput(0, len(runs) - place, run) for place, run in enumerate(runs) if run)
+    """A task over runs, newest first; empty ones are skipped."""
+    inputs = tuple(TaskInput(0, len(runs) - index, run) for index, run in enumerate(runs) if run)
     return CompactTask(1, TaskKind.MANUAL, inputs, 6, 0, Epoch(watermark), drop_tombstones, output,
                        tuple(dropped_tables), tables or {}, tuple(cuts))
 
 
 def entries_in(store: ObjectStore, info: SstableInfo) -> list[Entry]:
-    """Every entry of a durable file, checked against its record."""
+    """Every entry of a stored file, checked against its record."""
     data, meta = store.get(sstable_data_path(info.name)), store.get(sstable_meta_path(info.name))
     return entries_of(SstableOutput(info.name, data, meta, info))
 
 
 def run_ranges(task: CompactTask, store: ObjectStore, mint_name: Callable[[], str], *, threads: int, memory_bytes: int,
                progress: Progress | None = None, is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-    """The results of all ranges of `task`, on threads, under names of the test's own."""
+    """The results of all ranges of `task`, run on threads, with file names from `mint_name`."""
     runner = ThreadRunner(store, threads=threads, memory_bytes=memory_bytes, mint=lambda prefix: mint_name())
     return runner.run(task.ranges(), progress=progress, is_cancelled=is_cancelled)

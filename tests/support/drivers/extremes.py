@@ -1,7 +1,7 @@
 """Every function and cast over the extremes of its types, as bound expressions.
 
-The cases come from the tables of functions and casts themselves, so what is added there is covered without a word
-here. HUMMOCK_TEST_SEED repeats a run, see tests/relational/conftest.py.
+The cases come from the tables of functions and casts, so new functions and casts are covered without a change here.
+HUMMOCK_TEST_SEED repeats a run, see tests/relational/conftest.py.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _TEXTS = [
     "1.4999999999999999", "inf", "-Infinity", "NaN", "nan", "infinit",
     # characters beyond ASCII, and control characters
     "\u0663", "\u00a05\u00a0", "\u30005", "5\u0085", "a\x00b", "5\x00", "\x1c5", "\u212a", "\u00c4b", "\U0001f600",
-    # moments and spans
+    # timestamps and intervals
     "2020-02-30", "2020-02-29", "0001-01-01", "9999-12-31", "0000-12-31", "9999-12-31 24:00:00",
     "9999-12-31 23:59:59.9999999", "0001-01-01 00:00:00+14", "9999-12-31 23:59:59-14", "2020-1-1 1:02:03.5Z",
     "24:00:00",
     "23:59:60", "12:00", "1 day", "-1 mons", "1e5 days", "1.5 months", "2147483648 days", "\u0661 day",
     "9999999999 years", "99999999999999999999 hours", "300 years 9223372036854 seconds",
-    # what else has a text
+    # texts of other types
     "true", "off", "T", "\\x", "\\xAb0", "\\xdeadBEEF", "\\xg0", "null", "[1, 2]", '{"b":1, "a":2}', '"\\ud800"',
     "{}", "{1,2}", '{1,NULL,"x"}', "{70000}", "{{1},{2}}", "{" + _NINES + ",x}", "(1,a)", "(,)", "(x,y)",
     "(99999999999,z)", "%a_", "a" * 300,
@@ -87,12 +87,12 @@ TYPES = tuple(
     )
 )
 THREES = ("boolean", "int", "numeric(38, 10)", "double", "varchar", "timestamptz", "interval", "jsonb", "int[]")
-"""Types of which a function of three arguments takes three."""
+"""Types tried as all three arguments of a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An expression over columns of `types`, one each."""
+    """An expression over columns of the given `types`."""
 
     name: str
     types: tuple[DataType, ...]
@@ -103,7 +103,7 @@ class Sample:
 
 
 def values_of(data_type: DataType) -> list[object]:
-    """Extreme values of a type, NULL not among them."""
+    """Extreme values of a type, without NULL."""
     if data_type.element is not None:
         inner = values_of(data_type.element)
         return [[], [None], inner[:1], inner[-2:], [*inner[:5], None], [inner[len(inner) // 2]] * 3]
@@ -125,7 +125,7 @@ def values_of(data_type: DataType) -> list[object]:
 
 
 def casts() -> Iterator[Sample]:
-    """Each cast that has a meaning, between two of TYPES."""
+    """Each supported cast between two of TYPES."""
     for source, target in itertools.product(TYPES, TYPES):
         if source != target and can_cast(source, target):
             yield Sample(f"CAST AS {target} OF", (source,), Cast(InputRef(0, source), target))
@@ -141,8 +141,8 @@ def branches() -> Iterator[Sample]:
 
 
 def calls(rng: random.Random) -> Iterator[Sample]:
-    """Each overload of each function that takes some of TYPES as they are. Constants are drawn where a function wants
-    them."""
+    """Each overload of each function that accepts some of TYPES without a cast, with random constants where it requires
+    constants."""
     for name in FUNCTIONS:
         for types in signatures():
             found = resolve(name, types)
@@ -171,7 +171,7 @@ def constant(rng: random.Random, data_type: DataType) -> object:
 
 
 def rows_of(rng: random.Random, types: tuple[DataType, ...], most: int) -> list[tuple]:
-    """At most `most` rows of extremes and NULLs in all combinations, about all of them where there is one column."""
+    """At most `most` rows of extremes and NULLs: all combinations if they are few enough, else a random sample."""
     columns = [[None, *values_of(each)] for each in types]
     every = 1
     for column in columns:

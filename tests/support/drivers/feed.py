@@ -1,4 +1,4 @@
-"""A source that tests fill while it is read: rows, and records that are no rows of their table, of ten kinds.
+"""A source that tests fill while it is read: good rows, and ten kinds of malformed records.
 
 A table reads the feed `name` of this process:
 
@@ -27,12 +27,12 @@ Poison = Callable[[StreamChunk], StreamChunk]
 
 
 def good_row(number: int) -> Row:
-    """The row of a number, as the table gives it back."""
+    """The row of a number, as the table returns it."""
     return number, f"k{number % 7}", f"n{number % 5}", number % 1_000, f'{{"a": {number}}}', None
 
 
 def _with(column: int, array: pa.Array) -> Poison:
-    """Another array in the place of one column, none of whose values anything has looked at."""
+    """Replaces one column by an array whose values were never validated."""
 
     def changed(chunk: StreamChunk) -> StreamChunk:
         columns = list(chunk.columns)
@@ -73,7 +73,7 @@ KINDS = (*MALFORMED, UNDECODABLE, BROKEN)
 
 
 class Feed:
-    """What a split holds: good rows by their number, poison by its kind. Thread safe."""
+    """The records of a split: good rows by number, poison by kind. Thread safe."""
 
     def __init__(self) -> None:
         self._records: list[int | str] = []
@@ -87,12 +87,12 @@ class Feed:
             self._records += records
 
     def mend(self) -> None:
-        """What is there and made the reader raise is passed over from now on."""
+        """From now on, skips the present records that make the reader raise."""
         with self._lock:
             self._is_mended = True
 
     def chunk(self, begin: int, max_rows: int, schema: Schema) -> tuple[StreamChunk | None, int]:
-        """Records from `begin` on as a chunk, and where it ends. MalformedRows, RuntimeError at a record like that."""
+        """A chunk of records from `begin` on, and its end. MalformedRows or RuntimeError at a record of that kind."""
         with self._lock:
             records, is_mended = self._records[begin : begin + max_rows], self._is_mended
         parts: list[StreamChunk] = []
@@ -103,7 +103,7 @@ class Feed:
                     break
                 if record == UNDECODABLE:
                     raise MalformedRows("feed", SPLIT, "these bytes are no record")
-                raise RuntimeError("the reader of the feed cannot go on")
+                raise RuntimeError("the reader of the feed cannot continue")
             if record != BROKEN:
                 parts.append(_chunk_of(schema, record))
             end += 1
@@ -120,7 +120,7 @@ FEEDS: dict[str, Feed] = {}
 
 
 class FeedReader(SplitReader):
-    """Its offset is the number of the next record."""
+    """A reader whose offset is the number of the next record."""
 
     def __init__(self, feed: Feed, schema: Schema) -> None:
         self._feed, self._schema, self._next = feed, schema, 0
@@ -146,7 +146,7 @@ class FeedReader(SplitReader):
 
 
 class FeedConnector(Connector):
-    """One split, which never ends. ConnectorError where this process has no feed of the name."""
+    """One split, which never ends. REQUIRES a feed of the name in this process."""
 
     is_append_only = True
 
@@ -166,7 +166,7 @@ class _OneSplit(SplitEnumerator):
 
 
 def feeds(names: Iterable[str]) -> dict[str, Feed]:
-    """New feeds of these names, in the place of those that were there."""
+    """New feeds of these names, which replace existing ones."""
     register_connector("feed", FeedConnector)
     made = {name: Feed() for name in names}
     FEEDS.update(made)
@@ -174,6 +174,6 @@ def feeds(names: Iterable[str]) -> dict[str, Feed]:
 
 
 def create(session, name: str, *, malformed: str = "refuse") -> None:
-    """A table of the feed of its name."""
+    """Creates a table over the feed of the same name."""
     options = f"connector = 'feed', name = '{name}', malformed = '{malformed}'"
     session.sql(f"CREATE TABLE {name} ({COLUMNS}) WITH ({options})")

@@ -1,4 +1,4 @@
-"""What becomes of calls that a forked child makes on what its parent opened."""
+"""The outcomes of calls that a forked child makes on objects of its parent."""
 
 import os
 import select
@@ -9,9 +9,9 @@ CHILD_SECONDS = 30
 
 
 def outcomes_in_a_child(calls: Mapping[str, Callable[[], object]]) -> dict[str, str]:
-    """By name what each call raised in a forked child, "" where it returned. The child ends as processes do.
+    """Name -> the error that the call raised in a forked child, "" if it returned.
 
-    AssertionError where it did not end in time: the name of the call that hung is the first that is missing.
+    AssertionError if the child did not end in time: the first missing name is the call that hung.
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -19,10 +19,10 @@ def outcomes_in_a_child(calls: Mapping[str, Callable[[], object]]) -> dict[str, 
         for name, call in calls.items():
             try:
                 call()
-                said = ""
+                outcome = ""
             except BaseException as error:
-                said = f"{type(error).__name__}: {error}"
-            os.write(write_end, f"{name}\0{said}\n".encode())
+                outcome = f"{type(error).__name__}: {error}"
+            os.write(write_end, f"{name}\0{outcome}\n".encode())
         os.write(write_end, b"end\n")
         os._exit(0)
     os.close(write_end)

@@ -1,4 +1,4 @@
-"""Inputs that somebody sends to do harm: names, object keys, and rows of JSON."""
+"""Hostile inputs: identifiers, object keys, and JSON rows."""
 
 IDENTIFIERS = [
     "", " ", "a b", "..", "../x", "a/b", "a\\b", "a\0b", "a\nb", "'; DROP TABLE meta; --", '"', "`id`", "$(id)",

@@ -1,4 +1,4 @@
-"""Bulk loads without Spark: both halves of the job run here, with a shuffle of lists between."""
+"""Bulk loads without Spark: both stages of the job run in this process, with a shuffle through lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream.session import bulk_load
 
 @dataclass
 class LocalFrame:
-    """Rows in place of a DataFrame, by column; `during` is called when the job has written its files."""
+    """Rows by column that stand in for a DataFrame; `during` is called when the job has written its files."""
 
     columns: dict[str, list]
     types: dict[str, str]
@@ -35,7 +35,7 @@ class LocalFrame:
 
 
 def install(monkeypatch, objects=None) -> None:
-    """Sessions load LocalFrames, in tasks of this process; those write to `objects` where the store is in memory."""
+    """Makes sessions load LocalFrames, by tasks in this process, which write to `objects` if the store is in memory."""
     def write_frame(frame, columns, spec, **callbacks):
         frame.specs.append(spec)
         monkeypatch.setattr(load_encoder, "_task_partition", lambda: 0)
@@ -47,12 +47,12 @@ def install(monkeypatch, objects=None) -> None:
         frame.during()
         return joined(parts, spec, "local")
 
-    def placed(frame, table):
+    def matched(frame, table):
         names = list(frame.columns)
         return FrameColumns((), tuple(names.index(each.name) if each.name in names else -1 for each in table.columns))
 
     monkeypatch.setattr(bulk_load, "write_frame", write_frame)
-    monkeypatch.setattr(bulk_load, "matched_columns", placed)
+    monkeypatch.setattr(bulk_load, "matched_columns", matched)
     monkeypatch.setattr(bulk_load, "frame_types",
                         lambda frame: {name: DataType.parse(text) for name, text in frame.types.items()})
     monkeypatch.setattr(bulk_load, "partitions_of", lambda frame, vnodes: 3)

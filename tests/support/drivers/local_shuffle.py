@@ -1,4 +1,4 @@
-"""A bulk backfill without Spark: its tasks one after the other in any order, some of them twice."""
+"""A bulk backfill without Spark: its tasks run one by one in random order, some of them twice."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from stream.spark.tasks import TaskReport, task_report
 
 
 class LocalTasks:
-    """Tasks over the files of a session's store, as `BulkBackfill` takes them; `during` happens before those of the
-    first fragment are done, after everything was read."""
+    """Runs the tasks of a `BulkBackfill` over the files of a session's store; `during` is called after the tasks of the
+    first fragment have read everything, before they are reported."""
 
     slots = 3
 
@@ -32,7 +32,7 @@ class LocalTasks:
         self._storage, self._rng, self._during = session._playground.storage, rng, during
 
     def check(self, view: str, url: str) -> None:
-        """They always can."""
+        """Local tasks can always access the store."""
 
     def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
         objects = self._storage._sstable_store.object_store
@@ -48,24 +48,24 @@ class LocalTasks:
 def run_tasks(
     specs: Sequence[TaskSpec], upstream: ObjectStore, objects: ObjectStore, rng: random.Random
 ) -> list[TaskReport]:
-    """What a driver gets, through the records that travel. The table that is read is in `upstream`."""
+    """The reports that a driver receives, through serialized specs and reports. `upstream` has the source table."""
     files = SstableStore(upstream, OPTIONS)
 
-    def scan(told: bytes) -> Iterable[DataChunk]:
-        return read_chunks(ReadSpec.from_bytes(told), files)
+    def scan(serialized: bytes) -> Iterable[DataChunk]:
+        return read_chunks(ReadSpec.from_bytes(serialized), files)
 
     reports: dict[int, TaskReport] = {}
-    for place in rng.sample(range(len(specs)), len(specs)):
-        for _ in range(rng.randint(1, 2)):  # of an attempt that is repeated either may count
-            told = TaskSpec.from_bytes(specs[place].to_bytes())
-            made = TaskReport.from_bytes(task_report(told, scan, objects).to_bytes())
-            if place not in reports or rng.random() < 0.5:
-                reports[place] = made
-    return [reports[place] for place in range(len(specs))]
+    for index in rng.sample(range(len(specs)), len(specs)):
+        for _ in range(rng.randint(1, 2)):  # of a repeated attempt either may count
+            spec = TaskSpec.from_bytes(specs[index].to_bytes())
+            made = TaskReport.from_bytes(task_report(spec, scan, objects).to_bytes())
+            if index not in reports or rng.random() < 0.5:
+                reports[index] = made
+    return [reports[index] for index in range(len(specs))]
 
 
 def rows_of_files(reports: Sequence[TaskReport], objects: ObjectStore, table_id: int) -> dict[bytes, bytes]:
-    """Key -> value of one table in the files that tasks reported; each key in one of them only."""
+    """Key -> value of one table in the files that tasks reported; asserts that files are disjoint."""
     store = SstableStore(objects, StorageOptions())
     runs = [report.sstables for report in reports if report.sstables]
     infos = sorted((info for run in runs for info in run), key=lambda info: info.smallest)

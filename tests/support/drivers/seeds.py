@@ -1,9 +1,9 @@
-"""Randomness that can be repeated: one seed for a whole run of the tests.
+"""Reproducible randomness: one seed for a whole run of the tests.
 
 HUMMOCK_TEST_SEED=<number>  repeats a run; without it each run draws one, which every failed test shows
-HUMMOCK_TEST_VARY=1         a generator that a test seeds by a constant takes the seed of the run as well (`.ci/soak`)
+HUMMOCK_TEST_VARY=1         combines constant seeds of tests with the seed of the run (`.ci/soak`)
 
-A test takes `run_seed()` where it is to see something new in each run, and a constant where it is not.
+A test uses `run_seed()` to vary in each run, and a constant otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def run_seed() -> int:
 
 
 def repeated() -> str:
-    """What repeats this run, to be written before its command."""
+    """The environment variables that repeat this run, to put before its command."""
     return f"{SEED}={run_seed()}" + (f" {VARY}=1" if is_varied() else "")
 
 
@@ -34,19 +34,19 @@ def is_varied() -> bool:
 
 
 class VariedRandom(random.Random):
-    """`random.Random`, whose seed is joined by that of the run."""
+    """`random.Random` with a seed combined with that of the run."""
 
     def __init__(self, seed: Any = None):
         super().__init__(seed if seed is None or seed == run_seed() else f"{run_seed()} {seed!r}")
 
 
 def varied_rng(seed: Any = None) -> np.random.Generator:
-    """`numpy.random.default_rng`, as `VariedRandom`."""
+    """`numpy.random.default_rng` with a seed combined with that of the run."""
     return default_rng(seed if seed is None or seed == run_seed() else [run_seed(), zlib.crc32(repr(seed).encode())])
 
 
 def vary() -> None:
-    """From here on seeds mean other numbers in each run, where the environment asks for it."""
+    """From here on, varies the numbers of each constant seed by run, if the environment requests it."""
     if is_varied():
         random.Random = VariedRandom    # type: ignore[misc]
         np.random.default_rng = varied_rng  # type: ignore[assignment]

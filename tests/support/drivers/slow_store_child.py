@@ -1,4 +1,4 @@
-"""A process that writes ten times its memory budget to a store that is slow and now and then away; prints JSON."""
+"""A process that writes ten times its memory budget to a slow store with outages; prints JSON."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ OPTIONS = StorageOptions(
     meta_cache_bytes=MIB, codec="none",
 )  # fmt: skip
 POOL_BYTES = 4 * MIB
-# in the making, of each upload at a time: a file, whose buffer may be half empty, and its successor's first block
-MAKING_BYTES = OPTIONS.uploads_in_flight * 2 * OPTIONS.sstable_bytes
+# per upload in flight: a file under construction, whose buffer may be half empty, and the first block of the next
+BUILDING_BYTES = OPTIONS.uploads_in_flight * 2 * OPTIONS.sstable_bytes
 BUDGET = (OPTIONS.shared_buffer_bytes + OPTIONS.upload_bytes + OPTIONS.block_cache_bytes + OPTIONS.meta_cache_bytes
-          + POOL_BYTES + MAKING_BYTES)  # fmt: skip
+          + POOL_BYTES + BUILDING_BYTES)  # fmt: skip
 ROWS, VALUE_BYTES = 2_000, 100
 BATCHES = 10 * OPTIONS.shared_buffer_bytes // (ROWS * (VALUE_BYTES + 24))
 
@@ -47,7 +47,7 @@ def write(store: HummockStorage, writer: int, writers: int, stalls: list[float])
 
 
 def write_batch(store: HummockStorage, rng: np.random.Generator, number: int) -> float:
-    """Seconds that the store took to take the batch."""
+    """Seconds until the store accepted the batch."""
     keys = pa.array([b"%08d" % ((row * BATCHES + number) * 7) for row in range(ROWS)], pa.binary())
     data = rng.integers(0, 256, ROWS * VALUE_BYTES, np.uint8)
     offsets = np.arange(ROWS + 1, dtype=np.int32) * VALUE_BYTES
@@ -59,7 +59,7 @@ def write_batch(store: HummockStorage, rng: np.random.Generator, number: int) ->
 
 
 def warm_up() -> None:
-    """Everything was imported, faulted in and started once before memory is measured."""
+    """Imports, faults in and starts everything once before memory is measured."""
     manager = HummockManager(MemoryMetaStore(), MemoryObjectStore())
     with HummockStorage(manager, MemoryObjectStore(), OPTIONS, session=manager.claim_writer()) as store:
         for number in range(20):
@@ -93,7 +93,7 @@ def main(directory: str, writers: int) -> None:
             except ObjectStoreError:
                 time.sleep(0.1)
         peak = status("VmHWM") - before
-        slow.has_outages = False        # a read has no second chance behind its deadline
+        slow.has_outages = False        # a read is not retried after its deadline
         rows = 0
         with store.scan(KeyRange(b"", None), Epoch(9 << 16)) as scan:
             while (batch := scan.next_batch()) is not None:

@@ -1,9 +1,9 @@
-"""A store in a bucket, with truth and files, whose bulk work is done by a cluster of two executors.
+"""A store with metadata and files in a bucket, whose bulk work runs on a cluster of two executors.
 
     python -m tests.support.drivers.spark_bucket URL
 
-Load, history of a view, changes, reads by three ways, compaction; each is compared with the same rows in a dict. The
-process prints "all is well". Credentials come from its environment, as those of the executors do.
+Runs a load, a backfill, changes, reads in three ways and a compaction, and compares each with the same rows in a dict.
+The process prints "all is well". Its credentials and those of the executors come from the environment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MASTER = "local-cluster[2,1,1024]"
 ROWS, GROUPS = 20_000, 101
-MEMORY_BYTES = 8 << 20          # of a range
+MEMORY_BYTES = 8 << 20          # per range
 COMPACTION = CompactionOptions(large_task_bytes=1, sstable_bytes=1 << 16)
 QUERY = "SELECT k, COUNT(*) AS n, SUM(v) AS total, MAX(v) AS hi FROM orders GROUP BY k"
 Rows = dict[int, tuple[int, int]]           # id -> (k, v)
@@ -66,17 +66,17 @@ def changed(db: stream.Session, rows: Rows) -> Rows:
 def check_reads(spark: SparkSession, url: str, before: Rows, after: Rows, since: int) -> None:
     with PinnedTable(url, "orders") as orders:
         assert {row["id"]: (row["k"], row["v"]) for row in scan(spark, orders).collect()} == after
-        told = {(row["id"], row["_op"]) for row in changes(spark, orders, since=since).collect()}
-    gone = {(number, "-") for number in before.keys() - after.keys()}
+        found = {(row["id"], row["_op"]) for row in changes(spark, orders, since=since).collect()}
+    deleted = {(number, "-") for number in before.keys() - after.keys()}
     other = [number for number in after if after[number] != before[number]]
-    assert told == gone | {(number, half) for number in other for half in ("U-", "U+")}
+    assert found == deleted | {(number, half) for number in other for half in ("U-", "U+")}
     source.register(spark)
     view = spark.read.format("hummock").options(url=url, table="groups").load().collect()
     assert {row["k"]: (row["n"], int(row["total"]), row["hi"]) for row in view} == view_of(after)
 
 
 class CountedTasks(SparkTasks):
-    """What Spark is given is counted."""
+    """Counts the tasks that run on Spark."""
 
     count = 0
 
@@ -86,11 +86,11 @@ class CountedTasks(SparkTasks):
 
 
 def compact(spark: SparkSession, url: str) -> None:
-    """All of the store to one run by large tasks, in the role of another process that shares its truth."""
+    """Compacts the whole store to one run by large tasks, like another process on the same meta store."""
     with ExitStack() as ended:
         objects = ended.enter_context(closing(open_object_store(url)))
-        truth = ended.enter_context(closing(open_meta_store(url, None, object_store=objects, create=False)))
-        manager = ended.enter_context(closing(HummockManager(truth, objects, compaction=COMPACTION)))
+        meta_store = ended.enter_context(closing(open_meta_store(url, None, object_store=objects, create=False)))
+        manager = ended.enter_context(closing(HummockManager(meta_store, objects, compaction=COMPACTION)))
         tasks = CountedTasks(spark, objects, memory_bytes=MEMORY_BYTES)
         compactor = ended.enter_context(closing(Compactor(manager, objects, COMPACTION, large=tasks)))
         manager.compact_range(KeyRange())

@@ -1,4 +1,4 @@
-"""What goes wrong in tasks of a Spark job, once for each range, as a plan beside the store says."""
+"""Fault injection in tasks of a Spark job, once for each range, by a plan stored beside the store."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 WORK = "tests.support.drivers.spark_chaos:carry_out"
 WORKER_FAULTS = ("killed before", "killed between files", "killed behind its journal", "done twice", "store fails")
-SLOW_FAULTS = ("slow",)         # for clusters of two hosts: until another attempt has begun
-OTHER_ATTEMPT_SECONDS = 120     # that a slow task waits for it
+SLOW_FAULTS = ("slow",)         # for clusters of two hosts: waits until another attempt has begun
+OTHER_ATTEMPT_SECONDS = 120     # timeout of that wait
 
 
 def plan_of(url: str) -> Path:
     return Path(directory_of(url)).with_suffix(".chaos")
 
 
-def write_plan(url: str, told: dict[Any, Any]) -> None:
-    """Of a job by ranges: what goes wrong at the first attempt at each, by place. No mark is left."""
-    place = plan_of(url)
-    place.mkdir(exist_ok=True)
-    for mark in place.iterdir():
+def write_plan(url: str, plan: dict[Any, Any]) -> None:
+    """Writes the plan of a job: range index -> fault of its first attempt. Removes all marks."""
+    directory = plan_of(url)
+    directory.mkdir(exist_ok=True)
+    for mark in directory.iterdir():
         mark.unlink()
-    (place / "plan").write_text(json.dumps(told))
+    (directory / "plan").write_text(json.dumps(plan))
 
 
 @contextmanager
 def under_way(url: str) -> Iterator[None]:
-    """Of an attempt at a task; it ends with its process too."""
+    """Marks an attempt at a task as running, by a file lock that ends with its process."""
     with _attempts_of(url).open("a") as held:
         fcntl.flock(held, fcntl.LOCK_SH)
         yield
 
 
 def wait_for_attempts(spark: SparkSession, url: str) -> None:
-    """None goes on: neither one that was overtaken, nor one whose executor died."""
+    """Waits until no attempt runs: neither an overtaken one, nor one whose executor died."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()      # type: ignore[union-attr]
     while any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
         time.sleep(0.05)
@@ -56,21 +56,21 @@ def wait_for_attempts(spark: SparkSession, url: str) -> None:
 
 
 def wait_for_another(mark: Path) -> None:
-    """Until another attempt has left its mark."""
+    """Waits until another attempt has left its mark."""
     until = time.monotonic() + OTHER_ATTEMPT_SECONDS
     while time.monotonic() < until and not mark.exists():
         time.sleep(0.02)
 
 
 def carry_out(data: bytes) -> bytes:
-    """As the compactor's own, or as the plan says."""
-    asked = WorkerTask.decode(data)
-    with under_way(asked.url):
-        return _carried_out(data, asked)
+    """Runs the task as the compactor does, or with the fault of the plan."""
+    task = WorkerTask.decode(data)
+    with under_way(task.url):
+        return _run_with_fault(data, task)
 
 
-def _carried_out(data: bytes, asked: WorkerTask) -> bytes:
-    fault = _fault_of(asked)
+def _run_with_fault(data: bytes, task: WorkerTask) -> bytes:
+    fault = _fault_of(task)
     if fault == "killed before":
         _die()
     if fault == "store fails":
@@ -79,7 +79,7 @@ def _carried_out(data: bytes, asked: WorkerTask) -> bytes:
         daemon = os.getppid()
         os.kill(int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
     if fault == "slow":
-        wait_for_another(plan_of(asked.url) / f"{asked.spec.index} again")
+        wait_for_another(plan_of(task.url) / f"{task.spec.index} again")
     if fault == "killed between files":
         names, mint = [], worker_task.mint_sstable_name
 
@@ -96,13 +96,13 @@ def _carried_out(data: bytes, asked: WorkerTask) -> bytes:
     return done
 
 
-def _fault_of(asked: WorkerTask) -> str | None:
-    place = plan_of(asked.url)
-    fault = json.loads((place / "plan").read_text()).get(str(asked.spec.index))
+def _fault_of(task: WorkerTask) -> str | None:
+    directory = plan_of(task.url)
+    fault = json.loads((directory / "plan").read_text()).get(str(task.spec.index))
     try:
-        (place / f"{asked.spec.index}").touch(exist_ok=False)
+        (directory / f"{task.spec.index}").touch(exist_ok=False)
     except FileExistsError:
-        (place / f"{asked.spec.index} again").touch()
+        (directory / f"{task.spec.index} again").touch()
         return None
     return fault
 
@@ -113,4 +113,4 @@ def _attempts_of(url: str) -> Path:
 
 def _die() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("a killed process goes on")
+    raise AssertionError("a killed process continues")

@@ -1,9 +1,10 @@
-"""Rounds whose slow tasks Spark does a second time while the first attempt goes on.
+"""Rounds whose slow tasks Spark runs a second time, beside the first attempt.
 
     python -m tests.support.drivers.spark_overtaken load|backfill|compaction DIRECTORY SEED
 
-Spark never does so on the host of the first attempt, so `local-cluster`, which is one host, does not do: these rounds
-are on a standalone cluster of two workers with loopback addresses of their own. The process prints "all is well".
+Spark never does so on the host of the first attempt, so that `local-cluster`, which is one host, does not suffice:
+these rounds run on a standalone cluster of two workers with distinct loopback addresses. The process prints "all is
+well".
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ MEMORY = "512m"
 
 
 @contextmanager
-def session_on_two_hosts(place: Path) -> Iterator[SparkSession]:
-    """An executor of one core on each; what they say is in `place`."""
+def session_on_two_hosts(directory: Path) -> Iterator[SparkSession]:
+    """A session with one single-core executor on each of two hosts; logs are in `directory`."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -47,10 +48,10 @@ def session_on_two_hosts(place: Path) -> Iterator[SparkSession]:
         free.close()
 
         def start(kind: str, host: str, port: int, *arguments: str) -> None:
-            said = ended.enter_context((place / f"{host}.log").open("wb"))
+            log = ended.enter_context((directory / f"{host}.log").open("wb"))
             process = subprocess.Popen(
                 [home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", host, "--port", str(port),
-                 "--webui-port", "0", *arguments], stdout=said, stderr=said,
+                 "--webui-port", "0", *arguments], stdout=log, stderr=log,
                 env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m"})
             ended.callback(process.wait)
             ended.callback(process.terminate)
@@ -59,7 +60,8 @@ def session_on_two_hosts(place: Path) -> Iterator[SparkSession]:
         start("master.Master", MASTER, port)
         _wait_for_answers(port)
         for host in HOSTS:
-            start("worker.Worker", host, 0, "--cores", "1", "--memory", MEMORY, "--work-dir", str(place / host), master)
+            start("worker.Worker", host, 0, "--cores", "1", "--memory", MEMORY, "--work-dir", str(directory / host),
+                  master)
         session = spark_session(master, settings={
             **SPARK, "spark.executor.memory": MEMORY, "spark.driver.host": MASTER, "spark.driver.bindAddress": MASTER,
             "spark.pyspark.python": sys.executable, "spark.executorEnv.PYTHONPATH": str(ROOT)})
@@ -73,33 +75,33 @@ def _wait_for_answers(port: int) -> None:
         with suppress(ConnectionRefusedError), socket.create_connection((MASTER, port)):
             return
         time.sleep(0.05)
-    raise TimeoutError(f"nobody at port {port}")
+    raise TimeoutError(f"no answer at port {port}")
 
 
-def load(session: SparkSession, place: Path, seed: int) -> None:
-    _bulk(BulkWorld(session, place, seed), BulkWorld.load_round, bulk_chaos.LOAD_STAGES)
+def load(session: SparkSession, directory: Path, seed: int) -> None:
+    _bulk(BulkWorld(session, directory, seed), BulkWorld.load_round, bulk_chaos.LOAD_STAGES)
 
 
-def backfill(session: SparkSession, place: Path, seed: int) -> None:
-    _bulk(BulkWorld(session, place, seed), BulkWorld.backfill_round, bulk_chaos.BACKFILL_STAGES)
+def backfill(session: SparkSession, directory: Path, seed: int) -> None:
+    _bulk(BulkWorld(session, directory, seed), BulkWorld.backfill_round, bulk_chaos.BACKFILL_STAGES)
 
 
 def _bulk(world: BulkWorld, do_round, stages: tuple[str, ...]) -> None:
-    """Each stage has a slow task before and behind its work."""
+    """Each stage has a task that is slow before its work, and one that is slow after it."""
     for first in range(len(bulk_chaos.SLOW_FAULTS)):
         for number in range(2):
-            slow = {f"{stage} {number}": bulk_chaos.SLOW_FAULTS[(first + place) % len(bulk_chaos.SLOW_FAULTS)]
-                    for place, stage in enumerate(stages)}
+            slow = {f"{stage} {number}": bulk_chaos.SLOW_FAULTS[(first + index) % len(bulk_chaos.SLOW_FAULTS)]
+                    for index, stage in enumerate(stages)}
             print(slow, flush=True)
             do_round(world, "lives", slow)
             check_all_were_overtaken(set(slow), bulk_chaos.marks_of(world.url))
 
 
-def compaction(session: SparkSession, place: Path, seed: int) -> None:
-    """A slow range in each task, whose driver ends in ways that leave it to others."""
+def compaction(session: SparkSession, directory: Path, seed: int) -> None:
+    """A slow range in each task, whose driver ends in several ways."""
     on_spark.WORK = spark_chaos.WORK
     on_spark.range_bytes_for = lambda total, slots: max(1, total // RANGES)
-    rng, world = random.Random(seed), SparkWorld(session, place, seed)
+    rng, world = random.Random(seed), SparkWorld(session, directory, seed)
     for end in ("lives", "dies before its report", "reports twice", "is cancelled"):
         slow = {rng.randrange(RANGES // 2): "slow"}
         print(end, slow, flush=True)
@@ -108,7 +110,7 @@ def compaction(session: SparkSession, place: Path, seed: int) -> None:
 
 
 def check_all_were_overtaken(slow: set[str], marks: set[str]) -> None:
-    """Second attempts began, for which the first ones waited."""
+    """Checks that second attempts began, for which the first ones waited."""
     assert marks >= slow | {f"{task} again" for task in slow}, marks
 
 

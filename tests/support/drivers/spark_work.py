@@ -1,4 +1,4 @@
-"""Work for specs that tests give to Spark: functions which executors import as they import the package."""
+"""Work functions for specs of Spark tests, which executors import like the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def backwards(spec: bytes) -> bytes:
 
 
 def fail_at_first(spec: bytes) -> bytes:
-    """The number of the try, after so many that failed."""
+    """Fails the first `fails` attempts, then returns the number of the attempt."""
     record = json.loads(spec)
     counter = Path(record["counter"])
     with counter.open("ab") as file:
@@ -29,7 +29,7 @@ def fail_at_first(spec: bytes) -> bytes:
 
 
 def wait_for_ever(spec: bytes) -> bytes:
-    """Says that it has begun, and ends with its process only."""
+    """Touches the file, then runs until its process ends."""
     Path(spec.decode()).touch()
     while True:
         time.sleep(0.05)
@@ -46,5 +46,5 @@ def not_found(spec: bytes) -> bytes:
 
 
 def count_frozen(spec: bytes) -> bytes:
-    """This worker, how much it has imported, and what its collector never looks at."""
+    """This worker's pid, number of imported modules, and number of objects that are frozen for the collector."""
     return json.dumps([os.getpid(), len(sys.modules), gc.get_freeze_count()]).encode()

@@ -1,4 +1,4 @@
-"""SQL texts that nobody would write: statements of the test cases, with words taken out, doubled, moved and put in."""
+"""Mutated SQL texts: statements of the test cases with words removed, duplicated, moved and inserted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NESTING = [
     *(("f(x -> ", ")"), ("STRUCT<a ", ">"), ("", " UNION SELECT 1"), ("EXISTS (", ")"), ("(", ""), ("", ")")),
     *(("", ", 1"), ("", " IN (1)"), ("", " LIKE 'a'"), ("", ".a"), ("MAP[", "]"), ("TIMESTAMP(", ")")),
 ]
-"""What is put before and after some words, many times."""
+"""Text to repeat before and after some words."""
 
 
 def _read() -> dict[str, list[str]]:
@@ -36,7 +36,7 @@ _OPERATORS = [f" {operator} " for operator in _POOLS["operators"]]
 
 
 def statements() -> list[str]:
-    """What is mutated; those that are right are there more often."""
+    """The statements to mutate; valid ones are repeated more often."""
     schema = [text.strip() for text in (CASES / "binder_schema.sql").read_text().split(";") if text.strip()]
     found = [statement for statement, _ in read_cases("binder_errors.txt")]
     lines = (CASES / "queries.txt").read_text().splitlines() + (CASES / "expressions.txt").read_text().splitlines()
@@ -48,7 +48,7 @@ def statements() -> list[str]:
 
 
 class Mutator:
-    """Texts of one seed, one after the other."""
+    """A sequence of texts from one seed."""
 
     def __init__(self, seed: int):
         self._random = random.Random(seed)
@@ -100,7 +100,7 @@ class Mutator:
         return [*tokens[:at], chance.choice(_POOLS["words"]) + "(", *tokens[at:], ")"]
 
     def _alike(self, tokens: list[str]) -> list[str]:
-        """One word instead of another of its kind."""
+        """Replaces one word by another of its kind."""
         chance = self._random
         pools = (
             (re.compile(r"[a-z_.]+"), _POOLS["names"]),
@@ -116,7 +116,7 @@ class Mutator:
         return [*tokens[:at], chance.choice(pool), *tokens[at + 1 :]]
 
     def _nested(self, tokens: list[str], at: int) -> list[str]:
-        """Some tokens inside of many brackets, or before many of something."""
+        """Wraps some tokens in many brackets, or repeats text before and after them."""
         chance = self._random
         end = min(len(tokens), at + chance.randint(1, 4))
         depth = chance.choice((3, 30, 99, 150, 400))

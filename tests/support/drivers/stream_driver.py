@@ -1,4 +1,4 @@
-"""Drives executors in tests: scripted inputs, epochs over a store, and what a change stream amounts to."""
+"""Drives executors in tests: scripted inputs, epochs over a store, and the rows that result from a change stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def barrier(number: int, mutation=None) -> Barrier:
 
 
 class ScriptedExecutor(Executor):
-    """Hands out messages that the test wrote."""
+    """Yields the messages of the test."""
 
     def __init__(self, schema: Schema, stream_key: Sequence[int], messages: Iterable[Message]) -> None:
         self.info = ExecutorInfo(schema, tuple(stream_key), "Scripted")
@@ -66,10 +66,10 @@ def run_epochs(
 
 
 class Folded:
-    """The rows that a change stream amounts to, checked change by change.
+    """The rows that result from a change stream, checked change by change.
 
-    Per stream key insert and delete alternate; a deletion carries the row that is there; a U- stands right
-    before its U+, in the same chunk and with the same key.
+    Per stream key, inserts and deletes alternate; a delete carries the present row; a U- directly precedes its U+, in
+    the same chunk and with the same key.
     """
 
     def __init__(self, stream_key: Sequence[int]) -> None:
@@ -104,7 +104,7 @@ class Folded:
 
     @property
     def bag(self) -> Counter:
-        """The rows without an order."""
+        """The rows as a multiset."""
         return Counter(self.rows.values())
 
 
@@ -116,7 +116,7 @@ def random_changes(
     chunks: int,
     rows: int,
 ) -> list[StreamChunk]:
-    """A legal change stream over the keys `key_rows`, with hidden rows in between."""
+    """A consistent change stream over the keys `key_rows`, with hidden rows in between."""
     alive: dict[tuple, tuple] = {}
     out = []
     for _ in range(chunks):

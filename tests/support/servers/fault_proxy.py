@@ -1,7 +1,7 @@
-"""A proxy between a client and a real S3 server that does what networks and bad servers do.
+"""A proxy between a client and an S3 server that injects the faults of networks and bad servers.
 
-Each request asks the proxy's plan for a `Kind`. Honest kinds fail, repeat or delay; lying ones answer with success and
-something untrue. Everything runs on 127.0.0.1, in a thread with an event loop of its own.
+For each request the proxy's plan selects a `Kind`. Honest kinds fail, repeat or delay; lying ones report success with a
+wrong answer. Everything runs on 127.0.0.1, in a thread with its own event loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Kind(Enum):
     REPLAY = "the request reaches the server twice and the second answer is given"
     LATE = "nothing happens now, but after some later requests it does"
     DRIP = "the answer comes in very small pieces"
-    # What follows lies.
+    # Lying kinds.
     ALTERED = "one bit of the body is another one"
     SHORTENED = "the body is shorter and the headers agree"
     SWAPPED = "the body is that of an earlier answer"
@@ -52,7 +52,7 @@ STALL_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Request:
-    """`path` is the object's key as it is spelt in the URL, with the query."""
+    """`path` is the key of the object as encoded in the URL, with the query."""
 
     method: str
     path: str
@@ -67,7 +67,7 @@ Plan = Callable[[Request], Kind | None]
 
 
 def share(seed: int, kind: Kind, percent: int = 25) -> Plan:
-    """A plan that hits `percent` of the requests that `kind` can hit, by chance."""
+    """A plan that hits a random `percent` of the requests to which `kind` applies."""
     rng = random.Random(seed)
     reads = {Kind.ALTERED, Kind.SHORTENED, Kind.SWAPPED, Kind.DENIED}
 
@@ -81,7 +81,7 @@ def share(seed: int, kind: Kind, percent: int = 25) -> Plan:
 
 
 class FaultProxy:
-    """`plan` may be replaced at any time; `injected` counts the faults that happened, by kind."""
+    """`plan` may be replaced at any time; `injected` counts the injected faults by kind."""
 
     def __init__(self, upstream: str):
         parts = urlsplit(upstream)
@@ -118,7 +118,7 @@ class FaultProxy:
         raw = re.sub(rb"(?im)^(connection|expect): [^\r]*\r\n", b"", head)
         request = Request(method, path, raw[:-2] + b"Connection: close\r\n\r\n" + body)
         self.requests += 1
-        await self._send_what_is_late()
+        await self._send_late_requests()
         answer = await self._answer(request, kind)
         if answer is None:
             return False
@@ -132,7 +132,7 @@ class FaultProxy:
         return kind not in (Kind.CUT_BODY, Kind.CUT_HEAD, Kind.GARBAGE)
 
     async def _answer(self, request: Request, kind: Kind | None) -> bytes | None:
-        """What the client is sent; None closes the connection."""
+        """The answer for the client; None closes the connection."""
         simple = {Kind.ERROR_500: (500, "InternalError"), Kind.SLOW_DOWN: (503, "SlowDown"), Kind.TOO_MANY: (429, "")}
         if kind in simple:
             return _error(*simple[kind])
@@ -155,9 +155,9 @@ class FaultProxy:
             return None
         if kind is Kind.ERROR_AFTER:
             return _error(500, "InternalError")
-        return self._spoilt(request, head, body, kind)
+        return self._with_fault(request, head, body, kind)
 
-    def _spoilt(self, request: Request, head: bytes, body: bytes, kind: Kind | None) -> bytes:
+    def _with_fault(self, request: Request, head: bytes, body: bytes, kind: Kind | None) -> bytes:
         whole = _with_length(head, body, request.method)
         if kind is Kind.CUT_BODY:
             return whole[:len(whole) - (len(body) + 1) // 2] if body else whole[:-1]
@@ -166,8 +166,8 @@ class FaultProxy:
         if kind is Kind.GARBAGE:
             return b"\x00\xff\x13 what is this\r\n\r\n" + body
         if kind is Kind.ALTERED and body:
-            place = len(body) // 3
-            body = body[:place] + bytes([body[place] ^ 4]) + body[place + 1:]
+            position = len(body) // 3
+            body = body[:position] + bytes([body[position] ^ 4]) + body[position + 1:]
         elif kind is Kind.SHORTENED:
             body = body[:len(body) * 2 // 3]
         elif kind is Kind.SWAPPED:
@@ -180,14 +180,14 @@ class FaultProxy:
             body = body[:last + 11] + re.sub(rb"</Key>", b".ghost</Key>", entry) + body[last + 11:]
         return _with_length(head, body, request.method)
 
-    async def _send_what_is_late(self) -> None:
+    async def _send_late_requests(self) -> None:
         due = [request for when, request in self._late if when <= self.requests]
         self._late = [(when, request) for when, request in self._late if when > self.requests]
         for request in due:
             await self._forward(request)
 
     async def _forward(self, request: Request) -> tuple[bytes, bytes]:
-        """Head and body of the server's answer."""
+        """Head and body of the answer of the server."""
         reader, writer = await asyncio.open_connection(self._host, self._port)
         try:
             writer.write(request.raw)
@@ -200,7 +200,7 @@ class FaultProxy:
 
 
 def _with_length(head: bytes, body: bytes, method: str) -> bytes:
-    """An answer of HTTP/1.1 that ends where it says."""
+    """An HTTP/1.1 answer with the right Content-Length."""
     lines = head.split(b"\r\n")
     lines[0] = re.sub(rb"^HTTP/1\.[01]", b"HTTP/1.1", lines[0])
     dropped = (b"connection:",) if method == "HEAD" else (b"connection:", b"content-length:")
@@ -218,7 +218,7 @@ def _error(status: int, code: str) -> bytes:
 
 @contextmanager
 def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
-    """A running proxy before `upstream`."""
+    """A running proxy in front of `upstream`."""
     proxy, loop, started = FaultProxy(upstream), asyncio.new_event_loop(), threading.Event()
 
     async def main() -> None:

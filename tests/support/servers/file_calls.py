@@ -1,4 +1,4 @@
-"""Stands between the compiled writer of local objects and the operating system."""
+"""Intercepts the file calls of the compiled writer of local objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_ssize_t, c_void_p, ca
 
 from hummock.object_store.file_writer import call_slots
 
-NATIVE = {      # the calls of compiled rooms: how they are answered, and what they are given
+NATIVE = {      # the calls of compiled modules: type of the result, types of the arguments
     "open": (c_int, c_char_p, c_int, c_int), "close": (c_int, c_int), "fsync": (c_int, c_int),
     "pwrite": (c_ssize_t, c_int, c_void_p, c_size_t, c_ssize_t), "ftruncate": (c_int, c_int, c_ssize_t),
     "set_flags": (c_int, c_int, c_int), "link": (c_int, c_char_p, c_char_p), "rename": (c_int, c_char_p, c_char_p),
@@ -18,7 +18,7 @@ NATIVE = {      # the calls of compiled rooms: how they are answered, and what t
 
 @contextmanager
 def between(call: Callable[..., int]) -> Iterator[None]:
-    """`call(name, real, *arguments)` is made instead of each file call of the compiled writer; -errno: it failed."""
+    """Replaces each file call of the compiled writer by `call(name, real, *arguments)`; -errno means failure."""
     kept, slots = [], call_slots()
     for name, types in NATIVE.items():
         kind, slot = CFUNCTYPE(*types, use_errno=True), c_void_p.from_address(slots[name])

@@ -1,7 +1,7 @@
 """A meta store that fails on demand, by the same plans as a faulty object store.
 
-A transaction that is hit before its effect raises `MetaStoreError`. One that is hit after it raises
-`OutcomeUnknown`, and so does a torn one, which has no effect: a caller cannot tell the two apart.
+A transaction with a fault before its effect raises `MetaStoreError`. One with a fault after its effect raises
+`OutcomeUnknown`, and so does a torn one, which has no effect: a caller cannot distinguish the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.servers.object_store_faults import FaultPlan
 
 
 class FaultyMetaStore(MetaStore):
-    """`store` as the plan lets it be. Operations are `get`, `list` and `transaction`; the path of a
+    """`store` with the faults of the plan. Operations are `get`, `list` and `transaction`; the path of a
     transaction is the first key that it puts.
     """
 

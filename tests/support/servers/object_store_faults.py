@@ -1,8 +1,7 @@
-"""Faults on demand: what a store that fails, delays or tears its writes does to its callers.
+"""Faults on demand: an object store whose calls fail or are delayed, and whose writes are torn.
 
-Each call of a faulty store asks a `FaultPlan` what happens to it. `BEFORE` fails and nothing happened;
-`AFTER` fails although it happened; `DELAY` waits; `TORN` leaves the beginning of the object and fails.
-Deterministic: the n-th matching call is hit, whoever makes it.
+A `FaultPlan` decides about each call. `BEFORE` fails without an effect; `AFTER` fails after the effect; `DELAY` waits;
+`TORN` stores a prefix of the object and fails. Deterministic: the n-th matching call is hit, from any caller.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Fault:
 
 
 class FaultPlan:
-    """Counts calls and says which faults hit them; thread safe. `hits` counts the faults that happened."""
+    """Counts calls and decides which faults hit them; thread safe. `hits` counts the injected faults."""
 
     def __init__(self, faults: Sequence[Fault] = ()):
         self._lock = threading.Lock()
@@ -68,7 +67,7 @@ class FaultPlan:
 
     def run(self, operation: str, path: str, call: Callable[[], object], tear: Callable[[], object],
             fail: Callable[[str], Exception], sleep: Callable[[float], None]) -> object:
-        """`call()` under the faults that hit it; `fail(kind)` makes the error, `tear()` half the effect."""
+        """`call()` under the faults that hit it; `fail(kind)` creates the error, `tear()` has half the effect."""
         result: object = None
         hit = self.faults_for(operation, path)
         for fault in hit:
@@ -86,9 +85,9 @@ class FaultPlan:
 
 
 class FaultyObjectStore(ObjectStore):
-    """`store` as the plan lets it be. A torn put breaks the promise of whole objects, as bad stores do.
+    """`store` with the faults of the plan. A torn put violates the atomicity of objects, as bad stores do.
 
-    What a writer of it gathers is put at its close, so that the faults of a put hit it too.
+    Its writers buffer their data and put it at close, so that faults of put hit them too.
     """
 
     def __init__(self, store: ObjectStore, plan: FaultPlan, sleep: Callable[[float], None] = time.sleep):

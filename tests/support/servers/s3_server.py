@@ -1,4 +1,4 @@
-"""A real S3 server, moto's, in a process of its own on a free port of this machine."""
+"""moto's S3 server, in a separate process on a free local port."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The server says its port when it listens, and ends when its standard input does.
+# The server prints its port when it listens, and exits at the end of its standard input.
 SERVER = """
 import json, sys, threading
 from werkzeug.serving import make_server

@@ -1,6 +1,6 @@
-"""A directory at a hundredth of a disk's speed that is regularly away.
+"""An object store over a directory, at a hundredth of a disk's speed and with regular outages.
 
-It stands before the local store and is none itself: what reads or writes files by their descriptors passes it by.
+It wraps the local store without being one, so that compiled code cannot bypass it through file descriptors.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, ObjectWri
 from hummock.object_store.local import LocalObjectStore
 
 MIB = 1 << 20
-BYTES_PER_SECOND = 12 * MIB     # a hundredth of what the disk takes
+BYTES_PER_SECOND = 12 * MIB     # a hundredth of the disk's bandwidth
 OUTAGE_SECONDS, OUTAGE_EVERY = 2.0, 6.0
 
 
 class SlowStore(ObjectStore):
-    """One wire for all calls in both directions."""
+    """All calls in both directions share one link."""
 
     def __init__(self, directory: str):
         self._store = LocalObjectStore(directory)

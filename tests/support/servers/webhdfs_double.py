@@ -1,7 +1,7 @@
-"""A double of a WebHDFS server, for want of a real one: the calls that a client of files makes, as HDFS answers them.
+"""A test double of a WebHDFS server: the file operations, with the answers of HDFS.
 
-https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html. Files are seen while they grow, a
-rename onto a file is refused, parents are made by CREATE and must be there for RENAME.
+https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html. Files are visible while they grow, a
+rename onto a file is refused, CREATE creates parents and RENAME requires them.
 """
 
 from __future__ import annotations

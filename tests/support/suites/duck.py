@@ -1,4 +1,4 @@
-"""DuckDB as the oracle of SQL answers: the same statements there, and comparison of rows."""
+"""DuckDB as the oracle of SQL results: a connection with our settings, and comparison of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELATIVE_ERROR = 1e-9
 
 
 def oracle() -> duckdb.DuckDBPyConnection:
-    """A database in memory whose NULL order and zone are ours."""
+    """A database in memory with our NULL order and time zone."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
@@ -56,7 +56,7 @@ def same(ours: object, theirs: object) -> bool:
 
 
 def assert_same_rows(ours: Sequence[tuple], theirs: Sequence[tuple], *, ordered: bool) -> None:
-    """The same rows, in the same order if `ordered`, else after sorting both by their text."""
+    """Asserts equal rows, in the same order if `ordered`, else after sorting both by their text."""
     assert len(ours) == len(theirs)
     if not ordered:
         ours, theirs = sorted(ours, key=by_text), sorted(theirs, key=by_text)

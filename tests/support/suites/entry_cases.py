@@ -1,4 +1,4 @@
-"""The little language of the text cases over entries: titles, runs, commands and what they must show."""
+"""The small language of text cases over entries: titles, runs, commands and their expected output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def show_entry(entry: Entry) -> str:
 
 
 def iterator_of(run: list[Entry], direction: int = 1) -> MergeIterator:
-    """A walk over one run, its entries held in a batch per epoch."""
+    """An iterator over one run, with a batch per epoch."""
     epochs = sorted({epoch for _, epoch, _ in run}, reverse=True)
     batches = [
         SharedBufferBatch(WriteBatch([(key, value) for key, at, value in run if at == epoch]), epoch)

@@ -1,7 +1,7 @@
-"""ExecutorSuite: what every executor promises. A test class subclasses it and says how to build the
-executor and what its output amounts to.
+"""ExecutorSuite: the contract of every executor. A test class subclasses it and defines how to build the
+executor and which rows it must output.
 
-The input is random and legal; its seed is printed when a test fails.
+The input is random and consistent; its seed is printed when a test fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEEDS = range(5)
 
 
 class ExecutorSuite(ABC):
-    """`schema` and `stream_key` are those of the input, whose keys are drawn from `keys`."""
+    """`schema` and `stream_key` describe the input, whose keys are drawn from `keys`."""
 
     schema: ClassVar[Schema]
     stream_key: ClassVar[tuple[int, ...]]
@@ -36,7 +36,7 @@ class ExecutorSuite(ABC):
 
     @abstractmethod
     def oracle(self, rows: list[tuple]) -> list[tuple]:
-        """The output rows for these input rows, in plain Python."""
+        """The expected output rows for these input rows, in plain Python."""
 
     @abstractmethod
     def new_row(self, rng: random.Random, key: tuple) -> tuple:
@@ -94,7 +94,7 @@ class ExecutorSuite(ABC):
             self.assert_same(uninterrupted, survived, rest)
 
     def lose_an_epoch(self, store, messages, first) -> None:
-        """Run an epoch whose barrier never comes back."""
+        """Run an epoch without its final barrier."""
         script = [barrier(first), *messages]
         for _ in self.build(ScriptedExecutor(self.schema, self.stream_key, script), store).execute():
             pass

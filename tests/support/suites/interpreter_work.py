@@ -1,8 +1,8 @@
-"""What a piece of work costs the interpreter: objects made, lines of Python run, takings of the GIL.
+"""Measures the interpreter's work for a call: objects created, lines of Python run, GIL acquisitions.
 
-The hot path's must not grow with the rows of a chunk. Calls alone do not show it: one call can make an object for each
-row. Not seen is a float, tuple, list or dict that the interpreter's own C code takes from a free list and drops at once
-(`sum(map(float, rows))`). Linux and a C compiler are needed; without them the tests that count are skipped.
+The work of the hot path must not grow with the rows of a chunk. Counting calls is not enough: one call can create an
+object per row. Not counted is a float, tuple, list or dict that the interpreter's own C code allocates from a free list
+and frees at once (`sum(map(float, rows))`). Requires Linux and a C compiler; without them these tests are skipped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.reliability.children import COMPILER, can_compile
 
 SOURCE = Path(__file__).with_suffix(".c")
 PACKAGES = ("hummock", "relational")
-PER_ROW = 0.01      # what may grow with rows: blocks, batches and slabs of thousands of them
+PER_ROW = 0.01      # allowed growth per row: blocks, batches and slabs of thousands of rows
 
 
 @cache
 def counter() -> ctypes.PyDLL:
-    """The compiled counter, which does not give up the GIL while it is called."""
+    """The compiled counter, whose calls do not release the GIL."""
     with tempfile.TemporaryDirectory() as directory:
         library = f"{directory}/interpreter_work.so"
         headers = {sysconfig.get_paths()[name] for name in ("include", "platinclude")}
@@ -44,9 +44,9 @@ def counter() -> ctypes.PyDLL:
 
 
 def watched() -> ctypes.PyDLL:
-    """The counter, with its hooks in each compiled module that is loaded by now."""
+    """The counter, with hooks in each compiled module loaded so far."""
     if not can_compile():
-        pytest.skip("objects and takings of the GIL are counted on Linux, with a C compiler and Python's headers")
+        pytest.skip("objects and GIL acquisitions are counted on Linux, with a C compiler and Python's headers")
     found = counter()
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
@@ -56,7 +56,7 @@ def watched() -> ctypes.PyDLL:
 
 
 def work_of(work: Callable[[], Any]) -> int:
-    """Objects that `work` makes in this thread, and lines of Python that it runs there."""
+    """Objects that `work` creates in this thread, plus lines of Python that it runs there."""
     found, lines = watched(), 0
 
     def count(frame: FrameType, event: str, argument: Any) -> Any:
@@ -77,7 +77,7 @@ def work_of(work: Callable[[], Any]) -> int:
 
 @contextmanager
 def objects_made() -> Iterator[list[int]]:
-    """A list that holds, after the block, how many objects were made within it, on whichever thread."""
+    """A list with one element, set after the block: the number of objects created in it, on all threads."""
     found = watched()
     counted = [0]
     found.arm(True)
@@ -88,13 +88,13 @@ def objects_made() -> Iterator[list[int]]:
 
 
 def assert_no_work_per_row(few: int, many: int, extra_rows: int, per_row: float = PER_ROW) -> None:
-    """`many` is the work of `extra_rows` rows more than `few` is."""
+    """Asserts that `many`, the work for `extra_rows` more rows, exceeds `few` by at most `per_row` for each."""
     assert many - few <= per_row * extra_rows, f"{few} objects and lines, {many} with {extra_rows} rows more"
 
 
 @contextmanager
 def gil_takings() -> Iterator[list[int]]:
-    """A list that holds, after the block, how often compiled modules took the GIL within it, on whichever thread."""
+    """A list with one element, set after the block: GIL acquisitions by compiled modules in it, on all threads."""
     found = watched()
     counted = [0]
     before = found.takings()

@@ -1,4 +1,4 @@
-"""What every meta store promises. A test class derives from the suite and gives a fixture `store`."""
+"""The contract of every meta store. A test class derives from the suite and provides a fixture `store`."""
 
 import os
 import random
@@ -15,7 +15,7 @@ def put(**values):
 
 
 def openers_agree(open_store, count=6):
-    """Threads that open a new store at the same moment all find one and the same."""
+    """Asserts that threads which open a new store concurrently all get the same one."""
     errors, start = [], threading.Barrier(count)
 
     def work(number):
@@ -39,7 +39,7 @@ def openers_agree(open_store, count=6):
 
 
 def a_fork_is_refused(store):
-    """No call of a handle works in a child process, and the child's `close` takes nothing from its parent."""
+    """Asserts that no call of a handle works in a child process, and that `close` there does not affect the parent."""
     store.transaction(put(a=b"1"))
     read_end, write_end = os.pipe()
     child = os.fork()

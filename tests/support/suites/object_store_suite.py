@@ -1,4 +1,4 @@
-"""What every object store promises. A test class derives from the suite and gives a fixture `store`."""
+"""The contract of every object store. A test class derives from the suite and provides a fixture `store`."""
 
 import threading
 
@@ -108,7 +108,7 @@ class ObjectStoreSuite:
         store.delete(["sst/a"])
         store.put("sst/a", b"free", if_absent=True)
 
-    def test_a_writer_never_replaces_unless_told(self, store):
+    def test_a_writer_never_replaces_unless_requested(self, store):
         store.put("a", b"first")
         with pytest.raises(ObjectExists) as caught, store.create("a") as writer:
             writer.write(b"second")
@@ -213,7 +213,7 @@ class ObjectStoreSuite:
         assert [found.path for found in store.list("b", after="a")] == ["b"]
         assert [found.path for found in store.list("a", after="b")] == []
 
-    def test_listing_tells_the_size(self, store):
+    def test_listing_reports_the_size(self, store):
         store.put("a", b"12345")
         (found,) = store.list()
         assert found == store.head("a")

@@ -1,4 +1,4 @@
-"""Memory of this process as the system sees it, and who gives it out."""
+"""Memory of this process, from the operating system and from malloc."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class Mallinfo(ctypes.Structure):
 
 
 def status(field: str) -> int:
-    """`VmRSS`, the bytes in use, or `VmHWM`, the most that were."""
+    """`VmRSS`, the resident bytes, or `VmHWM`, their peak."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field)]
     return int(line.split()[1]) * 1024
 
 
 def peak_growth() -> Callable[[], int]:
-    """Asks how far memory has risen since now, at its highest; what ran before in this process does not count."""
-    Path("/proc/self/clear_refs").write_text("5")       # the most that was in use is what is in use now
+    """Resets the peak of resident memory; the result is a function that returns its growth since then."""
+    Path("/proc/self/clear_refs").write_text("5")       # resets the peak to the present value
     before = status("VmRSS")
     return lambda: status("VmHWM") - before
 
 
 def malloc_counts() -> tuple[int, int]:
-    """Bytes that the GNU allocator has given out, and how many mappings of their own are among them."""
+    """Bytes that the GNU allocator has allocated, and the number of separate mappings among them."""
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = Mallinfo
-    told = mallinfo2()
-    return told.uordblks + told.hblkhd, told.hblks
+    info = mallinfo2()
+    return info.uordblks + info.hblkhd, info.hblks
 
 
 def has_gnu_malloc() -> bool:
-    """Whether malloc is the GNU allocator's and counts: a sanitizer stands before it, other C libraries have none."""
+    """Whether malloc is the GNU allocator's and counts: a sanitizer replaces it, other C libraries have no counts."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallinfo2"):
         return False

@@ -23,12 +23,12 @@ def catalog_of(text: str) -> CatalogManager:
 
 
 def case_catalog() -> CatalogManager:
-    """The tables that the cases are about."""
+    """The tables of the cases."""
     return catalog_of((CASES / "binder_schema.sql").read_text())
 
 
 def read_cases(name: str) -> list[tuple[str, str]]:
-    """(statement, expected text) of a case file: parted by `----`, ended by an empty line; # is a comment."""
+    """(statement, expected text) of a case file: separated by `----`, ended by an empty line; # is a comment."""
     text = "\n".join(line for line in (CASES / name).read_text().split("\n") if not line.startswith("#"))
     blocks = (block.strip("\n") for block in text.split("\n\n"))
     return [tuple(block.split("\n----\n")) for block in blocks if block]

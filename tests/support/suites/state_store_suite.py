@@ -1,4 +1,4 @@
-"""StateStoreSuite: what every StateStore promises. A test class subclasses it and gives a `store` fixture.
+"""StateStoreSuite: the contract of every StateStore. A test class subclasses it and provides a `store` fixture.
 
 Epochs are named e1 < e2 < e3; keys are short byte strings, which the store must order like any user keys.
 """
@@ -47,11 +47,11 @@ def changed(store, since, until, key_range=EVERYTHING):
 
 
 class StateStoreSuite:
-    """Each test is run against every implementation, with data in memory and, by `settle`, in files."""
+    """Each test runs against every implementation, with data in memory and, by `settle`, in files."""
 
     @pytest.fixture(params=["unsynced", "committed"])
     def settle(self, request, store):
-        """Where the data of an epoch is when it is read: still in memory, or committed."""
+        """Leaves the data of an epoch in memory, or commits it, before it is read."""
         return store.commit if request.param == "committed" else lambda epoch: None
 
     def two_epochs(self, store, settle):
@@ -60,7 +60,7 @@ class StateStoreSuite:
         store.ingest_batch(WriteBatch([(b"a", None), (b"b", b"3")]), E2)
         settle(E2)
 
-    # -- the seed's examples ----------------------------------------------------------------------------
+    # -- examples ----------------------------------------------------------------------------------------
 
     def test_a_sorted_unique_batch_is_valid(self, store):
         batch = WriteBatch([(b"a", b"1"), (b"b", b"2")])
@@ -200,7 +200,7 @@ class StateStoreSuite:
         assert pa.table(store.scan(EVERYTHING, E1)) == table
         assert store.scan(KeyRange(b"a", None), E1).to_arrow().num_rows == 0
 
-    def test_scan_sees_the_picture_of_its_beginning(self, store):
+    def test_scan_sees_the_view_of_its_beginning(self, store):
         store.ingest_batch(WriteBatch([(b"a", b"1"), (b"b", b"2")]), E1)
         scan = store.scan(EVERYTHING, E1)
         store.ingest_batch(WriteBatch([(b"a", b"x"), (b"c", b"x")]), E1)
@@ -253,7 +253,7 @@ class StateStoreSuite:
         assert from_starts(store, [], E1, limit=1) == []
         assert from_starts(store, [b"", b"5"], E1, limit=0) == []
 
-    def test_short_scans_end_where_they_are_told(self, store, settle):
+    def test_short_scans_end_at_their_given_ends(self, store, settle):
         rows = self.ten_keys(store, settle)
         assert from_starts(store, [b"3", b"7", b"5", b"8"], E1, ends=[b"5", b"7", b"4", None]) == [
             (0, *rows[3]), (0, *rows[4]), (3, *rows[8]), (3, *rows[9]),

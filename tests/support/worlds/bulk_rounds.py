@@ -1,4 +1,4 @@
-"""Rounds of bulk loads and bulk backfills, in parts that end in every way together; what goes wrong is drawn."""
+"""Rounds of bulk loads and backfills with random faults, in parts that together cover every end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.drivers.bulk_chaos import (
 from tests.support.worlds.bulk_world import BACKFILL_TURNS, LOAD_TURNS, BulkWorld
 
 PARTS, ROUNDS = 7, 4
-ENDS_EARLY = ("before the job", "killed by a task", "slept, and its files are gone")    # some tasks are never begun
+ENDS_EARLY = ("before the job", "killed by a task", "slept, and its files are gone")    # some tasks never start
 
 
 def run_rounds(world: BulkWorld, what: str, part: int, *, with_executors: bool = False) -> None:
-    """Rounds of loads, or of backfills, that end in one of PARTS equal parts of all ways."""
+    """Runs part `part` of PARTS of the rounds of loads or backfills; all parts together cover every end."""
     turns = LOAD_TURNS if what == "load" else BACKFILL_TURNS
     for number in range(part * ROUNDS, (part + 1) * ROUNDS):
         turn = turns[number % len(turns)]
@@ -32,10 +32,10 @@ def run_rounds(world: BulkWorld, what: str, part: int, *, with_executors: bool =
 
 
 def plan_of_round(rng: random.Random, what: str, turn: str, *, with_executors: bool = False) -> dict[str, str]:
-    """The faults of tasks in a round in which the driver ends by `turn`."""
+    """Faults of the tasks in a round whose driver ends by `turn`."""
     stages = LOAD_STAGES if what == "load" else BACKFILL_STAGES
-    tasks = [f"{stage} {place}" for stage in stages for place in range(3)]
-    certain = [task for task in tasks if not task.endswith("2")]      # every job has those
+    tasks = [f"{stage} {index}" for stage in stages for index in range(3)]
+    certain = [task for task in tasks if not task.endswith("2")]      # tasks of every job
     faults = {task: rng.choice(WORKER_FAULTS) for task in tasks if rng.random() < .25}
     if with_executors:
         faults[rng.choice(certain)] = rng.choice(EXECUTOR_FAULTS)

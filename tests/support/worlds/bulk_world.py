@@ -1,9 +1,8 @@
-"""A store into which Spark loads rows, and whose views it fills, while everybody involved dies.
+"""A store with bulk loads and bulk backfills by Spark, while all processes involved die.
 
-A round changes some rows by statements, has one errand done whose tasks and whose driver go wrong, lets whoever comes
-next find out how far that came and repeat it, and compares: all rows or none, no file too many and none too few, every
-file whole. Processes are real where they are killed; a process that slept past its lease is one that others believe to
-have done so.
+A round changes some rows by statements, runs one job with faults in its tasks and its driver, lets the next process
+detect how far the job came and repeat it, and checks: all rows or none, no orphaned and no missing file, no damaged
+file. Killed processes are real; a process that slept past its lease is simulated by an advanced clock elsewhere.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from tests.support.drivers.bulk_driver import (
     LOAD_ENDS,
     QUERY,
     SSTABLE_BYTES,
-    Errand,
+    DriverJob,
     Load,
     backfill,
     is_last,
@@ -55,8 +54,8 @@ from tests.support.drivers.spark_chaos import wait_for_attempts
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = CompactionOptions(sstable_bytes=SSTABLE_BYTES, block_bytes=BLOCK_BYTES)
-LATER_MS = 10 * 3_600_000       # leases of now are over, and names are forgotten
-PROCESS_SECONDS = 240           # that a driver may live, and that its tasks may outlive it
+LATER_MS = 10 * 3_600_000       # present leases and name tombstones have expired by then
+PROCESS_SECONDS = 240           # timeout of a driver, and of its tasks after its end
 LOAD_TURNS = ("lives", *LOAD_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
               "was replaced", "commits twice and late")
 BACKFILL_TURNS = ("lives", *BACKFILL_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
@@ -66,10 +65,10 @@ LOADS = (("append", "error"), ("append", "last"), ("append", "first"), ("overwri
 
 
 class BulkWorld:
-    """`spark` serves drivers that live; those that die bring their own on `master`."""
+    """`spark` serves drivers that survive; those that die start their own session on `master`."""
 
-    def __init__(self, spark, place: Path, seed: int, master: str = "local[2]"):
-        self.url, self.place, self.spark, self.master = f"file://{place}/store", place, spark, master
+    def __init__(self, spark, directory: Path, seed: int, master: str = "local[2]"):
+        self.url, self.directory, self.spark, self.master = f"file://{directory}/store", directory, spark, master
         self.rng, self.model, self.rounds = random.Random(seed), {}, 0
         self.drivers: list[int] = []
         with self.session() as session:
@@ -93,7 +92,7 @@ class BulkWorld:
             assert found in (before, after), "some rows of the load"
             if turn != "killed by a task":
                 assert (found == after) == self._enters(turn, load), turn
-            report = load.carry_out(session, self.spark)
+            report = load.run(session, self.spark)
             assert report.was_repeated == (found == after)
             assert self.rows(session, load.table) == after
             assert report.rows == len(after) if load.mode != "append" else report.rows <= load.keys
@@ -101,7 +100,7 @@ class BulkWorld:
                 session.sql(f"DROP TABLE {load.table}")
             else:
                 self.model = after
-            self._others_went_on(session)
+            self._check_other_tables(session)
         self.check()
 
     def backfill_round(self, turn: str, faults: dict[str, str]) -> None:
@@ -109,17 +108,17 @@ class BulkWorld:
         self._turn(turn, None)
         with self.session() as session:
             assert not session._playground.catalog.refresh().loaded
-            is_there = "mv" in session.names()
+            exists = "mv" in session.names()
             if turn != "killed by a task":
-                assert is_there == self._enters(turn, None), turn
-            if not is_there:
+                assert exists == self._enters(turn, None), turn
+            if not exists:
                 backfill(session, self.spark)
             self.check_view(session)
             self.model = self.rows(session, "t")
             self._change_rows(session)
             self.check_view(session)
             session.sql("DROP MATERIALIZED VIEW mv")
-            self._others_went_on(session)
+            self._check_other_tables(session)
         self.check()
 
     def _begin(self, faults: dict[str, str]) -> None:
@@ -129,10 +128,10 @@ class BulkWorld:
         bulk_chaos.plan_faults(self.url, faults)
 
     def _change_rows(self, session: stream.Session) -> None:
-        """By statements, which the model follows."""
+        """Changes rows by statements, in the table and in the model."""
         first = max(self.model, default=0) + 1
-        new = {first + place: (self.rng.randrange(GROUPS), self.rng.randrange(-99, 99), f"row {first + place}")
-               for place in range(300)}
+        new = {first + index: (self.rng.randrange(GROUPS), self.rng.randrange(-99, 99), f"row {first + index}")
+               for index in range(300)}
         session.table("t").insert([(key, *row) for key, row in new.items()])
         remainder = self.rng.randrange(17)
         session.sql(f"DELETE FROM t WHERE id % 17 = {remainder}")
@@ -149,12 +148,12 @@ class BulkWorld:
 
     @staticmethod
     def _enters(turn: str, load: Load | None) -> bool:
-        """Whether what a turn ends with is there afterwards."""
+        """Whether the result of a job that ends by `turn` is committed."""
         if turn == "slept, and its files are gone":
-            return load is not None and load.mode != "append"       # of those that read none
+            return load is not None and load.mode != "append"       # these loads read no files
         return turn in ENTER or (load is not None and turn == "behind its files' commit")
 
-    # -- how an errand goes --------------------------------------------------------------------------------
+    # -- the ends of a job ---------------------------------------------------------------------------------
 
     def _turn(self, turn: str, load: Load | None) -> None:
         if turn in (*LOAD_ENDS, *BACKFILL_ENDS, "killed by a task"):
@@ -168,20 +167,20 @@ class BulkWorld:
         if load is None:
             backfill(session, self.spark)
         else:
-            load.carry_out(session, self.spark)
+            load.run(session, self.spark)
 
     def _lives(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
         with self.session() as session:
             self._do(session, load)
 
     def _slept_past_its_lease(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
-        """Behind its job; vacuum took it for dead, or what it wrote alone: a lease goes when it keeps stale files."""
+        """After its job; vacuum removed its lease, or only its files: it removes a lease only if it pins stale files."""
         self._around_the_job(patch, lambda: None, lambda: self._vacuum(LATER_MS))
         with self.session() as session, pytest.raises((SnapshotExpired, LoadRefused)):
             self._do(session, load)
 
     def _slept_and_its_files_are_gone(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
-        """Before its tasks read what it had pinned."""
+        """Before its tasks read the files that it had pinned."""
         def sleep() -> None:
             self._compact()
             assert self._vacuum(LATER_MS)
@@ -193,7 +192,7 @@ class BulkWorld:
             self._do(session, load)
 
     def _was_replaced(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
-        """By another process, while its job ran."""
+        """Another process took over the writer role while the job ran."""
         self._around_the_job(patch, lambda: None, lambda: self.session().close())
         session = self.session()
         with pytest.raises((Fenced, StreamError)):
@@ -229,7 +228,7 @@ class BulkWorld:
 
     def _around_the_job(self, patch: pytest.MonkeyPatch, before: Callable[[], object],
                         behind: Callable[[], object]) -> None:
-        """Where this process waits for executors, behind the last time."""
+        """Calls `before` before each Spark job of this process, and `behind` after the last one."""
         run = SparkTasks.run
 
         def disturbed(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -246,30 +245,30 @@ class BulkWorld:
         patch.setattr(SparkTasks, "run", disturbed(run))
 
     def _driver_dies(self, end: str, load: Load | None) -> None:
-        """What its tasks still do, they do beside whoever comes next."""
-        errand = Errand(self.url, self.master, end, None if load is None else asdict(load))
-        told, said = self.place / "errand", self.place / "said"
-        told.write_text(errand.to_json())
-        with said.open("wb") as output:
+        """A driver that is killed; its tasks may still run beside the next process."""
+        job = DriverJob(self.url, self.master, end, None if load is None else asdict(load))
+        job_file, log = self.directory / "job", self.directory / "log"
+        job_file.write_text(job.to_json())
+        with log.open("wb") as output:
             driver = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.drivers.bulk_driver", str(told)], cwd=ROOT, stdout=output,
+                [sys.executable, "-m", "tests.support.drivers.bulk_driver", str(job_file)], cwd=ROOT, stdout=output,
                 stderr=output, start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
             self.drivers.append(driver.pid)
             ended = driver.wait(PROCESS_SECONDS)
         bulk_chaos.name_driver(self.url, 0)
-        assert ended == -9, (ended, end, said.read_text()[-4_000:])
+        assert ended == -9, (ended, end, log.read_text()[-4_000:])
 
     # -- checks --------------------------------------------------------------------------------------------
 
     def rows(self, session: stream.Session, table: str) -> dict[int, tuple] | None:
-        """None where there is no such table."""
+        """The rows of a table by key; None if there is no such table."""
         if table not in session.names():
             return None
         columns = session.sql(f"SELECT id, k, n, v FROM {table}").to_arrow().columns
         return {key: tuple(row) for key, *row in zip(*(column.to_pylist() for column in columns), strict=True)}
 
     def check_view(self, session: stream.Session) -> None:
-        """The view has what DuckDB finds in the table."""
+        """Compares the view with DuckDB's result over the table."""
         session.flush()
         with duckdb.connect() as connection:
             connection.register("t", session.sql("SELECT * FROM t").to_arrow())
@@ -277,14 +276,14 @@ class BulkWorld:
         found = [row.values() for row in session.sql("SELECT * FROM mv").to_arrow().to_pylist()]
         assert sorted((c, g, int(s), lo, hi) for c, g, s, lo, hi in found) == sorted(expected)
 
-    def _others_went_on(self, session: stream.Session) -> None:
+    def _check_other_tables(self, session: stream.Session) -> None:
         session.sql(f"INSERT INTO u VALUES ({self.rounds})")
         session.flush()
         (row,) = session.sql("SELECT n FROM counted").to_arrow().to_pylist()
         assert row["n"] == self.rounds
 
     def check(self) -> None:
-        """When nobody works any more: no file too many, none too few, none damaged; and the rows are those."""
+        """Once all processes have ended: no orphaned, missing or damaged file, and the rows are those of the model."""
         self._wait_for_processes()
         wait_for_attempts(self.spark, self.url)
         self._finish_tasks()
@@ -295,14 +294,14 @@ class BulkWorld:
             live = {info.name for info in version.sstables}
             stored = {sstable_name_of(found.path) for found in objects.list(SSTABLE_PREFIX)}
             assert stored == live, (len(stored - live), "orphans", len(live - stored), "live files deleted")
-            assert not [found.path for found in objects.list("spark/")], "what a check of executors left"
+            assert not [found.path for found in objects.list("spark/")], "leftovers of the check of executors"
             read = [*verify_version(version, objects, threads=2), *verify_rows(store.meta_store)]
             assert not [found for found in read if found.damages]
         with self.session() as session:
             assert self.rows(session, "t") == self.model
 
     def _wait_for_processes(self) -> None:
-        """Of the drivers that died all tasks and machines have ended."""
+        """Waits until all tasks and JVMs of killed drivers have ended."""
         until = time.monotonic() + PROCESS_SECONDS
         while left := [process for driver in self.drivers for process in processes_of(driver)]:
             assert time.monotonic() < until, left
@@ -310,7 +309,7 @@ class BulkWorld:
         self.drivers.clear()
 
     def _vacuum(self, ahead_ms: int) -> int:
-        """How many files it removed, as if it were so much later."""
+        """Runs vacuum with a clock `ahead_ms` ahead; returns the number of deleted files."""
         with opened(self.url, None, Output(True)) as store:
             options = VacuumOptions(grace_ms=0, tombstone_ms=0)
             vacuum = Vacuum(store.meta_store, store.object_store, lambda: store.meta_store.now_ms() + ahead_ms,
@@ -318,21 +317,21 @@ class BulkWorld:
             return vacuum.run().removed.files
 
     def _compact(self) -> None:
-        """Everything moves to other files."""
+        """Rewrites everything into new files."""
         with self._compactor(0) as (manager, compactor):
             manager.compact_range(KeyRange())
             while compactor.run_one():
                 pass
 
     def _finish_tasks(self) -> None:
-        """What compactors were at that died is done by another."""
+        """Finishes the tasks of compactors that died."""
         with self._compactor(LATER_MS) as (manager, compactor):
             while manager.running_tasks():
                 assert compactor.run_one()
 
     @contextmanager
     def _compactor(self, ahead_ms: int) -> Iterator[tuple[HummockManager, Compactor]]:
-        """Of a process of its own, so much later."""
+        """A compactor as in another process, with a clock `ahead_ms` ahead."""
         with opened(self.url, None, Output(True)) as store:
             now_ms = store.meta_store.now_ms
             manager = HummockManager(store.meta_store, store.object_store, lambda: now_ms() + ahead_ms,
@@ -344,11 +343,11 @@ class BulkWorld:
 
 
 def processes_of(leader: int) -> list[int]:
-    """Of the session that process `leader` began."""
+    """Processes of the session with the leader `leader`."""
     found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            state, *numbers = place.read_text().rpartition(") ")[2].split()
+            state, *numbers = path.read_text().rpartition(") ")[2].split()
             if state != "Z" and int(numbers[2]) == leader:
-                found.append(int(place.parent.name))
+                found.append(int(path.parent.name))
     return found

@@ -1,7 +1,7 @@
-"""The tree's life without data: commits and compactions as sizes and key ranges, through the real pickers.
+"""Simulates an LSM tree without data: commits and compactions as sizes and key ranges, with the real pickers.
 
-Keys are random and distinct, so what a task reads it writes. Rows come in at INGEST bytes a second, less what the
-throttle holds them back, and are compacted meanwhile at COMPACT bytes a second, shared by the tasks that run.
+Keys are random and distinct, so that a task writes as much as it reads. Rows arrive at INGEST bytes a second, less the
+delay of backpressure, and compaction writes COMPACT bytes a second, shared by the running tasks.
 """
 
 import random
@@ -21,7 +21,7 @@ KEY_SPACE = 1 << 64
 
 @dataclass
 class Work:
-    """A task under way."""
+    """A running task."""
 
     pick: CompactionCandidate
     left: float             # bytes still to be written
@@ -36,16 +36,16 @@ class Work:
 
 
 class TreeSimulation:
-    """`written`: all bytes ever written; `ingested`: what came in."""
+    """`written`: all bytes ever written; `ingested`: bytes of committed rows."""
 
     def __init__(self, options, *, rows_per_commit=100_000, tasks_at_once=2, compact=COMPACT, is_sequential=False,
                  seed=0):
         self.options, self.rows_per_commit = options, rows_per_commit
         self.tasks_at_once, self.compact_rate, self.is_sequential = tasks_at_once, compact, is_sequential
         self.version, self.running, self.rng = HummockVersion(), [], random.Random(seed)
-        self.next_id, self.place = 1, 0
+        self.next_id, self.next_key = 1, 0
         self.written = self.ingested = 0
-        self.most_runs = self.tasks = self.shifts = 0
+        self.most_runs = self.tasks = self.moves = 0
         self.largest_task = self.most_stored = 0
         self.seconds = self.delayed = 0.0
 
@@ -55,22 +55,22 @@ class TreeSimulation:
 
     @property
     def runs_of_a_key(self):
-        """How many runs of level 0 a key is looked for in, over keys far apart."""
-        keys = [(KEY_SPACE // 100 * place).to_bytes(8, "big") for place in range(1, 100)]
+        """The average number of level-0 runs that may contain a key, over evenly spaced keys."""
+        keys = [(KEY_SPACE // 100 * number).to_bytes(8, "big") for number in range(1, 100)]
         return sum(bool(run.covering(key, key)) for run in self.version.levels[0].runs for key in keys) / len(keys)
 
     @property
     def stored_bytes(self):
-        """What the version holds, and what tasks under way will have written beside it."""
+        """Bytes of the version, plus the output of running tasks."""
         writing = sum(info.data_bytes for work in self.running for info in files_of(work))
         return sum(level.data_bytes for level in self.version.levels) + writing
 
     def commit(self):
-        """One sync's rows arrive, and compaction works as long as that takes."""
+        """Ingests the rows of one sync, and compacts for the time that this takes."""
         count = self.rows_per_commit
         if self.is_sequential:
-            low, self.place = self.place, self.place + count
-            high = self.place - 1
+            low, self.next_key = self.next_key, self.next_key + count
+            high = self.next_key - 1
         else:
             low, high = 0, KEY_SPACE - 1
         size = count * ROW_BYTES
@@ -117,7 +117,7 @@ class TreeSimulation:
             self.running.append(Work(work, size))
             self.most_stored = max(self.most_stored, self.stored_bytes)
         else:
-            self.shifts += 1
+            self.moves += 1
             self.step(removed=work.removed, added=work.added)
         return True
 
@@ -135,12 +135,12 @@ class TreeSimulation:
     def files(self, size, low, high, most):
         """Disjoint files of about equal size over the keys from low to high."""
         count = max(1, round(size / most))
-        bounds = [low + (high - low) * place // count for place in range(count + 1)]
+        bounds = [low + (high - low) * index // count for index in range(count + 1)]
         made = []
-        for place in range(count):
+        for index in range(count):
             part = size // count
-            made.append(SstableInfo(f"{self.next_id:032x}", (bounds[place] + (place > 0)).to_bytes(8, "big"),
-                                    bounds[place + 1].to_bytes(8, "big"), max(1, part // ROW_BYTES), part, part, (1,),
+            made.append(SstableInfo(f"{self.next_id:032x}", (bounds[index] + (index > 0)).to_bytes(8, "big"),
+                                    bounds[index + 1].to_bytes(8, "big"), max(1, part // ROW_BYTES), part, part, (1,),
                                     1 << 16, 1 << 16, id=self.next_id))
             self.next_id += 1
         return tuple(made)
@@ -157,6 +157,6 @@ class TreeSimulation:
     def __str__(self):
         levels = " ".join(f"L{level.number}:{level.data_bytes >> 20}M/{len(level.runs)}" for level in
                           self.version.levels if level.runs)
-        return (f"{self.seconds:.1f} s, {self.delayed:.1f} of them held back, "
+        return (f"{self.seconds:.1f} s, {self.delayed:.1f} of them delayed, "
                 f"write amplification {self.amplification:.2f}, most runs {self.most_runs}, tasks {self.tasks}, "
-                f"moves {self.shifts}, largest {self.largest_task >> 20}M, {levels}")
+                f"moves {self.moves}, largest {self.largest_task >> 20}M, {levels}")

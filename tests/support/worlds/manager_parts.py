@@ -1,4 +1,4 @@
-"""What tests of the manager are built from: a clock that stands, files that exist in name only."""
+"""Parts for tests of the manager: a manual clock, and descriptions of files that do not exist."""
 
 import random
 
@@ -10,12 +10,12 @@ from hummock.sstable.info import SstableInfo
 
 
 def epoch_of(number):
-    """The pure epoch called `number` in a test."""
+    """The pure epoch number `number`."""
     return number << 16
 
 
 class StandingClock:
-    """Milliseconds that only `advance` moves."""
+    """A clock in milliseconds that only `advance` moves."""
 
     def __init__(self, now_ms=1_700_000_000_000):
         self.now_ms = now_ms
@@ -48,22 +48,22 @@ def open_manager(meta_store, clock=None, seed=0, object_store=None, compaction=N
 
 
 def results_of(task, token, *, dropped=0, files=1, rng=None):
-    """One range's result as an attempt would report it: the task's rows but `dropped`, in `files` files."""
+    """The result of one range as an attempt would report it: the task's rows except `dropped`, in `files` files."""
     rng = rng or random.Random(f"results {token}")
     inputs = [info for part in task.inputs for info in part.sstables]
     first, last = min(info.smallest for info in inputs), max(info.largest for info in inputs)
-    bounds = [first, *(first + b"%03d" % place for place in range(1, 2 * files - 1)), last]
+    bounds = [first, *(first + b"%03d" % index for index in range(1, 2 * files - 1)), last]
     kept = task.input_rows - dropped
-    shares = [kept // files + (place < kept % files) for place in range(files)]
+    shares = [kept // files + (index < kept % files) for index in range(files)]
     outputs = tuple(
-        SstableInfo(token[:16] + rng.randbytes(8).hex(), bounds[2 * place], bounds[2 * place + 1], rows,
+        SstableInfo(token[:16] + rng.randbytes(8).hex(), bounds[2 * index], bounds[2 * index + 1], rows,
                     max(1, task.input_bytes * rows // task.input_rows), 2000, inputs[0].table_ids,
                     min(info.min_epoch for info in inputs), max(info.max_epoch for info in inputs), meta_bytes=100,
                     content_hash=rng.getrandbits(64))
-        for place, rows in enumerate(shares) if rows)
+        for index, rows in enumerate(shares) if rows)
     held = task.input_hash or 0
-    gone = (held - sum(info.content_hash for info in outputs)) % 2**64
-    return [RangeResult(0, outputs, task.input_rows, dropped, held, gone, task.input_bytes)]
+    dropped_hash = (held - sum(info.content_hash for info in outputs)) % 2**64
+    return [RangeResult(0, outputs, task.input_rows, dropped, held, dropped_hash, task.input_bytes)]
 
 
 def names_of(version):

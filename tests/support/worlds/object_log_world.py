@@ -1,4 +1,4 @@
-"""A log in a bucket whose clocks only the test moves: what its tests share."""
+"""Shared by tests of the object log: a log over a store, with a clock that only the test moves."""
 
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.object_log import ObjectLogMetaStore
@@ -9,7 +9,7 @@ from tests.support.worlds.manager_parts import StandingClock
 
 
 class LogWorld:
-    """Objects whose dates, and handles whose clocks, only the test moves."""
+    """Objects and log handles on one clock that only the test moves."""
 
     def __init__(self, objects=None, **options):
         self.clock = StandingClock()
@@ -30,7 +30,7 @@ class LogWorld:
 
 
 def count(store, times=1):
-    """Adds to the row `n`, as a process does that reads first."""
+    """Increments the row `n` by read and conditional write."""
     for _ in range(times):
         value = store.get("n")
         store.transaction(MetaOperations(require={"n": value}, put={"n": b"%d" % (int(value or 0) + 1)}))

@@ -1,4 +1,4 @@
-"""A store in a directory with a table that several epochs changed, for readers in other processes."""
+"""A store in a directory with a table that changes in several epochs, for readers in other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = dict[tuple[int, int], tuple]
 
 @dataclass
 class Shop:
-    """`history`: the rows by key at each epoch that was flushed, ascending."""
+    """`history`: the rows by key at each flushed epoch, ascending."""
 
     session: Session
     url: str
@@ -31,16 +31,16 @@ class Shop:
         return shop
 
     def insert(self, count: int) -> int:
-        """The epoch that holds `count` new rows."""
+        """Inserts `count` new rows; returns the epoch."""
         first = max((key for _, key in self.rows), default=-1) + 1
         fresh = [(number % 7, number, f"item {number}" if number % 5 else None, number / 4)
                  for number in range(first, first + count)]
-        told = ", ".join(f"({g}, {k}, {'NULL' if name is None else repr(name)}, {v})" for g, k, name, v in fresh)
-        self.session.sql(f"INSERT INTO items VALUES {told}")
+        values = ", ".join(f"({g}, {k}, {'NULL' if name is None else repr(name)}, {v})" for g, k, name, v in fresh)
+        self.session.sql(f"INSERT INTO items VALUES {values}")
         return self.flushed({row[:2]: row for row in fresh}, ())
 
     def change(self) -> int:
-        """The epoch with a few rows updated and a few deleted."""
+        """Updates some rows and deletes some; returns the epoch."""
         keys = self.rng.sample(sorted(self.rows), 30)
         changed = {(g, k): (g, k, "changed", self.rows[g, k][3]) for g, k in keys[:20]}
         for group, key in changed:
@@ -49,8 +49,8 @@ class Shop:
             self.session.sql(f"DELETE FROM items WHERE g = {group} AND k = {key}")
         return self.flushed(changed, keys[20:])
 
-    def flushed(self, put: Rows, gone) -> int:
+    def flushed(self, put: Rows, deleted) -> int:
         epoch = self.session.flush()
-        self.rows = {key: row for key, row in (self.rows | put).items() if key not in gone}
+        self.rows = {key: row for key, row in (self.rows | put).items() if key not in deleted}
         self.history[epoch] = self.rows
         return epoch

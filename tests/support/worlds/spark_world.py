@@ -1,4 +1,4 @@
-"""A store in a directory whose large tasks Spark does, while drivers die, leases end and reports come late."""
+"""A store in a directory whose large tasks run on Spark, while drivers die, leases expire and reports arrive late."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
-from hummock.compaction.progress_log import JOURNAL_PREFIX, TaskProgressLog
+from hummock.compaction.progress_log import LOG_PREFIX, TaskProgressLog
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.worker_task import WorkerTask
 from hummock.compaction.worker_task import carry_out as run_task_really
@@ -32,12 +32,12 @@ DRIVER_FAULTS = ("lives", "dies before its report", "dies before its report's tr
                  "reports twice", "is cancelled", "leaves a zombie")
 
 
-class Died(BaseException):
-    """The driver is no more: it tells nobody."""
+class DriverDied(BaseException):
+    """The simulated driver died without a report."""
 
 
 class DyingClient:
-    """A manager as a driver sees it that dies at its report."""
+    """The manager of a driver that dies at its report."""
 
     def __init__(self, manager, plan, step):
         self._manager, self._plan, self._step = manager, plan, step
@@ -47,7 +47,7 @@ class DyingClient:
 
     def report_compact_task(self, *report):
         if self._step == "dies before its report":
-            raise Died
+            raise DriverDied
         if "transaction" in self._step:
             kind = FaultKind.BEFORE if "before" in self._step else FaultKind.AFTER
             self._plan.add(Fault(kind, "transaction"))
@@ -55,17 +55,17 @@ class DyingClient:
         try:
             self._manager.report_compact_task(*report)
         except HummockError as error:
-            raise Died from error
-        raise Died
+            raise DriverDied from error
+        raise DriverDied
 
 
 class SparkWorld(Store):
-    """`round` writes, has everything compacted while things go wrong, and checks that nothing was lost or left."""
+    """`round` writes, compacts everything under faults, and checks that nothing is lost and no garbage is left."""
 
-    def __init__(self, spark, place: Path, seed: int):
-        self.url = f"file://{place}/store"
+    def __init__(self, spark, directory: Path, seed: int):
+        self.url = f"file://{directory}/store"
         super().__init__(open_object_store(self.url), LARGE)
-        self.clock.now_ms = 4_000_000_000_000       # ahead of the objects' times: vacuum takes none for young
+        self.clock.now_ms = 4_000_000_000_000       # ahead of object times, so that vacuum regards none as young
         self.spark, self.rng, self.model, self.drivers = spark, random.Random(seed), {}, 0
         self.meta_store = self.manager._keeper.meta_store
 
@@ -91,7 +91,7 @@ class SparkWorld(Store):
         self.check()
 
     def finish(self) -> None:
-        """Another driver does what is left."""
+        """Another driver finishes the remaining tasks."""
         self.manager.renew_lease("store")
         self.clock.advance(LARGE.task_lease_ms)
         self.manager.renew_lease("store")
@@ -108,13 +108,13 @@ class SparkWorld(Store):
         live = {info.name for info in self.manager.refresh().sstables}
         stored = {sstable_name_of(found.path) for found in self.objects.list(SSTABLE_PREFIX)}
         assert stored == live, (len(stored - live), "orphans", len(live - stored), "live files deleted")
-        assert not [found.path for found in self.objects.list(JOURNAL_PREFIX)]
+        assert not [found.path for found in self.objects.list(LOG_PREFIX)]
 
     def vacuum(self) -> None:
         Vacuum(self.meta_store, self.objects, self.clock, options=VacuumOptions(grace_ms=0)).run()
 
     def driver(self, step: str = "lives"):
-        """A compactor as a process of its own would be."""
+        """A compactor as in another process."""
         self.drivers += 1
         plan = FaultPlan()
         manager = open_manager(FaultyMetaStore(self.meta_store, plan), self.clock, seed=1_000 + self.drivers,
@@ -125,7 +125,7 @@ class SparkWorld(Store):
     def tasks(self) -> SparkTasks:
         return SparkTasks(self.spark, self.objects, memory_bytes=MEMORY)
 
-    # -- how a driver ends -------------------------------------------------------------------------------------
+    # -- the ends of a driver ----------------------------------------------------------------------------------
 
     def _lives(self) -> None:
         with self.driver() as compactor:
@@ -135,9 +135,9 @@ class SparkWorld(Store):
         with self.driver(step) as compactor:
             try:
                 compactor.run_one()
-            except Died:
+            except DriverDied:
                 return
-        raise AssertionError(f"a driver that {step} lives")
+        raise AssertionError(f"a driver that {step} survived")
 
     def _dies_before_its_report(self) -> None:
         self._dies("dies before its report")
@@ -152,7 +152,7 @@ class SparkWorld(Store):
         self._dies("dies behind its report")
 
     def _is_silent_beyond_its_lease(self) -> None:
-        """Its task is another's by then, and its report comes late."""
+        """Another driver took over its task, and its report arrives late."""
         task, token = self.manager.get_compact_task("silent", does_large=True)
         results = self.tasks().run(task, token[:16])
         self.finish()
@@ -173,7 +173,7 @@ class SparkWorld(Store):
         self._is_refused(task, token, results)
 
     def _leaves_a_zombie(self) -> None:
-        """An attempt goes on when its task has long ended."""
+        """An attempt continues long after its task has ended."""
         task, token = self.manager.get_compact_task("zombie", does_large=True)
         results = self.tasks().run(task, token[:16])
         self.finish()
@@ -190,11 +190,11 @@ class SparkWorld(Store):
         except TaskRefused:
             assert self.manager.refresh().id == before
         else:
-            raise AssertionError("a report that is late or false was believed")
+            raise AssertionError("a late or false report was accepted")
 
 
 class _Driver:
-    """A compactor for a while; its end gives nothing back that a dead process would not."""
+    """A context with a compactor; its end releases no more than that of a dead process."""
 
     def __init__(self, compactor):
         self._compactor = compactor

@@ -1,4 +1,4 @@
-"""Descriptions of files of a large tree without the files, whose rows are known, so that a split can be judged."""
+"""Descriptions of the files of a large tree, without the files, with known keys, to assess a split."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ KEY_BYTES = 30
 class SplitWorld:
     """`files` files of 256 MB in three overlapping runs, over tables of very different sizes.
 
-    A file is 32 stretches of equal bytes between two neighbouring keys; a row's place inside one is not known.
+    A file is 32 segments of equal bytes between neighbouring sample keys; the position of a row inside a segment is
+    unknown.
     """
 
     def __init__(self, rng: random.Random, files: int):
@@ -34,18 +35,18 @@ class SplitWorld:
     def read(self, files: Sequence[SstableInfo]) -> Iterator[list[SplitSample]]:
         for info in files:
             keys = self._keys[info.name]
-            yield [SplitSample(key, FILE_BYTES * place // SAMPLES) for place, key in enumerate(keys[1:-1], start=1)]
+            yield [SplitSample(key, FILE_BYTES * index // SAMPLES) for index, key in enumerate(keys[1:-1], start=1)]
 
     def sizes(self, cuts: Sequence[bytes]) -> list[int]:
-        """The bytes of each range; where a cut stands inside a stretch, half of that counts as before it."""
+        """The bytes of each range; if a cut is inside a segment, half of the segment counts as before it."""
         below, whole = [0] * len(cuts), [0] * (len(cuts) + 1)
         for keys in self._keys.values():
             first, behind = bisect_left(cuts, keys[0]), bisect_right(cuts, keys[-1])
             whole[behind] += FILE_BYTES
             for number in range(first, behind):
-                place = bisect_left(keys, cuts[number])
-                exact = keys[place] == cuts[number]
-                below[number] += FILE_BYTES * max(0, 2 * place - (not exact)) // (2 * SAMPLES)
+                index = bisect_left(keys, cuts[number])
+                exact = keys[index] == cuts[number]
+                below[number] += FILE_BYTES * max(0, 2 * index - (not exact)) // (2 * SAMPLES)
         below = [part + before for part, before in zip(below, accumulate(whole), strict=False)]
         bounds = [0, *below, FILE_BYTES * len(self.files)]
         return [end - start for start, end in pairwise(bounds)]
@@ -59,7 +60,7 @@ class SplitWorld:
 
 
 def _key(rng: random.Random) -> bytes:
-    """Of one large table, of one with a hot vnode, or of many small ones."""
+    """A key of one large table, of one with a hot vnode, or of many small ones."""
     kind = rng.random()
     if kind < 0.6:
         table, vnode = 1, rng.randrange(256)

@@ -1,4 +1,4 @@
-"""A store of files in name only, for tests of what may be removed: commits, uploads, compactions and pins."""
+"""A store with dummy files, for tests of vacuum: commits, uploads, compactions and pins."""
 
 import json
 import random
@@ -18,11 +18,11 @@ from hummock.version import RunAddition, VersionDelta
 from tests.support.worlds.manager_parts import Files, StandingClock, epoch_of
 
 LEASE_MS = 30_000
-FILE_BYTES = 100        # as stored here, both objects together
+FILE_BYTES = 100        # both objects together
 
 
 class VacuumWorld:
-    """One process that writes, over stores that a test may replace by faulty ones."""
+    """One writer process, over stores that a test may replace by faulty ones."""
 
     def __init__(self, truth=None, objects=None, clock=None, seed=0):
         self.clock = clock or StandingClock()
@@ -50,12 +50,12 @@ class VacuumWorld:
         return name
 
     def upload(self, first=b"a", last=b"z", name=None):
-        """A file that is written and in no version yet."""
+        """Uploads a file that is in no version yet."""
         return self.files.make(self.number + 1, first, last, name=self.put(name or self.registry.mint()),
                                data_bytes=60, meta_bytes=40)
 
     def begin_prefix(self):
-        """The next name has a new prefix, and the former's row is gone where its files are settled."""
+        """Starts a new name prefix; the row of the old one is deleted once its files are settled."""
         self.seconds += PREFIX_SECONDS
         self.registry.settle([self.registry.mint()])
 
@@ -67,11 +67,11 @@ class VacuumWorld:
 
     def commit_new(self, count=1):
         """Commits `count` new disjoint files."""
-        bounds = [b"%03d" % place for place in range(count)]
+        bounds = [b"%03d" % index for index in range(count)]
         return self.commit(*(self.upload(bound, bound + b"x") for bound in bounds))
 
     def replace(self, before_report=lambda: None):
-        """Compacts all files into one: task row, upload under its token, report. False: it was overtaken."""
+        """Compacts all files into one: task row, upload under its token, report. False if the task was taken over."""
         token = self.rng.randbytes(16).hex()
         key = f"{TASK}{self.rng.getrandbits(40)}"
         row = json.dumps({"token": token}).encode()
@@ -95,7 +95,7 @@ class VacuumWorld:
 
     @property
     def stored(self):
-        """Names of which every object is there."""
+        """Names of files whose objects are all stored."""
         paths = {found.path for found in self.objects.list(SSTABLE_PREFIX)}
         return {name for path in paths if (name := sstable_name_of(path))
                 if sstable_data_path(name) in paths and sstable_meta_path(name) in paths}

@@ -1,4 +1,4 @@
-"""Pickers, by trees drawn as text."""
+"""Compaction pickers, on LSM trees drawn as text."""
 
 import random
 import re
@@ -48,16 +48,16 @@ def inputs_of(version, ids):
 
 
 class Tree:
-    """A version, its running tasks and the options, as a case draws them."""
+    """The version, running tasks and options of a text case."""
 
     def __init__(self):
         self.levels, self.running, self.options = {0: []}, [], OPTIONS
         self.watermark, self.dropped, self.tables, self.range = 0, set(), {}, None
 
     def read(self, line):
-        if place := re.match(r"L(\d+) (\d+): (.*)", line):
-            infos = tuple(file_of(match) for match in FILE.findall(place[3]))
-            self.levels.setdefault(int(place[1]), []).append(Run(int(place[2]), infos))
+        if run_line := re.match(r"L(\d+) (\d+): (.*)", line):
+            infos = tuple(file_of(match) for match in FILE.findall(run_line[3]))
+            self.levels.setdefault(int(run_line[1]), []).append(Run(int(run_line[2]), infos))
             return
         verb, *words = line.split()
         if verb == "running":
@@ -99,8 +99,8 @@ def shown(work):
         if not work.added:
             return f"{work.kind} removes {ids}"
         assert [info.id for part in work.added for info in part.sstables] == list(work.removed)
-        place = f"{work.added[0].level - 1}/0: " if work.kind == TaskKind.LEVEL else ""
-        return f"{work.kind} {place}{ids} -> moves to L{work.added[0].level}"
+        source = f"{work.added[0].level - 1}/0: " if work.kind == TaskKind.LEVEL else ""
+        return f"{work.kind} {source}{ids} -> moves to L{work.added[0].level}"
     inputs = ", ".join(f"{part.level}/{part.run}: {' '.join(str(info.id) for info in part.sstables)}"
                        for part in work.inputs)
     return f"{work.kind} {inputs} -> L{work.target_level}/{work.target_run}{' drop' * work.drop_tombstones}"
@@ -123,7 +123,7 @@ def test_case(lines, result):
 
 
 def random_tree(rng):
-    """Runs of random files over 1,000 keys: most parted into a few files, some wide; a base level below them."""
+    """Runs of one to eight files over 1,000 keys in level 0, and a base level."""
     number = 0
 
     def run(level, files, size):
@@ -138,20 +138,20 @@ def random_tree(rng):
 
     base = run(6, rng.randint(1, 20), rng.randint(1, 20))
     runs = [run(0, rng.choice((1, 2, 5, 8)), rng.randint(1, 20)) for _ in range(rng.randint(1, 6))]
-    return HummockVersion(1, 1 << 40, 0, (Level(0, tuple(runs[::-1])), *(Level(deep) for deep in range(1, 6)),
+    return HummockVersion(1, 1 << 40, 0, (Level(0, tuple(runs[::-1])), *(Level(level) for level in range(1, 6)),
                                           Level(6, (base,))))
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_nothing_older_stays_above_what_goes_down(seed):
-    """Of random trees with random tasks under way; and what one task may take is the bound where slices allow it."""
+    """Random trees with at most one running task; a slice that fits within `task_bytes` does not exceed it."""
     rng = random.Random(seed)
     version = random_tree(rng)
     options = replace(OPTIONS, l0_base_bytes=1, task_bytes=rng.choice((20, 60, 200)))
     runs = version.levels[0].runs
-    taken = rng.sample(range(len(runs)), rng.randint(0, 1))
+    busy = rng.sample(range(len(runs)), rng.randint(0, 1))
     running = [CompactionCandidate(TaskKind.INTRA_L0, (TaskInput(0, run.id, run.sstables),), 0, run.id)
-               for run in (runs[index] for index in taken)]
+               for run in (runs[index] for index in busy)]
     context = PickerContext(version, running, options, 1 << 40)
     within, beyond = pick_slice(context)
     for pick in filter(None, (within, beyond, pick_to_base(context))):

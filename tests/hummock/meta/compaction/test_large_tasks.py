@@ -1,4 +1,4 @@
-"""Large compact tasks: who gets them, what of an attempt counts for the next one, and what is left of them."""
+"""Large compaction tasks: assignment, reuse of an earlier attempt's results, and cleanup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hummock.base.key import KeyRange
 from hummock.compaction.executors import ThreadRunner
-from hummock.compaction.progress_log import JOURNAL_PREFIX, TaskProgressLog, write_result
+from hummock.compaction.progress_log import LOG_PREFIX, TaskProgressLog, write_result
 from hummock.compaction.subcompaction_planner import Split, cuts_of
 from hummock.compactor import Compactor
 from hummock.errors import TaskRefused
@@ -38,7 +38,7 @@ def meta_store():
 
 @pytest.fixture
 def manager(meta_store, clock):
-    """Of a store whose level 0 is due, every task of which is large."""
+    """A manager whose level 0 is due for compaction; every task is large."""
     made, files = open_manager(meta_store, clock, compaction=LARGE), Files()
     writer = made.claim_writer()
     for number in range(1, 5):
@@ -51,7 +51,7 @@ def test_without_a_compactor_for_them_large_tasks_are_everybodys(manager):
 
 
 def test_while_there_is_one_large_tasks_wait_for_it(manager, clock):
-    assert manager.get_compact_task("small") is not None        # before it came
+    assert manager.get_compact_task("small") is not None        # no compactor for large tasks yet
     other = open_manager(manager._keeper.meta_store, clock, seed=1, compaction=LARGE)
     other.compact_range(KeyRange())
     assert other.get_compact_task("spark", does_large=True) is None
@@ -66,7 +66,7 @@ def test_while_there_is_one_large_tasks_wait_for_it(manager, clock):
 def test_a_large_task_that_is_due_waits_without_a_holder_and_without_a_failure(manager, clock):
     empty = open_manager(manager._keeper.meta_store, clock, seed=1, compaction=replace(LARGE, l0_runs=64,
                                                                                         l0_base_bytes=1 << 40))
-    assert empty.get_compact_task("spark", does_large=True) is None     # it only says that it is there
+    assert empty.get_compact_task("spark", does_large=True) is None     # registers a compactor for large tasks
     assert manager.get_compact_task("small") is None
     (row,) = manager.running_tasks()
     assert (row.holder, row.tries) == ("", 0)
@@ -103,7 +103,7 @@ def test_small_tasks_are_everybodys(meta_store, clock):
     assert not made.running_tasks()[0].is_journaled
 
 
-# -- what one attempt leaves to the next ---------------------------------------------------------------------------
+# -- reuse of an earlier attempt's results -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["silent", "failed", "handed back"])
@@ -141,11 +141,11 @@ def test_a_row_of_before_is_read(manager, meta_store):
     assert manager.running_tasks()[0].task == task
 
 
-# -- a whole store -------------------------------------------------------------------------------------------------
+# -- end to end ----------------------------------------------------------------------------------------------------
 
 
 class Driver:
-    """Does large tasks as Spark does, on threads, and dies where a test wants."""
+    """Runs large tasks as the Spark driver does, on threads; raises after `dies_after` subcompactions."""
 
     def __init__(self, objects, dies_after=None):
         self.objects, self.dies_after = objects, dies_after
@@ -153,12 +153,12 @@ class Driver:
         self.reached = threading.Event()
 
     def run(self, task, prefix, *, progress=None, is_cancelled=None):
-        journal = TaskProgressLog(self.objects, task)
+        progress_log = TaskProgressLog(self.objects, task)
         files = [info for part in task.inputs for info in part.sstables]
         cuts = cuts_of(files, self.objects, max(1, task.input_bytes // 4))
-        split = journal.split(lambda: Split(cuts, (1,) * (len(cuts) + 1)))
+        split = progress_log.split(lambda: Split(cuts, (1,) * (len(cuts) + 1)))
         specs = replace(task, cuts=split.cuts).ranges()
-        done = journal.results(len(specs))
+        done = progress_log.results(len(specs))
         left = [spec for spec in specs if spec.index not in done]
         self.runs.append((len(done), len(left)))
         runner = ThreadRunner(self.objects, threads=1, memory_bytes=1 << 20)
@@ -166,8 +166,8 @@ class Driver:
             if number == self.dies_after:
                 raise KeyError("the driver died")
             (done[spec.index],) = runner.run([spec], prefix)
-            write_result(self.objects, journal.path(spec.index), done[spec.index])
-        return [done[place] for place in range(len(specs))]
+            write_result(self.objects, progress_log.path(spec.index), done[spec.index])
+        return [done[index] for index in range(len(specs))]
 
     def forget(self, task):
         self.forgotten.append(task.id)
@@ -175,14 +175,14 @@ class Driver:
 
 
 def vacuum(store):
-    """What is there after one: live names, and journals."""
+    """Runs vacuum; returns the stored SSTable names and the paths of progress logs."""
     Vacuum(store.manager._keeper.meta_store, store.objects, store.clock, options=VacuumOptions(grace_ms=0)).run()
     return ({sstable_name_of(found.path) for found in store.objects.list(SSTABLE_PREFIX)},
-            [found.path for found in store.objects.list(JOURNAL_PREFIX)])
+            [found.path for found in store.objects.list(LOG_PREFIX)])
 
 
 def large_store():
-    """Its clock is ahead of the objects' times, so that vacuum takes none of them for young."""
+    """A store whose clock is ahead of the objects' timestamps, so that vacuum treats no object as young."""
     store = Store(options=replace(LARGE, l0_base_bytes=1))
     store.clock.now_ms = 4_000_000_000_000
     store.write(6)
@@ -203,8 +203,8 @@ def test_a_driver_that_died_is_gone_on_from_and_nothing_is_left(monkeypatch):
     before, first, second = store.rows(), Driver(store.objects, dies_after=2), Driver(store.objects)
     with pytest.raises(KeyError, match="died"):
         compactor(store, first).run_one()
-    names, journal = vacuum(store)
-    assert len(names) > len(live(store)) and len(journal) == 3      # what it made is kept: the plan and two ranges
+    names, progress_log = vacuum(store)
+    assert len(names) > len(live(store)) and len(progress_log) == 3      # kept: the split and two results
     store.clock.advance(LARGE.task_lease_ms)
     assert compactor(store, second).run_one()
     assert first.runs[0][0] == 0 and second.runs == [(2, first.runs[0][1] - 2)]
@@ -229,7 +229,7 @@ def test_a_journal_whose_driver_died_behind_the_report_is_taken_away():
     driver = Driver(store.objects)
     driver.forget = lambda task: None
     assert compactor(store, driver).run_one()
-    assert list(store.objects.list(JOURNAL_PREFIX))
+    assert list(store.objects.list(LOG_PREFIX))
     assert vacuum(store)[1] == []
 
 

@@ -1,4 +1,4 @@
-"""Compact tasks: each changes the version once, by the one attempt that holds it, and every row is accounted for."""
+"""Compaction tasks: each changes the version once, through the attempt that holds it; every row is accounted for."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def files():
 
 @pytest.fixture
 def filled(manager, files):
-    """A manager whose level 0 is due."""
+    """A manager whose level 0 is due for compaction."""
     writer = manager.claim_writer()
     for number in range(1, OPTIONS.l0_runs + 1):
         manager.commit_epoch(writer, epoch_of(number), [files.make(number)])
@@ -54,7 +54,7 @@ class TestOneTask:
     def test_an_empty_store_has_no_work(self, manager):
         assert manager.get_compact_task("c") is None and manager.compaction_debt() == 0
 
-    def test_a_report_puts_outputs_in_the_place_of_inputs(self, filled, meta_store):
+    def test_a_report_replaces_inputs_with_outputs(self, filled, meta_store):
         before = names_of(filled.version)
         task, token = filled.get_compact_task("c")
         assert names_of(filled.version) == before

@@ -63,10 +63,10 @@ def test_urls_open_their_stores(tmp_path):
 
 class TestSqlite:
     def test_reopening_keeps_everything(self, path):
-        with_closing = SqliteMetaStore(path)
-        with_closing.transaction(put(a=b"1", b=b"2"))
-        with_closing.transaction(MetaOperations(put={"a": b"3"}, delete=("b",)))
-        with_closing.close()
+        store = SqliteMetaStore(path)
+        store.transaction(put(a=b"1", b=b"2"))
+        store.transaction(MetaOperations(put={"a": b"3"}, delete=("b",)))
+        store.close()
         again = SqliteMetaStore(path, create=False)
         assert again.list("") == [("a", b"3")]
         assert again.verify() == 1
@@ -129,7 +129,7 @@ class TestSqlite:
 
     @pytest.mark.parametrize("names", [1, 2])
     def test_an_older_copy_of_the_whole_directory_is_refused_until_it_is_accepted(self, tmp_path, names):
-        """What was written later lies there still, as after a backup that was laid over a directory."""
+        """Files written after the backup remain, as when a backup is restored over a directory."""
         directory, backup = tmp_path / "store", tmp_path / "backup"
         directory.mkdir()
         store = SqliteMetaStore(directory / "meta.sqlite")
@@ -162,7 +162,7 @@ class TestSqlite:
         store.close()
         assert SqliteMetaStore(path).get("a") == b"1"
 
-    def test_another_store_in_its_place_is_refused(self, path, tmp_path):
+    def test_another_store_under_the_same_path_is_refused(self, path, tmp_path):
         SqliteMetaStore(path).close()
         SqliteMetaStore(tmp_path / "other").close()
         shutil.copy(tmp_path / "other", path)
@@ -305,19 +305,19 @@ class TestSqlite:
 
 class TestWitness:
     def test_the_newest_whole_slot_speaks(self, tmp_path):
-        witness = RollbackGuard(tmp_path / "w")
-        assert witness.read() is None
+        guard = RollbackGuard(tmp_path / "w")
+        assert guard.read() is None
         for serial in range(5):
-            witness.write(Acknowledged(b"i" * 16, serial))
-            assert witness.read() == Acknowledged(b"i" * 16, serial)
-        data = bytearray(witness.path.read_bytes())
+            guard.write(Acknowledged(b"i" * 16, serial))
+            assert guard.read() == Acknowledged(b"i" * 16, serial)
+        data = bytearray(guard.path.read_bytes())
         data[20] ^= 1
-        witness.path.write_bytes(data)
-        assert witness.read() == Acknowledged(b"i" * 16, 3)
+        guard.path.write_bytes(data)
+        assert guard.read() == Acknowledged(b"i" * 16, 3)
         data[512 + 20] ^= 1
-        witness.path.write_bytes(data)
+        guard.path.write_bytes(data)
         with pytest.raises(MetaStoreCorrupt):
-            witness.read()
+            guard.read()
 
     def test_a_slot_is_these_bytes(self):
         slot = Acknowledged(bytes(range(16)), 258).encode()
@@ -342,7 +342,7 @@ def test_faults_of_transactions_say_what_a_caller_can_know():
 
 
 class TestDamage:
-    """One damaged place in any file of the store gives the right answers or a typed error."""
+    """A flipped bit or a truncation in any file of the store yields right answers or a typed error."""
 
     def build(self, path):
         rng, store = random.Random(3), SqliteMetaStore(path)
@@ -352,7 +352,7 @@ class TestDamage:
         return store, store.list("")
 
     def states(self, tmp_path):
-        """The files after a close, and after a kill that left the write-ahead log: name to bytes."""
+        """The files by name, after a kill (with the write-ahead log) and after a close; and the rows."""
         store, rows = self.build(tmp_path / "made" / "m" if (tmp_path / "made").mkdir() is None else None)
         killed = {found.name: found.read_bytes() for found in (tmp_path / "made").iterdir() if found.is_file()}
         store.close()
@@ -383,7 +383,7 @@ class TestDamage:
 
     @pytest.fixture
     def directory(self, tmp_path):
-        """Where damaged stores are opened: in memory where it can be, for thousands of syncs are slow."""
+        """A directory for damaged stores, on tmpfs if there is one: thousands of syncs are slow on disk."""
         shared = Path("/dev/shm")
         with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as directory:
             yield Path(directory)
@@ -405,12 +405,12 @@ class TestDamage:
             files = states[number % 2]
             name = rng.choices(list(files), [len(data) for data in files.values()])[0]
             data = bytearray(files[name])
-            place, bit = rng.randrange(len(data)), rng.randrange(8)
-            data[place] ^= 1 << bit
+            offset, bit = rng.randrange(len(data)), rng.randrange(8)
+            data[offset] ^= 1 << bit
             try:
                 counts[self.outcome(directory, files, name, bytes(data), rows)] += 1
             except Exception as error:
-                raise AssertionError(f"seed {seed}, flip {number}: {name} byte {place} bit {bit}") from error
+                raise AssertionError(f"seed {seed}, flip {number}: {name} byte {offset} bit {bit}") from error
         print(f"seed {seed}: {counts}")
         return counts
 

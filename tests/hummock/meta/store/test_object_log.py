@@ -1,4 +1,4 @@
-"""The log in a bucket: several processes, lost answers, sleepers, damage, and how few requests it takes."""
+"""The meta store's log in a bucket: concurrency, lost responses, stalled processes and request counts."""
 
 import os
 import random
@@ -45,7 +45,7 @@ class TestObjectLogOnDisk(MetaStoreSuite):
 
 
 class TestObjectLogOfTwoCheckpointsAtOnce(MetaStoreSuite):
-    """A checkpoint after each record, and a second handle that reads them behind the first."""
+    """Writes a checkpoint after each record; a second handle must read the same rows."""
 
     @pytest.fixture
     def store(self):
@@ -110,7 +110,7 @@ def test_reads_of_one_moment_ask_once(world):
         watcher.start()
         watcher.join()
         assert len(world.calls()) == 3 and asked
-        assert one.get("n") == b"3"             # never older than what any thread saw
+        assert one.get("n") == b"3"             # never older than what any thread has read
         with pytest.raises(PreconditionFailed):
             one.transaction(MetaOperations(require={"n": b"1"}, put={"n": b"2"}))
     count(two)
@@ -128,7 +128,7 @@ def test_a_managers_look_for_news_is_one_request(world):
     writer.commit_epoch(session, epoch_of(1), [Files().make(1)])
     world.calls()
     assert reader.refresh().max_committed_epoch == epoch_of(1)
-    assert len(world.calls()) == 2              # the record, and that there is no other
+    assert len(world.calls()) == 2              # the record, and a miss for the next one
     store.close()
 
 
@@ -168,7 +168,7 @@ def test_a_lost_answer_is_found_out_or_called_unknown(world, kind, reading):
 
 
 def test_a_create_that_lands_late_has_no_second_effect(world):
-    """Its transaction was repeated meanwhile: the number is taken, whoever took it."""
+    """Its transaction was retried meanwhile, so the record number is already used."""
     store = world.open()
     count(store)
     world.plan.add(Fault(FaultKind.BEFORE, "put", "meta/"))
@@ -186,7 +186,7 @@ def test_a_create_that_lands_late_has_no_second_effect(world):
 
 
 def test_a_sleeper_never_writes_under_a_number_that_was_used_before(world):
-    """It slept until the records that it had not read were gone, and wakes in the middle of its create."""
+    """It stalls inside its create until the records that it had not read are deleted."""
     sleeper, other = world.open(), world.open()
     count(sleeper, 2)
     put_for_real, used = world.objects.put, []
@@ -226,7 +226,7 @@ def test_a_sleeper_that_reads_lists_the_log_again(world):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_sleepers_of_any_length_leave_one_history(seed):
-    """Random handles take steps; some stop before a request for long, all agree on what happened."""
+    """Random handles commit; some stall before a request; all must agree on the history."""
     rng = random.Random(seed)
     world = LogWorld()
     handles = [world.open() for _ in range(3)]
@@ -266,7 +266,7 @@ def test_sleepers_of_any_length_leave_one_history(seed):
 
 
 class Careless(MemoryObjectStore):
-    """A store that overwrites where it was told to create."""
+    """Ignores `if_absent` and overwrites."""
 
     def put(self, path, data, *, if_absent=False):
         super().put(path, data)
@@ -339,7 +339,7 @@ def test_what_goes_is_covered_by_a_checkpoint_for_longer_than_the_grace(records,
     assert LogListing(records, checkpoints).outlived(100) == gone
 
 
-def test_who_is_overtaken_for_too_long_is_told_so(world):
+def test_a_writer_that_is_overtaken_for_too_long_raises_busy(world):
     store = LogWorld(busy_timeout_ms=500).open()
     other = ObjectLogMetaStore(store._witness._objects)
     append = store._objects.append
@@ -372,7 +372,7 @@ def test_an_outage_is_a_typed_error_and_heals(world):
 
 
 def test_an_outage_takes_no_longer_than_two_deadlines_of_the_objects(world):
-    """One for the create, one for whoever reads again; nothing in between asks as well."""
+    """One for the create, one for the read that checks its outcome; no other request is made."""
     def give_up(operation, path):
         raise DeadlineExceeded(path, "no answer", 8)
 

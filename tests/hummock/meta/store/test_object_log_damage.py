@@ -1,4 +1,4 @@
-"""The log in a bucket, lost in part or damaged: refused by name, or the right answers."""
+"""Loss and corruption of the log in a bucket: an error that names the object, or right answers."""
 
 import random
 
@@ -23,7 +23,7 @@ def world():
 
 
 class TestLoss:
-    """A log that is emptied, older than it was, or another's is refused by name, open or not."""
+    """A log that is emptied, rolled back or another store's is refused by name, at opening and while open."""
 
     def build(self, world, steps=11):
         store = world.open()
@@ -142,7 +142,7 @@ class TestLoss:
 
 
 class TestDamage:
-    """One damaged place in any object gives the right answers or a typed error."""
+    """Damage to any one object yields right answers or a typed error."""
 
     def build(self, seed):
         world, rng = LogWorld(), random.Random(seed)
@@ -175,12 +175,12 @@ class TestDamage:
         for number in range(flips):
             path = rng.choices(list(files), [len(data) for data in files.values()])[0]
             data = bytearray(files[path])
-            place, bit = rng.randrange(len(data)), rng.randrange(8)
-            data[place] ^= 1 << bit
+            offset, bit = rng.randrange(len(data)), rng.randrange(8)
+            data[offset] ^= 1 << bit
             try:
                 counts[self.outcome(files, path, bytes(data), rows)] += 1
             except Exception as error:
-                raise AssertionError(f"seed {seed}, flip {number}: {path} byte {place} bit {bit}") from error
+                raise AssertionError(f"seed {seed}, flip {number}: {path} byte {offset} bit {bit}") from error
         print(f"seed {seed}: {counts}")
         return counts
 

@@ -1,4 +1,4 @@
-"""The log in a real bucket: the suite, a store whose truth and data are one URL, and requests counted there."""
+"""The log in a real bucket: the suite, a store whose metadata and data share one URL, and request counts."""
 
 import subprocess
 import sys

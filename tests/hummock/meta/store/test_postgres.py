@@ -1,4 +1,4 @@
-"""The meta store in PostgreSQL: the suite, lost connections and answers, loss and damage of the database."""
+"""The meta store in PostgreSQL: the suite, lost connections and responses, loss and damage of the database."""
 
 import itertools
 
@@ -29,7 +29,7 @@ NAMES = itertools.count()
 
 @pytest.fixture
 def url(postgres_server):
-    """A schema of the test's own."""
+    """The URL of a new schema."""
     return f"{postgres_server}?schema=test_{next(NAMES)}"
 
 
@@ -128,7 +128,7 @@ def test_a_transaction_in_which_its_process_was_frozen_is_done_again(url, admin,
     def write_late(self, connection, *arguments):
         while not frozen and admin.execute("SELECT pg_sleep(0.01) FROM pg_stat_activity WHERE pid = %s",
                                            (connection.info.backend_pid,)).fetchone():
-            pass            # until the server gives it up
+            pass            # until the server ends the session
         frozen.append(connection)
         return write(self, connection, *arguments)
 
@@ -215,10 +215,10 @@ def test_a_fork_may_not_use_the_handle(url):
     store.close()
 
 
-def test_a_store_opens_with_its_truth_in_the_database(url, tmp_path):
-    place, epoch = f"file://{tmp_path}", hummock.Epoch(1 << 16)
-    with hummock.open(place, role="writer", meta=url) as store:
+def test_a_store_opens_with_its_metadata_in_the_database(url, tmp_path):
+    data_url, epoch = f"file://{tmp_path}", hummock.Epoch(1 << 16)
+    with hummock.open(data_url, role="writer", meta=url) as store:
         store.ingest_batch(WriteBatch([(b"key", b"one")]), epoch)
         store.commit(epoch)
-    with hummock.open(place, meta=url) as store:
+    with hummock.open(data_url, meta=url) as store:
         assert store.get(b"key", epoch) == b"one"

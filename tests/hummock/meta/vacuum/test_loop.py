@@ -1,4 +1,4 @@
-"""The loop: stale files often, listings seldom, errors seen, an end after the page at hand."""
+"""The vacuum loop: removal of obsolete files, rarer listings, errors, and a stop after the current page."""
 
 import threading
 
@@ -65,15 +65,15 @@ def test_closing_ends_a_long_run_after_its_page(world):
     loop = VacuumLoop(world.vacuum(page_files=1, listing_ms=1))
     loop._listed_at -= 1
     pages = []
-    goes_on = loop._goes_on
+    real = loop._continues
 
     def close_at_the_third(report):
         pages.append(report.removed.files)
         if len(pages) == 3:
             loop._is_closed = True
-        return goes_on(report)
+        return real(report)
 
-    loop._goes_on = close_at_the_third
+    loop._continues = close_at_the_third
     loop.round()
     assert len(pages) == 3 and len(world.stored) > 20
 
@@ -83,9 +83,9 @@ def test_news_are_looked_at_after_a_pause_that_doubles_up_to_the_interval(world,
     loop, waits = VacuumLoop(vacuum), []
 
     def wait_for(is_over, seconds):
-        """The third wait is for news that come, the others run out."""
+        """The third wait is notified, the others time out."""
         waits.append(seconds)
-        loop._is_told = len(waits) == 3
+        loop._is_notified = len(waits) == 3
         loop._is_closed = len(waits) >= 9
         return is_over()
 

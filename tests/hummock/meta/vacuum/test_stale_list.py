@@ -1,4 +1,4 @@
-"""The stale list: no file leaves a version without standing on it, in the same transaction."""
+"""The obsolete list: a file that leaves a version is listed in the same transaction."""
 
 import pytest
 
@@ -15,43 +15,43 @@ from tests.support.worlds.manager_parts import Files, epoch_of, open_manager
 
 
 @pytest.fixture
-def truth():
-    """A store whose version 2 holds four files, of ids 1 to 4."""
-    truth, files = MemoryMetaStore(), Files()
-    manager = open_manager(truth)
+def meta_store():
+    """A meta store whose version 2 holds four files, with ids 1 to 4."""
+    meta_store, files = MemoryMetaStore(), Files()
+    manager = open_manager(meta_store)
     session = manager.claim_writer()
     for number in (1, 2):
         manager.commit_epoch(session, epoch_of(number), [files.make(number, b"a", b"f"), files.make(number, b"g")])
-    return truth
+    return meta_store
 
 
-def step(truth, removed, added=()):
-    position = load(truth, MemoryObjectStore())
+def step(meta_store, removed, added=()):
+    position = load(meta_store, MemoryObjectStore())
     version = position.version
     delta = VersionDelta(version.id + 1, version.max_committed_epoch, Epoch(0), tuple(added), tuple(removed))
-    truth.transaction(append(position, delta, position.head.next_file_id, 64)[0])
+    meta_store.transaction(append(position, delta, position.head.next_file_id, 64)[0])
     return {info.id: info for info in version.sstables}
 
 
-def test_files_that_leave_are_listed_with_their_bytes_under_the_step(truth):
-    before = step(truth, [2, 3])
-    (row,) = read_stale(truth)
-    assert row.version_id == 3 == follow(truth, load(truth, MemoryObjectStore())).version.id
+def test_files_that_leave_are_listed_with_their_bytes_under_the_step(meta_store):
+    before = step(meta_store, [2, 3])
+    (row,) = read_stale(meta_store)
+    assert row.version_id == 3 == follow(meta_store, load(meta_store, MemoryObjectStore())).version.id
     assert sorted(row.files) == sorted((before[id_].name, 1_100) for id_ in (2, 3))
 
 
-def test_a_file_that_moves_does_not_leave(truth):
-    version = load(truth, MemoryObjectStore()).version
+def test_a_file_that_moves_does_not_leave(meta_store):
+    version = load(meta_store, MemoryObjectStore()).version
     moving = {info.id: info for info in version.sstables}[1]
-    before = step(truth, [1, 2], [RunAddition(1, 0, (moving,))])
-    (row,) = read_stale(truth)
+    before = step(meta_store, [1, 2], [RunAddition(1, 0, (moving,))])
+    (row,) = read_stale(meta_store)
     assert row.files == ((before[2].name, 1_100),)
 
 
-def test_a_step_that_removes_nothing_lists_nothing(truth):
-    version = load(truth, MemoryObjectStore()).version
+def test_a_step_that_removes_nothing_lists_nothing(meta_store):
+    version = load(meta_store, MemoryObjectStore()).version
     assert stale_row(version, VersionDelta(version.id + 1, version.max_committed_epoch, Epoch(0))) == NONE
-    assert read_stale(truth) == []
+    assert read_stale(meta_store) == []
 
 
 def test_files_are_free_when_every_pin_is_at_or_above_their_step():
@@ -70,15 +70,15 @@ DAMAGED = [
 
 @pytest.mark.parametrize("row", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_row_is_refused_by_its_key(row):
-    truth = MemoryMetaStore()
+    meta_store = MemoryMetaStore()
     key = StaleFiles(7, ()).key
-    truth.transaction(MetaOperations(put={key: row}))
+    meta_store.transaction(MetaOperations(put={key: row}))
     with pytest.raises(MetaStoreCorrupt, match=key):
-        read_stale(truth)
+        read_stale(meta_store)
 
 
 def test_a_key_without_a_number_is_refused():
-    truth = MemoryMetaStore()
-    truth.transaction(MetaOperations(put={STALE + "x": StaleFiles(7, ()).encode()}))
+    meta_store = MemoryMetaStore()
+    meta_store.transaction(MetaOperations(put={STALE + "x": StaleFiles(7, ()).encode()}))
     with pytest.raises(MetaStoreCorrupt):
-        read_stale(truth)
+        read_stale(meta_store)

@@ -1,4 +1,4 @@
-"""Vacuum removes what nothing needs and nothing else, whatever happens meanwhile and wherever it ends."""
+"""Vacuum removes exactly the files that nothing needs, under concurrent changes and interruptions."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def found(report):
 
 
 class Renewing(MemoryMetaStore):
-    """`store`; before the first transaction somebody comes back and renews."""
+    """Wraps `store`; calls `renew` before the first transaction."""
 
     def __init__(self, store, renew):
         self.store, self.renew = store, renew
@@ -40,7 +40,7 @@ class Renewing(MemoryMetaStore):
         self.store.transaction(operations)
 
 
-# -- what stays --------------------------------------------------------------------------------------------------
+# -- files that are kept -----------------------------------------------------------------------------------------
 
 
 def test_a_store_without_garbage_stays_as_it_is(world):
@@ -78,7 +78,7 @@ def test_a_young_file_stays_even_without_registration(world):
 
 
 def test_what_a_check_of_executors_left_goes_when_it_is_old(world):
-    """Its process died before it could delete that."""
+    """The process that wrote it died before deleting it."""
     world.objects.put(PROBE_PREFIX + "0" * 32, b"driver")
     vacuum = world.vacuum(grace_ms=HOUR_MS)
     world.clock.advance(HOUR_MS - 1)
@@ -92,11 +92,11 @@ def test_what_a_check_of_executors_left_goes_when_it_is_old(world):
 
 
 def test_objects_that_are_no_part_of_a_file_are_left_alone(world):
-    strangers = ["sst/readme.txt", "sst/" + "g" * 32 + ".data", "sst/deep/" + "0" * 32 + ".data", "other/x.data"]
-    for path in strangers:
+    foreign = ["sst/readme.txt", "sst/" + "g" * 32 + ".data", "sst/deep/" + "0" * 32 + ".data", "other/x.data"]
+    for path in foreign:
         world.objects.put(path, b"")
     report = world.vacuum().run()
-    assert report.foreign_objects == 3 and world.paths == sorted(strangers)
+    assert report.foreign_objects == 3 and world.paths == sorted(foreign)
 
 
 def test_a_pinned_version_keeps_its_files_until_it_is_unpinned(world):
@@ -109,7 +109,7 @@ def test_a_pinned_version_keeps_its_files_until_it_is_unpinned(world):
     reader.refresh()
     reader.pin_version("reader")
     reader.unpin_version_before("reader", world.manager.version.id)
-    assert found(world.vacuum().run()) == {"live": 1, "pinned": 3}, "the row still says so"
+    assert found(world.vacuum().run()) == {"live": 1, "pinned": 3}, "the lease is not renewed yet"
     reader.renew_lease("reader")
     assert found(world.vacuum().run()) == {"live": 1, "stale": 3}
     assert world.stored == names(world.manager.version) and read_stale(world.truth) == []
@@ -130,7 +130,7 @@ def test_the_oldest_pin_decides_which_steps_are_freed(world):
     assert world.stored == names(world.manager.version)
 
 
-# -- what goes ---------------------------------------------------------------------------------------------------
+# -- files that are removed --------------------------------------------------------------------------------------
 
 
 def test_an_upload_whose_row_ran_out_goes_and_its_commit_is_refused(world):
@@ -157,7 +157,7 @@ def test_half_a_file_goes_too(world, path_of):
     assert found(world.vacuum().run()) == {"orphaned": 1} and world.paths == []
 
 
-def test_a_lease_that_ran_out_protects_nothing_and_its_holder_is_told(world):
+def test_a_lease_that_ran_out_protects_nothing_and_its_holder_gets_an_error(world):
     world.commit_new(2)
     reader = world.process()
     reader.pin_version("reader")
@@ -200,7 +200,7 @@ def test_an_uploader_that_renews_meanwhile_keeps_its_files(world):
 
 
 class Interrupted(MemoryMetaStore):
-    """`store`, with `action` done once, before call number `at` of it."""
+    """Wraps `store`; runs `action` once, before call number `at`."""
 
     def __init__(self, store, at, action):
         self.store, self.at, self.action, self.calls = store, at, action, 0
@@ -226,9 +226,9 @@ class Interrupted(MemoryMetaStore):
 def calls_of_a_run():
     world = VacuumWorld()
     world.upload(name="ab" * 16)
-    truth = Interrupted(world.truth, 0, None)
-    world.vacuum(truth=truth).run()
-    return truth.calls
+    meta_store = Interrupted(world.truth, 0, None)
+    world.vacuum(truth=meta_store).run()
+    return meta_store.calls
 
 
 @pytest.mark.parametrize("at", range(1, calls_of_a_run() + 3))
@@ -256,7 +256,7 @@ def test_what_happens_between_any_two_steps_loses_nothing(at, kind):
 
 @pytest.mark.parametrize("at", range(1, calls_of_a_run() + 3))
 def test_a_commit_between_any_two_steps_is_kept_or_refused(at):
-    """Of a file that nobody registered, at no grace: it is never in a version and gone."""
+    """An unregistered file without a grace period is never both in a version and deleted."""
     world = VacuumWorld()
     world.commit_new()
     info = world.upload(name="ab" * 16)
@@ -296,7 +296,7 @@ def test_a_clock_that_is_set_back_between_any_two_steps_ends_no_lease(at):
 
 def test_a_page_that_commits_overtake_at_every_try_is_left_to_the_next_run(world):
     class Hot(MemoryMetaStore):
-        """`store`; before each transaction of vacuum there is a commit."""
+        """Wraps `store`; commits before each transaction of vacuum."""
 
         def __init__(self, store):
             self.get, self.list, self.store = store.get, store.list, store
@@ -336,7 +336,7 @@ def test_a_name_is_forgotten_when_nobody_can_commit_it_and_its_object_is_gone(wo
     world.objects.put(sstable_meta_path(info.name), b"late again")
     world.manager.claim_writer()
     vacuum.run()
-    assert rows(world, VACUUMED) == [info.name] and world.paths == [], "the object was there"
+    assert rows(world, VACUUMED) == [info.name] and world.paths == [], "the object had been stored again"
     vacuum.run()
     assert rows(world, VACUUMED) == []
 

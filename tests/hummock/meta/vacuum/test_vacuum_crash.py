@@ -1,4 +1,4 @@
-"""Vacuum ends at each of its calls, before, in the middle of and after it: the store is right, the next run ends it."""
+"""Vacuum interrupted before, during and after each of its calls: the store is correct, the next run completes it."""
 
 import pytest
 
@@ -12,14 +12,14 @@ KINDS = [FaultKind.BEFORE, FaultKind.TORN, FaultKind.AFTER]
 
 
 class Scene:
-    """A store with files of every need, and a vacuum that a plan may end."""
+    """A store with files of every `Need`, and a vacuum that a fault plan can interrupt."""
 
     def __init__(self):
         self.world = world = VacuumWorld()
         world.commit_new(2)
         dead = world.process()                      # a process that died with a pin and an upload
         dead.pin_version("dead")
-        self.given_up = [world.upload(name="ab" * 16), world.upload(name="cd" * 16)]
+        self.orphans = [world.upload(name="ab" * 16), world.upload(name="cd" * 16)]
         dead.register_upload("dead", "ab" * 8)
         world.replace()
         world.clock.advance(LEASE_MS)

@@ -1,4 +1,4 @@
-"""Which blocks enter a full cache: hit rates of uniform and of skewed keys, and what is wanted anew."""
+"""Admission to a full cache: hit rates under uniform, skewed and shifting access."""
 
 import random
 from itertools import accumulate
@@ -13,13 +13,13 @@ MIXED = 0x9E3779B97F4A7C15
 
 
 class Reader:
-    """Asks for blocks through a cache that holds a tenth of them, with or without a admission."""
+    """Reads blocks through a cache that holds a tenth of them, with or without an admission policy."""
 
-    def __init__(self, has_door=True):
+    def __init__(self, has_admission=True):
         self.cache = BlockCache(HELD * BLOCK_BYTES)
         self.slots = FileSlots(self.cache, BLOCKS)
         self.admission = CacheAdmission(self.cache)
-        self.has_door, self.hits, self.misses, self.entered = has_door, 0, 0, 0
+        self.has_admission, self.hits, self.misses, self.entered = has_admission, 0, 0, 0
 
     def read(self, block):
         if self.slots[block] is not None:
@@ -27,7 +27,7 @@ class Reader:
             return
         self.misses += 1
         hashed = (block + 1) * MIXED & (1 << 64) - 1
-        if not self.has_door or self.admission.asks(hashed ^ hashed >> 32, BLOCK_BYTES):
+        if not self.has_admission or self.admission.asks(hashed ^ hashed >> 32, BLOCK_BYTES):
             self.entered += 1
             self.slots[block] = bytearray(1), BLOCK_BYTES
 
@@ -41,14 +41,14 @@ class Reader:
 
 
 def drawn(skew, count=20_000):
-    weights = list(accumulate(1 / (place + 1) ** skew for place in range(BLOCKS)))
+    weights = list(accumulate(1 / (rank + 1) ** skew for rank in range(BLOCKS)))
     rng = random.Random(3)
-    places = list(range(BLOCKS))
-    rng.shuffle(places)
-    return [places[found] for found in rng.choices(range(BLOCKS), cum_weights=weights, k=count)]
+    blocks = list(range(BLOCKS))
+    rng.shuffle(blocks)
+    return [blocks[found] for found in rng.choices(range(BLOCKS), cum_weights=weights, k=count)]
 
 
-def test_everything_enters_while_there_is_room():
+def test_everything_enters_until_the_cache_is_full():
     reader = Reader()
     for block in range(HELD):
         reader.read(block)
@@ -57,20 +57,20 @@ def test_everything_enters_while_there_is_room():
 
 def test_uniform_keys_hit_as_often_with_hardly_a_block_changed():
     wanted = drawn(0)
-    with_door, without = Reader(), Reader(has_door=False)
-    rate, plain = with_door.rate(wanted), without.rate(wanted)
+    with_admission, without = Reader(), Reader(has_admission=False)
+    rate, plain = with_admission.rate(wanted), without.rate(wanted)
     assert .08 < rate < .14 and rate > plain - .02
-    assert with_door.entered < .05 * with_door.misses and without.entered == without.misses
+    assert with_admission.entered < .05 * with_admission.misses and without.entered == without.misses
 
 
 @pytest.mark.parametrize(("skew", "least"), [(.7, .07), (.99, .04), (1.2, .02)])
 def test_skewed_keys_hit_more_often(skew, least):
     wanted = drawn(skew)
-    rate, plain = Reader().rate(wanted), Reader(has_door=False).rate(wanted)
+    rate, plain = Reader().rate(wanted), Reader(has_admission=False).rate(wanted)
     assert rate > plain + least, (rate, plain)
 
 
-def test_what_is_wanted_from_now_on_takes_the_place_of_what_was():
+def test_a_new_working_set_replaces_the_old_one():
     reader = Reader()
     reader.rate(drawn(.99))
     rng = random.Random(9)

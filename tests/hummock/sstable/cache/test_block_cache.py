@@ -1,4 +1,4 @@
-"""BlockCache: a budget of bytes, second chances, and nothing lost or kept for ever."""
+"""BlockCache: a byte budget, second-chance eviction and exact accounting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hummock.sstable.cache.block_cache import BlockCache, FileSlots
 
 
 class Thing:
-    """Something to cache, whose end can be seen."""
+    """A cached object that accepts weak references."""
 
 
 def test_what_was_put_is_found_until_it_is_replaced():
@@ -60,7 +60,7 @@ def test_an_object_larger_than_the_cache_does_not_stay():
     assert cache.used_bytes <= 5
 
 
-def test_a_shelf_takes_its_objects_with_it():
+def test_file_slots_release_their_objects():
     cache = BlockCache(100)
     slots, other = FileSlots(cache, 2), FileSlots(cache, 1)
     thing = Thing()
@@ -72,7 +72,7 @@ def test_a_shelf_takes_its_objects_with_it():
     assert (cache.used_bytes, cache.objects) == (7, 1)
 
 
-def test_places_outside_the_shelf_are_refused():
+def test_slots_out_of_range_are_refused():
     slots = FileSlots(BlockCache(10), 2)
     for index in (-1, 2):
         with pytest.raises(IndexError):
@@ -101,24 +101,24 @@ def test_random_use_keeps_the_account(seed):
             all_slots[number] = FileSlots(cache, len(all_slots[number]))
         there = [(n, i) for n, slots in enumerate(all_slots) for i in range(len(slots)) if slots[i] is not None]
         assert cache.objects == len(there)
-        assert cache.used_bytes == sum(sizes[place] for place in there)
-        assert cache.used_bytes <= cache.capacity_bytes + 60  # what is just put in is held by who does it
+        assert cache.used_bytes == sum(sizes[slot] for slot in there)
+        assert cache.used_bytes <= cache.capacity_bytes + 60  # its inserter still holds the newest object
 
 
 def test_a_cache_that_needs_more_takes_it_from_its_lender():
     blocks = BlockCache(1_000)
     metas = BlockCache(100, blocks)
     of_blocks, of_metas = FileSlots(blocks, 20), FileSlots(metas, 20)
-    for place in range(10):
-        of_blocks[place] = object(), 100
-    for place in range(4):
-        of_metas[place] = object(), 100
+    for index in range(10):
+        of_blocks[index] = object(), 100
+    for index in range(4):
+        of_metas[index] = object(), 100
     assert (metas.used_bytes, blocks.lent_bytes, blocks.used_bytes) == (400, 300, 700)
-    for place in range(4, 20):
-        of_metas[place] = object(), 100
+    for index in range(4, 20):
+        of_metas[index] = object(), 100
     assert (metas.used_bytes, blocks.lent_bytes, blocks.used_bytes) == (600, 500, 500)  # half stays with the lender
     del of_metas
     assert (metas.used_bytes, blocks.lent_bytes) == (0, 0)
-    for place in range(10):
-        of_blocks[place] = object(), 100
+    for index in range(10):
+        of_blocks[index] = object(), 100
     assert blocks.used_bytes == 1_000

@@ -1,4 +1,4 @@
-"""The blocked Bloom filter: never a false no, few false yeses, and the bytes it says it has."""
+"""The blocked Bloom filter: no false negatives, few false positives, and the specified bytes."""
 
 import random
 
@@ -12,7 +12,7 @@ SPREAD = 0x9FB21C651E98DF25
 
 
 def plain_filter(hashes: list[int], bits_per_key: int) -> bytes:
-    """The words of FORMAT.md."""
+    """The filter as FORMAT.md specifies it."""
     blocks = max(1, -(-len(hashes) * bits_per_key // 512))
     probes = min(max((bits_per_key * 6 + 5) // 10, 1), 7)
     words = [0] * (8 * blocks)

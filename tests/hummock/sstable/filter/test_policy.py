@@ -1,4 +1,4 @@
-"""Filter policies: each finds what it was built from; an unknown name means no filter."""
+"""Filter policies: each contains what it was built from; an unknown name means no filter."""
 
 import random
 

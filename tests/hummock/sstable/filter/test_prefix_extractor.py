@@ -1,4 +1,4 @@
-"""A prefix rule, compiled, finds what its plain reading finds."""
+"""A compiled prefix rule extracts the prefixes that the rule defines."""
 
 import random
 
@@ -20,7 +20,7 @@ def string_payload(value: bytes) -> bytes:
 
 
 def encoded(column: KeyColumn, rng: random.Random) -> bytes:
-    """A random value of the column, as it stands in a key."""
+    """A random value of the column, in key encoding."""
     flip = 0xFF if column.inverted else 0
     if rng.random() < 0.2:
         return bytes([column.null_tag])

@@ -1,4 +1,4 @@
-"""KeyEncoder: exact bytes, SQL's order, and nothing but typed errors for what it did not write."""
+"""KeyEncoder: exact bytes, SQL's order, and typed errors for any other input."""
 
 import datetime as dt
 from decimal import Decimal
@@ -127,7 +127,7 @@ def test_bytes_order_as_sql_does_for_several_columns(rng):
 
 
 def check_order(encoder, rows, rng):
-    """And they come back as equal rows of SQL, which hash as the rows did."""
+    """Keys sort as SQL orders the rows; decoded rows are equal in SQL and have the same vnodes."""
     columns = columns_of(encoder.types, rows)
     encoded = encoder.encode(columns)
     decoded = DataChunk(encoder.decode(encoded))

@@ -1,4 +1,4 @@
-"""ValueEncoder: exact bytes, nothing lost, nothing but typed errors for what it did not write."""
+"""ValueEncoder: exact bytes, lossless, and typed errors for any other input."""
 
 import datetime as dt
 from decimal import Decimal
@@ -122,7 +122,7 @@ def test_rows_come_back_bit_for_bit_sliced_or_not(rng):
 
 
 def same_bits(a, b):
-    """Equal even where a float is NaN or -0.0, inside another value too."""
+    """Whether values are equal bit by bit, also NaN and -0.0 inside nested values."""
     return str(Column(a).to_pylist()) == str(Column(b).to_pylist())
 
 
@@ -142,7 +142,7 @@ def test_a_row_without_columns_has_no_bytes():
 
 
 def check_mutated(rng, encoder, values):
-    """Whether the mutated bytes of one of `values` are refused; if not, they are a value that can be written."""
+    """Whether a mutation of one of `values` is refused; if not, it decodes to a value that encodes again."""
     value = mutated(rng, rng.choice(values))
     try:
         arrays = encoder.decode(BinaryColumn.from_pylist([value]))
@@ -197,5 +197,5 @@ def test_text_that_is_not_utf8_is_refused():
 
 
 def row_of(raw):
-    """A row of one column of bytes."""
+    """The encoded row of one column of bytes."""
     return b"\x81\0\0" + len(raw).to_bytes(4, "little") + raw

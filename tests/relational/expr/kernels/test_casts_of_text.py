@@ -1,4 +1,4 @@
-"""Texts as numbers: the value of a text is its own, and exact."""
+"""Casts of text to numbers: exact, and independent of the other rows."""
 
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
@@ -111,12 +111,12 @@ def test_random_texts_against_python(rng):
 
 
 def random_float(rng, numpy_type, bits):
-    """Any bits without a sign, NaN and infinity among them."""
+    """A float of random bits without the sign, NaN and infinity included."""
     return np.array([rng.getrandbits(bits - 1)], f"u{bits // 8}").view(numpy_type)[0]
 
 
 def halfway(rng, numpy_type, bits):
-    """The exact decimal text of what lies between two neighbouring floats, or next to that."""
+    """The exact decimal text of the midpoint of two adjacent floats, or of a number close to it."""
     value = numpy_type(inf)
     while not np.isfinite(value) or not np.isfinite(value + np.spacing(value)):
         value = random_float(rng, numpy_type, bits)
@@ -200,27 +200,27 @@ def test_bytes_and_their_text(rng):
 def test_a_kernel_that_raises_takes_the_value_of_its_own_row_alone(monkeypatch):
     calls = []
 
-    def moody(evaluation, args, result):
+    def failing(evaluation, args, result):
         calls.append(evaluation.rows)
         if any(value == 13 for value in args[0].to_pylist()):
             raise OverflowError("unlucky")
         return args[0]
 
-    monkeypatch.setattr(EVALUATE, "kernel_of", lambda name, types: moody)
+    monkeypatch.setattr(EVALUATE, "kernel_of", lambda name, types: failing)
     rows = 1 << 12
     array = pa.array([13 if at in (5, 2000, 2001) else at + 100 for at in range(rows)], pa.int32())
-    errors, unlucky = ErrorCounts(), called("negate", InputRef(0, DataType.INT))
-    got = evaluate(unlucky, DataChunk([array]), errors=errors).to_pylist()
+    errors, expression = ErrorCounts(), called("negate", InputRef(0, DataType.INT))
+    got = evaluate(expression, DataChunk([array]), errors=errors).to_pylist()
     assert [at for at, value in enumerate(got) if value is None] == [5, 2000, 2001]
     assert errors.take() == {"no value of negate": 3} and len(calls) < 100
     with pytest.raises(EvaluationError, match=r"no value of negate \(row 5\)"):
-        evaluate(unlucky, DataChunk([array]), strict=True)
+        evaluate(expression, DataChunk([array]), strict=True)
 
 
 def test_no_memory_is_no_row_s_fault(monkeypatch):
-    def starved(evaluation, args, result):
+    def out_of_memory(evaluation, args, result):
         raise MemoryError
 
-    monkeypatch.setattr(EVALUATE, "kernel_of", lambda name, types: starved)
+    monkeypatch.setattr(EVALUATE, "kernel_of", lambda name, types: out_of_memory)
     with pytest.raises(MemoryError):
         evaluate(called("negate", InputRef(0, DataType.INT)), DataChunk([pa.array([1], pa.int32())]))

@@ -49,7 +49,7 @@ def some_decimals(rng, count):
 
 @pytest.mark.parametrize("operation", [ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO])
 def test_each_row_is_exact_or_out_of_range(operation, rng):
-    """At any scales of operands and result, and any precision of the result."""
+    """Any scales of operands and result, any precision of the result."""
     for _ in range(120):
         scale_a, scale_b, scale = (rng.choice((0, 1, 2, 10, 19, 20, 30, 37, 38)) for _ in range(3))
         precision = rng.choice((38, 38, 38, max(scale, 1), rng.randint(max(scale, 1), 38)))
@@ -66,7 +66,7 @@ def test_each_row_is_exact_or_out_of_range(operation, rng):
 
 @pytest.mark.parametrize("operation", [ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO])
 def test_halves_round_away_from_zero_wherever_they_are_cut(operation):
-    """The digits that decide lie behind 1 to 38 others."""
+    """1 to 38 digits are cut off."""
     for cut in range(1, 39):
         for a in (5 * 10 ** (cut - 1), 5 * 10 ** (cut - 1) - 1, 15 * 10 ** (cut - 1)):
             if a >= 10**38:

