@@ -10,7 +10,7 @@
 
 A record ends at an empty line; `#` begins a comment line. NULL is `NULL`, an empty string `(empty)`, a
 boolean `t` or `f`; trailing zeros of a NUMERIC are not shown. The engine under test and DuckDB run the same
-files, so that the expected rows are checked against standard SQL.
+files, so that the expected rows are verified independently.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Processes:
         self.pinner = self.manager()
 
     def commit_to(self, number: int, tables: dict, dropped: tuple[int, ...] = ()) -> None:
-        """Commits to both, with new rules."""
+        """Commits to the writer and the model, with new rules."""
         self.epoch = number
         self.model.commit(Epoch(number << 16))
         self.model.commit_rules(tables)
@@ -113,7 +113,7 @@ class Processes:
                               **how)
 
     def leave(self, store: HummockStorage) -> None:
-        """Closes the scans of a store that is about to end, and forgets its snapshots."""
+        """Closes the scans of a store that is about to end, and drops its snapshots."""
         for held in [held for held in self.scans if held.store is store]:
             held.scan.close()
             with refused(StoreClosed):

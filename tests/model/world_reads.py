@@ -173,7 +173,7 @@ class ConcurrentReaders:
                 self.rounds += 1
                 if self.over.is_set():
                     return
-        except BaseException as error:      # raised where the block ends
+        except BaseException as error:      # raised in __exit__
             self.failed.append(error)
 
 

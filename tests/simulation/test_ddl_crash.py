@@ -96,7 +96,7 @@ def check_a_death(base, ddl, crash, before, after):
     with world.open() as session:
         found = described(session)
         assert found in (*before, after), f"neither before nor after {ddl}"
-        assert found == after or not is_acknowledged, "the DDL was acknowledged"
+        assert found == after or not is_acknowledged, "an acknowledged DDL is lost"
         check_it_continues(session)
         session.flush()
         world.vacuum()
