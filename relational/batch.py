@@ -19,6 +19,7 @@ from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
+from relational.errors import CatalogError
 from relational.expr.eval import evaluate, evaluate_constant
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import (
@@ -71,6 +72,10 @@ class _Query:
         return _RUNNERS[type(plan)](self, plan)
 
     def scan(self, plan: Scan, limit: int | None = None) -> Chunks:
+        if not plan.table.kind.has_rows:
+            name = plan.table.name
+            reason = f"source {name!r} stores no rows: read it through a materialized view or a sink"
+            raise CatalogError(reason, name=name)
         table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
         return table.scan(self._epoch, limit=limit)
 

@@ -124,7 +124,7 @@ class CatalogManager:
         """The state tables of a job's executors, by id."""
         return self._snapshot.internal_tables(job_id)
 
-    def offset_table(self, table: TableCatalog) -> TableCatalog:
+    def offset_table(self, table: TableCatalog) -> TableCatalog | None:
         """The table of source offsets of `table`."""
         return self._snapshot.offset_table(table)
 

@@ -22,9 +22,11 @@ from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)
-"""The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version."""
+FORMAT_VERSION = 4
+READABLE_VERSIONS = (1, 2, 3, 4)
+"""The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version, the
+third neither sources nor sinks. All other objects are still written as of the third: its releases read them."""
+TABLE_VERSION = 3
 DEFAULT_VNODE_COUNT = 256
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""
@@ -32,7 +34,8 @@ KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 
 class TableKind(StrEnum):
     """By writer: statements or a connector, a query's change stream, the changes of a table in another order, an
-    executor for its own use; none for a named query.
+    executor for its own use; none for a named query, and for a source, which every job that names it reads for itself.
+    A sink delivers the changes of its query; its rows are the state of the delivery.
     """
 
     TABLE = "table"
@@ -40,11 +43,18 @@ class TableKind(StrEnum):
     INDEX = "index"
     INTERNAL = "internal"
     VIEW = "view"
+    SOURCE = "source"
+    SINK = "sink"
 
     @property
     def is_job(self) -> bool:
         """Whether an actor writes it and all may read it."""
-        return self in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW, TableKind.INDEX)
+        return self in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW, TableKind.INDEX, TableKind.SINK)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it has stored rows of its own."""
+        return self not in (TableKind.VIEW, TableKind.SOURCE)
 
     @property
     def one(self) -> str:
@@ -120,7 +130,8 @@ class TableCatalog:
     is the schema of its name. `reads` are the (table id, column id) pairs that its query needs, None if unknown: then
     it may need all. `schema_version` increases with each change of the columns; ids from `next_column_id` on (0: after
     the largest in use) were never assigned. `kernel_version` is the version of the expression kernels that computed the
-    stored rows of a view.
+    stored rows of a view. `connector`: the options of the connector that feeds a table or is the source; `sink`: those
+    of a sink.
     """
 
     id: int
@@ -146,7 +157,8 @@ class TableCatalog:
     schema_version: int = 0
     next_column_id: int = 0
     kernel_version: int = 0
-    version: int = FORMAT_VERSION
+    version: int = TABLE_VERSION
+    sink: Mapping[str, str] | None = field(default=None, hash=False)
 
     @property
     def schema(self) -> Schema:
@@ -157,6 +169,11 @@ class TableCatalog:
     def visible_indices(self) -> tuple[int, ...]:
         """The columns a user sees, in order."""
         return tuple(index for index, column in enumerate(self.columns) if not column.is_hidden)
+
+    @property
+    def delivered_columns(self) -> tuple[int, ...]:
+        """The columns that a connector delivers: all but a generated key."""
+        return tuple(column for column in range(len(self.columns)) if column != self.row_id_index)
 
     @property
     def pk_indices(self) -> tuple[int, ...]:
@@ -199,6 +216,7 @@ class TableCatalog:
             "schema_version": self.schema_version,
             "next_column_id": self.next_column_id,
             "kernel_version": self.kernel_version,
+            **({} if self.sink is None else {"sink": dict(self.sink)}),
         }
 
     @classmethod
@@ -229,6 +247,8 @@ class TableCatalog:
             schema_version=record.get("schema_version", 0),
             next_column_id=record.get("next_column_id", 0),
             kernel_version=record.get("kernel_version", 0),
+            version=max(record["version"], TABLE_VERSION),
+            sink=record.get("sink"),
         )
 
 

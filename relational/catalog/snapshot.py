@@ -184,10 +184,10 @@ class CatalogSnapshot:
         """The state tables of a job's executors, by id."""
         return tuple(self._states.get(job_id, ()))
 
-    def offset_table(self, table: TableCatalog) -> TableCatalog:
-        """The table of source offsets of `table`."""
+    def offset_table(self, table: TableCatalog) -> TableCatalog | None:
+        """The source offsets of the job of `table`; None if it reads no connector."""
         name = offset_table_name(table)
-        return next(state for state in self.internal_tables(table.id) if state.name == name)
+        return next((state for state in self.internal_tables(table.id) if state.name == name), None)
 
     def dependents(self, table_id: int, column_id: int | None = None) -> tuple[TableCatalog, ...]:
         """The direct readers of a table or view, or of one of its columns, by name."""

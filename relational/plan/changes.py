@@ -17,7 +17,8 @@ from relational.types.data_type import DataType
 def writable(table: TableCatalog, span: TextSpan | None = None) -> TableCatalog:
     """The table if statements may write it; BindError for a view and for a table written by a connector."""
     if table.kind is not TableKind.TABLE:
-        raise BindError(f"{table.name!r} is {table.kind.one}: it changes with its query only", **error_span(span))
+        writer = "connector" if table.kind is TableKind.SOURCE else "query"
+        raise BindError(f"{table.name!r} is {table.kind.one}: it changes with its {writer} only", **error_span(span))
     if table.connector is not None:
         raise BindError(f"table {table.name!r} is written by its connector only", **error_span(span))
     return table

@@ -1,19 +1,23 @@
-"""The catalog entries of views, materialized views and indexes: their columns and keys follow from a plan."""
+"""The catalog entries of views, materialized views, sinks and indexes: their columns and keys follow from a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
+from relational.catalog.objects import FORMAT_VERSION, ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.errors import BindError
+from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
-from relational.plan.logical import Limit, LogicalPlan, Scan, Sort, Values
-from relational.plan.optimizer import VIEW_RULES, optimize
+from relational.plan.logical import Limit, LogicalPlan, Project, Scan, Sort, Values
+from relational.plan.optimizer import SINK_RULES, VIEW_RULES, optimize
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
+from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 
+SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
+"""The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
 _BATCH_ONLY = {Sort: "ORDER BY", Limit: "LIMIT", Values: "a SELECT without FROM"}
 
 
@@ -25,15 +29,41 @@ def view_of(
 
     BindError for a query that cannot be materialized: with an order or a limit, or with two columns of the same name.
     """
-    for node in nodes(query):
-        if type(node) in _BATCH_ONLY:
-            raise BindError(f"{_BATCH_ONLY[type(node)]} is not supported in a materialized view")
+    _check_streamed("a materialized view", query)
     _check_names(f"materialized view {name!r}", query)
     plan = optimize(query, VIEW_RULES)
     key = plan.stream_key
     assert key is not None, plan.explain()
     pk = tuple(SortKey(column) for column in key)
     return _draft(name, TableKind.MATERIALIZED_VIEW, plan, pk, key, definition, views), plan
+
+
+def sink_of(
+    name: str, query: LogicalPlan, options: Mapping[str, str], definition: str, views: Iterable[int] = ()
+) -> tuple[TableCatalog, LogicalPlan]:
+    """The catalog draft (id 0) of a sink with the connector `options`, and its query as its job executes it: the
+    visible columns only, without a key unless the query is retracted by one. Its one row is the state of the delivery.
+    BindError as `view_of`.
+    """
+    _check_streamed("a sink", query)
+    _check_names(f"sink {name!r}", query)
+    shown = [position for position in range(len(query.schema)) if position not in query.hidden]
+    if len(shown) < len(query.schema):
+        expressions = tuple(InputRef(position, query.schema.types[position]) for position in shown)
+        query = Project(query, expressions, tuple(query.schema.names[position] for position in shown), frozenset())
+    plan = optimize(query, SINK_RULES)
+    draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
+    columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
+    sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),
+                   is_append_only=False, sink=dict(options), version=FORMAT_VERSION)
+    return sink, plan
+
+
+def _check_streamed(what: str, query: LogicalPlan) -> None:
+    """BindError if only a batch query can be `query`."""
+    for node in nodes(query):
+        if type(node) in _BATCH_ONLY:
+            raise BindError(f"{_BATCH_ONLY[type(node)]} is not supported in {what}")
 
 
 def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()) -> TableCatalog:

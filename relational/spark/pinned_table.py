@@ -25,7 +25,7 @@ from hummock.store.pinned_version import LocalVersionManager
 from hummock.version import HummockVersion
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 
 
@@ -128,6 +128,6 @@ class PinnedTable:
 def table_of(catalog: CatalogManager, name: str) -> TableCatalog:
     """The object of this name, if it has rows. NotFound, CatalogError."""
     table = catalog.resolve(ObjectName.parse(name))
-    if table.kind is TableKind.VIEW:
-        raise CatalogError(f"{name!r} is a view, which has no rows of its own", name=name)
+    if not table.kind.has_rows:
+        raise CatalogError(f"{name!r} is {table.kind.one}, which has no rows of its own", name=name)
     return table

@@ -84,7 +84,7 @@ def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | ShowErrors 
             reader.finish()
             return shown_alone
     if reader.accept("CREATE"):
-        shown = (("TABLE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("INDEX",))
+        shown = (("TABLE",), ("SOURCE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("SINK",), ("INDEX",))
         if not any(reader.accept(*words) for words in shown):
             raise reader.fail(f"{listed(shown)} is expected here")
         return ShowCreate(_named(reader, context))

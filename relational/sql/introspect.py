@@ -13,10 +13,11 @@ from relational.sql.statement import Show, ShowKind
 
 _KINDS = {
     ShowKind.TABLES: TableKind.TABLE,
-    ShowKind.SOURCES: TableKind.TABLE,
+    ShowKind.SOURCES: TableKind.SOURCE,
     ShowKind.MATERIALIZED_VIEWS: TableKind.MATERIALIZED_VIEW,
     ShowKind.VIEWS: TableKind.VIEW,
     ShowKind.INDEXES: TableKind.INDEX,
+    ShowKind.SINKS: TableKind.SINK,
     ShowKind.INTERNAL_TABLES: TableKind.INTERNAL,
 }
 
@@ -35,7 +36,8 @@ def show(statement: Show, catalog: CatalogReader) -> pa.Table:
     within = None if statement.kind is ShowKind.INTERNAL_TABLES else (statement.schema or PUBLIC).id
     tables = known.list(_KINDS[statement.kind], within)
     if statement.kind is ShowKind.SOURCES:
-        tables = tuple(table for table in tables if table.connector is not None)
+        fed = (table for table in known.list(TableKind.TABLE, within) if table.connector is not None)
+        tables = tuple(sorted((*tables, *fed), key=lambda table: table.name))
     return pa.table(
         {
             "name": pa.array([table.name for table in tables], pa.string()),

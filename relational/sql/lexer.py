@@ -176,6 +176,13 @@ class TokenReader:
         self._at = at
         return True
 
+    def begins(self, *words: str) -> bool:
+        """Whether the words are next."""
+        at = self._at
+        found = self.accept(*words)
+        self._at = at
+        return found
+
     def expect(self, *words: str) -> None:
         """Consumes the words; ParseError if they are not next."""
         if not self.accept(*words):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, NotFound
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
@@ -54,10 +54,10 @@ def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) ->
 
 
 def stored(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
-    """The object with rows of its own under a name; BindError for a view too."""
+    """The object with rows of its own under a name; BindError for a view or a source too."""
     table = resolved(catalog, name, span)
-    if table.kind is TableKind.VIEW:
-        raise BindError(f"{name.name!r} is a view, which has no rows of its own", **error_span(span))
+    if not table.kind.has_rows:
+        raise BindError(f"{name.name!r} is {table.kind.one}, which has no rows of its own", **error_span(span))
     return table
 
 

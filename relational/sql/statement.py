@@ -21,6 +21,23 @@ class CreateTable:
     if_not_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """`source` is a draft of id 0: rows of a connector that every job that names the source reads for itself."""
+
+    source: TableCatalog
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """`sink` is a draft of id 0, `plan` its optimized query."""
+
+    sink: TableCatalog
+    plan: LogicalPlan
+    if_not_exists: bool = False
+
+
 class Backfill(StrEnum):
     """The view's own actor, or a Spark job."""
 
@@ -158,6 +175,7 @@ class ShowKind(StrEnum):
     INTERNAL_TABLES = "internal tables"
     VIEWS = "views"
     INDEXES = "indexes"
+    SINKS = "sinks"
     SCHEMAS = "schemas"
     DATABASES = "databases"
 
@@ -231,6 +249,8 @@ class DropDatabase:
 
 Statement = (
     CreateTable
+    | CreateSource
+    | CreateSink
     | CreateMaterializedView
     | CreateView
     | CreateIndex

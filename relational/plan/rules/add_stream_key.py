@@ -15,15 +15,15 @@ def add_stream_key(plan: LogicalPlan) -> LogicalPlan:
     """The plan with a stream key at its root and wherever state must identify input rows."""
     if plan.stream_key is None:
         return _carrying_key(plan)
-    return _inputs_done(plan)
+    return add_state_keys(plan)
 
 
-def _inputs_done(plan: LogicalPlan) -> LogicalPlan:
-    """`plan` with the stream keys that the aggregations below it need."""
+def add_state_keys(plan: LogicalPlan) -> LogicalPlan:
+    """`plan` with the stream keys that the aggregations in it need."""
     if isinstance(plan, Aggregate):
         holds_rows = any(call.keeps_inputs(plan.input.is_append_only) for call in plan.calls)
-        return plan.with_inputs((add_stream_key(plan.input) if holds_rows else _inputs_done(plan.input),))
-    return plan.with_inputs(tuple(map(_inputs_done, plan.inputs)))
+        return plan.with_inputs((add_stream_key(plan.input) if holds_rows else add_state_keys(plan.input),))
+    return plan.with_inputs(tuple(map(add_state_keys, plan.inputs)))
 
 
 def _carrying_key(plan: LogicalPlan) -> LogicalPlan:

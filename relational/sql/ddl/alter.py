@@ -18,6 +18,7 @@ from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,
     ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW,
+    ("SINK",): TableKind.SINK,
     ("INDEX",): TableKind.INDEX,
 }
 
@@ -26,8 +27,8 @@ _NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
 
 def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | Resume | Nothing:
     """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT
-    constant], or DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW or INDEX name
-    RESUME [SKIP n ROWS].
+    constant], or DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW, SINK or INDEX
+    name RESUME [SKIP n ROWS].
     """
     reader = TokenReader(piece)
     reader.expect("ALTER")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from sqlglot.tokens import TokenType
+
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
@@ -12,19 +14,21 @@ from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
 from relational.plan.changes import column_of
 from relational.plan.logical import LogicalPlan
-from relational.plan.view import index_of, plain_view_of, view_of
+from relational.plan.view import index_of, plain_view_of, sink_of, view_of
 from relational.sql.context import BindContext
-from relational.sql.ddl.create_table import read_options, read_table, table_of
+from relational.sql.ddl.create_table import CONNECTOR_OPTION, read_options, read_table, source_of, table_of
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
-from relational.sql.query import QueryBinder
+from relational.sql.query import QueryBinder, rows_of
 from relational.sql.statement import (
     Backfill,
     CreateDatabase,
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
+    CreateSink,
+    CreateSource,
     CreateTable,
     CreateView,
     Statement,
@@ -34,7 +38,7 @@ from relational.types.ordering import OrderType, SortKey
 
 
 def bind_create(piece: Piece, context: BindContext) -> Statement:
-    """CREATE TABLE, MATERIALIZED VIEW, VIEW, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..."""
+    """CREATE TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..."""
     reader = TokenReader(piece)
     reader.expect("CREATE")
     for words, create in _CREATABLE.items():
@@ -54,6 +58,51 @@ def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, defin
     name, span = read_name(reader, "the table")
     table = table_of(read_table(reader, name.name), definition)
     return CreateTable(_in_schema(table, context, name, span), if_not_exists)
+
+
+def _source(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSource:
+    name, span = read_name(reader, "the source")
+    source = source_of(read_table(reader, name.name), definition, span)
+    return CreateSource(_in_schema(source, context, name, span), if_not_exists)
+
+
+def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSink:
+    """name {FROM table or view | AS query} WITH (connector = …); the options may also precede FROM or AS."""
+    name, span = read_name(reader, "the sink")
+    options = read_options(reader) if reader.accept("WITH") else None
+    if reader.accept("FROM"):
+        table_name, table_span = read_name(reader, "a table or view")
+        table = resolved(context.catalog, table_name, table_span)
+        query = rows_of(table, context.catalog)
+        views = frozenset({table.id}) if table.kind is TableKind.VIEW else frozenset()
+    else:
+        reader.expect("AS")
+        tree = parse(_before_options(reader))
+        binder = QueryBinder(context.catalog, Translator(tree))
+        query, views = binder.query(tree.node), binder.views
+    if options is None and reader.accept("WITH"):
+        options = read_options(reader)
+    if options is None or CONNECTOR_OPTION not in options:
+        raise BindError(f"a sink is created WITH ({CONNECTOR_OPTION} = …)", **error_span(span))
+    reader.finish()
+    try:
+        sink, plan = sink_of(name.name, query, options, definition, views)
+    except BindError as error:
+        raise BindError(error.message, **error_span(span)) from error
+    return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists)
+
+
+def _before_options(reader: TokenReader) -> Piece:
+    """The text up to WITH (, which no query contains outside of parentheses, or all of it. Reads it."""
+    start = end = reader.span[0]
+    depth = 0
+    while (token := reader.peek()) is not None:
+        if depth == 0 and reader.begins("WITH", "("):
+            break
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        end = reader.span[1]
+        reader.next()
+    return reader.piece_between(start, end)
 
 
 def _materialized_view(
@@ -160,8 +209,10 @@ def _in_schema(table: TableCatalog, context: BindContext, name: ObjectName, span
 
 _CREATABLE: dict[tuple[str, ...], Callable[[TokenReader, BindContext, bool, str], Statement]] = {
     ("TABLE",): _table,
+    ("SOURCE",): _source,
     ("MATERIALIZED", "VIEW"): _materialized_view,
     ("VIEW",): _view,
+    ("SINK",): _sink,
     ("INDEX",): _index,
     ("SCHEMA",): _schema,
     ("DATABASE",): _database,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot.tokens import TokenType
 
 from relational.catalog.objects import (
+    FORMAT_VERSION,
     ColumnCatalog,
     ConflictBehaviour,
     TableCatalog,
@@ -270,6 +271,22 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         definition=definition,
         connector=syntax.options,
     )
+
+
+def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None) -> TableCatalog:
+    """The draft (id 0) of a source: rows that are only inserted, and are stored by nobody. Each job that reads it gives
+    them an id of its own. BindError for what needs stored rows.
+    """
+    if syntax.options is None:
+        raise BindError(f"a source is created WITH ({CONNECTOR_OPTION} = …)", **error_span(span))
+    if syntax.key is not None or syntax.conflict is not ConflictBehaviour.ERROR or syntax.defaults:
+        stored = "a primary key" if syntax.key is not None else "DEFAULT" if syntax.defaults else "ON CONFLICT"
+        raise BindError(
+            f"a source stores no rows, so it has not {stored}: CREATE TABLE … WITH ({CONNECTOR_OPTION} = …) does",
+            **error_span(syntax.key_span or span),
+        )
+    draft = table_of(syntax, definition)
+    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, version=FORMAT_VERSION)
 
 
 def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:

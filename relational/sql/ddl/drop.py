@@ -13,14 +13,18 @@ from relational.sql.statement import Drop, DropDatabase, DropSchema
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,
+    ("SOURCE",): TableKind.SOURCE,
     ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW,
     ("VIEW",): TableKind.VIEW,
+    ("SINK",): TableKind.SINK,
     ("INDEX",): TableKind.INDEX,
 }
 
 
 def bind_drop(piece: Piece, context: BindContext) -> Drop | DropSchema | DropDatabase:
-    """DROP TABLE, MATERIALIZED VIEW, VIEW, INDEX or SCHEMA [IF EXISTS] name [CASCADE | RESTRICT]; DROP DATABASE."""
+    """DROP TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX or SCHEMA [IF EXISTS] name [CASCADE | RESTRICT]; DROP
+    DATABASE.
+    """
     reader = TokenReader(piece)
     reader.expect("DROP")
     if reader.accept("SCHEMA"):

@@ -8,7 +8,7 @@ A table reads the feed `name` of this process:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -103,7 +103,7 @@ class Feed:
                     break
                 if record == UNDECODABLE:
                     raise MalformedRows("feed", SPLIT, "these bytes are no record")
-                raise RuntimeError("the reader of the feed cannot continue")
+                raise RuntimeError("the reader of the feed cannot go on")
             if record != BROKEN:
                 parts.append(_chunk_of(schema, record))
             end += 1
@@ -122,8 +122,8 @@ FEEDS: dict[str, Feed] = {}
 class FeedReader(SplitReader):
     """A reader whose offset is the number of the next record."""
 
-    def __init__(self, feed: Feed, schema: Schema) -> None:
-        self._feed, self._schema, self._next = feed, schema, 0
+    def __init__(self, feed: Feed, schema: Schema, columns: Sequence[int]) -> None:
+        self._feed, self._schema, self._columns, self._next = feed, schema, columns, 0
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         try:
@@ -131,7 +131,7 @@ class FeedReader(SplitReader):
         except MalformedRows:
             self._next += 1
             raise
-        return chunk
+        return None if chunk is None else chunk.project(self._columns)
 
     @property
     def offset(self) -> str:
@@ -156,8 +156,8 @@ class FeedConnector(Connector):
     def enumerator(self) -> SplitEnumerator:
         return _OneSplit()
 
-    def open_split(self, split: str) -> SplitReader:
-        return FeedReader(self._feed, self._schema)
+    def open_split(self, split: str, columns: Sequence[int]) -> SplitReader:
+        return FeedReader(self._feed, self._schema, columns)
 
 
 class _OneSplit(SplitEnumerator):
