@@ -14,7 +14,7 @@ from stream.message import Barrier, SkippedRows
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
-    from stream.plan.stream_plan import MaterializeNode
+    from stream.plan.stream_plan import MaterializeNode, SinkNode
 
 
 class Step(StrEnum):
@@ -50,7 +50,7 @@ class ActorSpec:
 
     actor_id: int
     job_id: int
-    root: MaterializeNode
+    root: MaterializeNode | SinkNode
     upstreams: tuple[int, ...] = ()
     splits: tuple[str, ...] = ()
     is_new: bool = False

@@ -83,15 +83,18 @@ class Connector(ABC):
     def enumerator(self) -> SplitEnumerator: ...
 
     @abstractmethod
-    def open_split(self, split: str) -> SplitReader:
-        """A reader at the beginning of the split."""
+    def open_split(self, split: str, columns: Sequence[int]) -> SplitReader:
+        """A reader at the beginning of the split, of these columns of the schema, in this order."""
 
 
 ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
 
 _FACTORIES: dict[str, ConnectorFactory] = {}
-EXAMPLES = {"flights": "stream.examples.flights.connector:FlightsConnector"}
-"""Connectors of the examples, name -> module:object; each is imported when a table first names it."""
+OWN_CONNECTORS = {
+    "arrow": "stream.connector.arrow_files:ArrowFilesConnector",
+    "flights": "stream.examples.flights.connector:FlightsConnector",
+}
+"""Connectors of this package, name -> module:object; each is imported when an object first names it."""
 
 
 def register_connector(name: str, factory: ConnectorFactory) -> None:
@@ -102,11 +105,11 @@ def register_connector(name: str, factory: ConnectorFactory) -> None:
 def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Connector:
     """The connector configured by a table's options. UnknownConnector lists the registered ones."""
     factory = _FACTORIES.get(name)
-    if factory is None and name in EXAMPLES:
-        module, attribute = EXAMPLES[name].split(":")
+    if factory is None and name in OWN_CONNECTORS:
+        module, attribute = OWN_CONNECTORS[name].split(":")
         factory = getattr(importlib.import_module(module), attribute)
     if factory is None:
-        raise UnknownConnector(name, {*_FACTORIES, *EXAMPLES})
+        raise UnknownConnector(name, {*_FACTORIES, *OWN_CONNECTORS})
     return factory(options, schema)
 
 
@@ -117,7 +120,7 @@ def connector_of(table: TableCatalog) -> Connector:
     malformed = options.pop(MALFORMED_OPTION, REFUSE_MALFORMED)
     if malformed not in (REFUSE_MALFORMED, SKIP_MALFORMED):
         raise ConnectorError(name, f"{MALFORMED_OPTION} is {REFUSE_MALFORMED} or {SKIP_MALFORMED}, not {malformed!r}")
-    return open_connector(name, options, table.schema)
+    return open_connector(name, options, table.schema.project(table.delivered_columns))
 
 
 def skips_malformed(table: TableCatalog) -> bool:

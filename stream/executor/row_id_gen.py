@@ -64,15 +64,16 @@ class RowIdGenerator:
 
 
 class RowIdGenExecutor(Executor):
-    """Fills column `row_id_index` of inserted rows, in chunks and in INSERT statements. The connector of a table
-    without a key can only insert: its other changes would not identify a row."""
+    """Generates column `row_id_index` of inserted rows, in chunks and in INSERT statements; it is inserted into chunks
+    of an `input` without it. The connector of a table without a key can only insert: its other changes would not
+    identify a row. `table` is the job's; the column moves with its ALTERs."""
 
-    def __init__(self, info: ExecutorInfo, input: Executor, table: TableCatalog) -> None:
-        assert table.row_id_index is not None
+    def __init__(self, info: ExecutorInfo, input: Executor, table: TableCatalog, row_id_index: int) -> None:
         self.info = info
         self._input = input
         self._table = table
-        self._row_id_index = table.row_id_index
+        self._row_id_index = row_id_index
+        self._is_lacking = len(input.info.schema) < len(info.schema)
         self._generator = RowIdGenerator(range(table.vnode_count))
 
     def execute(self) -> Iterator[Message]:
@@ -106,8 +107,11 @@ class RowIdGenExecutor(Executor):
             self._generator.skip_past(pc.max(ids).as_py())
 
     def _with_ids(self, chunk: StreamChunk) -> StreamChunk:
-        columns = list(chunk.columns)
-        columns[self._row_id_index] = Column(pa.array(self._generator.next_ids(chunk.capacity)))
+        columns, ids = list(chunk.columns), Column(pa.array(self._generator.next_ids(chunk.capacity)))
+        if self._is_lacking:
+            columns.insert(self._row_id_index, ids)
+        else:
+            columns[self._row_id_index] = ids
         return chunk.with_columns(columns)
 
     def _check_inserts(self, chunk: StreamChunk) -> None:

@@ -1,5 +1,5 @@
-"""The first executor of a table with a connector: chunks of its splits between the barriers and statements of its
-channel.
+"""The first executor of a job that reads a connector, a table of its own or a source: chunks of its splits between the
+barriers and statements of its channel.
 
 The offset of each split is a row (split, offset) of the source's own state table, committed at the same barrier as the
 rows themselves [R13, C13]: after a recovery the readers seek there, and no row is lost or duplicated. The channel has
@@ -15,6 +15,7 @@ offset that the same commit stores. How many malformed ones may still be skipped
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
@@ -33,6 +34,15 @@ def begins_paused(barrier: Barrier) -> bool:
     """Whether sources that begin with this barrier wait for a Resume."""
     mutation = barrier.mutation
     return isinstance(mutation, Pause) or (isinstance(mutation, Add) and mutation.is_paused)
+
+
+def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
+    """The catalog by which the rows of a source are checked that only `columns` of are read."""
+    if len(columns) == len(table.columns):
+        return table
+    kept = tuple(table.columns[column] for column in columns)
+    return replace(table, columns=kept, pk=(), stream_key=(), distribution_key=(), row_id_index=None,
+                   value_indices=tuple(range(len(kept))))
 
 
 class SourceExecutor(Executor):

@@ -62,9 +62,14 @@ class Ddl:
             table = self._identified(draft)
             return self._create(table, self._planner.new_table(table))
 
+    def create_source(self, draft: TableCatalog) -> TableCatalog:
+        """The source, which nobody reads yet. Duplicate, UnknownConnector, ConnectorError."""
+        self._planner.check_source(draft)
+        return self.create_view(draft)
+
     def create_job(self, draft: TableCatalog) -> TableCatalog:
-        """The materialized view or index, with the rows of its query as of its first epoch. Duplicate, NotFound,
-        CatalogError, PlanNotSupported."""
+        """The materialized view, sink or index, with the rows of its query as of its first epoch. Duplicate, NotFound,
+        CatalogError, PlanNotSupported, UnknownConnector, ConnectorError."""
         with self.one:
             self._check_usable(draft.dependencies)
             view = self._identified(draft)
@@ -103,7 +108,7 @@ class Ddl:
             self._forget_loaded()
 
     def create_view(self, draft: TableCatalog) -> TableCatalog:
-        """A view: a named query. Duplicate, NotFound."""
+        """A view, which is a named query, or a checked source. Duplicate, NotFound."""
         with self.one:
             self._barriers.check_alive()
             view, operations = self._catalog.plan_create(draft)

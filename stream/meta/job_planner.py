@@ -6,14 +6,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relational.catalog.manager import CatalogManager
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import RelationalError
 from relational.plan.kernels import view_kernels_changed
 from relational.plan.view import renewed_view
+from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import ConnectorError, KernelsChanged, StreamError
 from stream.meta.source_manager import SourceManager
 from stream.meta.stream_manager import Job
-from stream.plan.planner import plan_known_view, plan_table, plan_view
+from stream.plan.planner import plan_known, plan_sink, plan_table, plan_view
 
 if TYPE_CHECKING:
     from relational.plan.logical import LogicalPlan
@@ -32,15 +33,23 @@ class JobPlanner:
         """The job of a new table. UnknownConnector, ConnectorError."""
         return self._table_job(table, self._new_id)
 
+    def check_source(self, source: TableCatalog) -> None:
+        """UnknownConnector; ConnectorError if its connector cannot be opened, or sends more than inserts."""
+        described = self._sources.describe(source)
+        if described is None or not described.is_append_only:
+            name = (source.connector or {}).get(CONNECTOR_OPTION, "")
+            raise ConnectorError(name, "it sends updates and deletes, which need stored rows: CREATE TABLE … WITH (…)")
+
     def new_view(self, view: TableCatalog) -> Job:
-        """The job of a new materialized view or index, over its tables as they are now. PlanNotSupported, NotFound;
-        CatalogError if a column that it reads was dropped after it was bound."""
-        return Job(view.id, plan_known_view(view, self._catalog.get, self._new_id))
+        """The job of a new materialized view, index or sink, over its inputs as they are now. PlanNotSupported,
+        NotFound; CatalogError if a column that it reads was dropped after it was bound; UnknownConnector,
+        ConnectorError."""
+        return self._query_job(view, self._new_id)
 
     def loaded_view(self, view: TableCatalog, table_ids: Mapping[str, int]) -> Job:
         """The job of a new view whose internal tables have the ids `table_ids` by name, over its tables as they are
         now. NotFound, CatalogError as `new_view`."""
-        return Job(view.id, plan_known_view(view, self._catalog.get, table_ids.__getitem__))
+        return self._query_job(view, table_ids.__getitem__)
 
     def known_jobs(
         self, skipped: Collection[int] = (), *, may_lack_connectors: bool
@@ -74,7 +83,7 @@ class JobPlanner:
             return renewed[table_id] if table_id in renewed else self._catalog.get(table_id)
 
         views = list(renewed.values())
-        jobs = [Job(each.id, plan_known_view(each, table_of_id, self._new_id)) for each in views if each.kind.is_job]
+        jobs = [self._planned(each, plan_known(each, table_of_id, self._new_id)) for each in views if each.kind.is_job]
         return views, jobs
 
     def check_readable(self) -> None:
@@ -89,7 +98,7 @@ class JobPlanner:
     def explained(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
         """The plan of a new view; its state tables have the ids 0, -1, ..., as none is allocated."""
         ids = iter(range(0, -1_000, -1))
-        return plan_view(draft, query, lambda _: next(ids))
+        return (plan_sink if draft.kind is TableKind.SINK else plan_view)(draft, query, lambda _: next(ids))
 
     def _known(self, table: TableCatalog, may_lack_connector: bool) -> Job:
         ids = {state.name: state.id for state in self._catalog.internal_tables(table.id)}
@@ -97,14 +106,24 @@ class JobPlanner:
             changed = self.changed_kernels(table)
             if changed:
                 raise KernelsChanged(table.name, changed)
-            return Job(table.id, plan_known_view(table, self._catalog.get, ids.__getitem__))
         try:
-            return self._table_job(table, ids.__getitem__)
+            plan_job = self._query_job if table.plan else self._table_job
+            return plan_job(table, ids.__getitem__)
         except ConnectorError as error:
             if not may_lack_connector:
                 raise
             self._unreadable[table.name] = error
-            return Job(table.id, plan_table(table, ids.__getitem__))
+            plan = plan_known(table, self._catalog.get, ids.__getitem__) if table.plan else plan_table(
+                table, ids.__getitem__)
+            return Job(table.id, plan)
+
+    def _query_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
+        return self._planned(table, plan_known(table, self._catalog.get, table_ids))
+
+    def _planned(self, table: TableCatalog, plan: StreamPlan) -> Job:
+        """The job of a view or sink, with the splits of the source that it reads. UnknownConnector, ConnectorError."""
+        source = None if plan.source is None else self._sources.describe(plan.source.table)
+        return Job(table.id, plan, () if source is None else source.splits)
 
     def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
         source = self._sources.describe(table)

@@ -61,7 +61,7 @@ class JobRevival:
             upstream = [known.tables[each].name for each in table.dependencies if each in failures]
             if upstream:
                 raise JobNotRunning(upstream[0])
-            skipped = _skipped(table, failure, skip)
+            skipped = _skipped(known, table, failure, skip)
             jobs = _with_followers(known, failures, table)
             rebuilt = known.with_dependents(self._to_rebuild(table, jobs, failures))
             continued = [each for each in jobs if each not in rebuilt]
@@ -98,7 +98,9 @@ class JobRevival:
 
     def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:
         """Whether the job's upstream continued, and may have changed, since the job stopped."""
-        return bool(table.plan) and any(each not in failures for each in table.dependencies)
+        known = self._catalog.snapshot
+        read = (each for each in table.dependencies if known.tables[each].kind.is_job)
+        return bool(table.plan) and any(each not in failures for each in read)
 
     def _continue_jobs(
         self, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure], skipped: SkippedRows | None
@@ -114,12 +116,12 @@ class JobRevival:
         self._ddl.begin(beginnings)
 
 
-def _skipped(table: TableCatalog, failure: JobFailure, rows: int) -> SkippedRows | None:
+def _skipped(known: CatalogSnapshot, table: TableCatalog, failure: JobFailure, rows: int) -> SkippedRows | None:
     """The rows that the source skips. InvalidStatement if there is no source, or no split is known."""
     if not rows:
         return None
-    if table.connector is None:
-        raise InvalidStatement(table.name, "SKIP is for tables that a connector feeds: this one has none")
+    if known.offset_table(table) is None:
+        raise InvalidStatement(table.name, "SKIP is for jobs that a connector feeds: this one has none")
     if failure.split is None:
         raise InvalidStatement(table.name, "it did not fail at a row of its source: there is none to skip")
     return SkippedRows(failure.split, rows, failure.is_malformed)

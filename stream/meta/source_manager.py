@@ -1,6 +1,6 @@
-"""SourceManager: the properties and splits of the connectors of tables.
+"""SourceManager: the properties and splits of the connectors of tables and sources.
 
-A split is read by exactly one actor. A table runs as one actor, so that actor reads all splits."""
+A split is read by exactly one actor of a job. A job runs as one actor, so that actor reads all splits."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from relational.catalog.objects import ConflictBehaviour, TableCatalog, offset_table_name
+from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
-from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
+from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan, positions_of, table_schema
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
@@ -26,6 +26,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     ProjectNode,
     RowIdGenNode,
+    SinkNode,
     SourceNode,
     StreamNode,
     StreamPlan,
@@ -49,7 +50,9 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
         node = DmlNode(schema, key, table)
     else:
         name = offset_table_name(table)
-        node = SourceNode(schema, key, table, state_tables.offset_table(table_ids(name), name, table.id))
+        offsets = state_tables.offset_table(table_ids(name), name, table.id)
+        read = table.delivered_columns
+        node = SourceNode(table_schema(table, read), positions_of(key, read), table, read, offsets)
         errors = _error_table(table, table_ids)
     conflict: ConflictBehaviour | None = table.conflict
     if table.row_id_index is not None:
@@ -71,9 +74,16 @@ def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> St
     return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None, errors))
 
 
-def plan_known_view(view: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
-    """The job of an existing view, from the query in its catalog."""
-    return plan_view(view, plan_from_text(view.plan, table_of_id), table_ids)
+def plan_sink(sink: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
+    """The job that delivers the changes of `query`. PlanNotSupported as `plan_view`."""
+    root = _Planner(sink, table_ids).plan(query)
+    return StreamPlan(SinkNode(sink.schema, sink.stream_key, root, sink, _error_table(sink, table_ids)))
+
+
+def plan_known(job: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
+    """The job of a view or sink, from the query in its catalog."""
+    query = plan_from_text(job.plan, table_of_id)
+    return (plan_sink if job.kind is TableKind.SINK else plan_view)(job, query, table_ids)
 
 
 def _error_table(job: TableCatalog, table_ids: TableIds) -> TableCatalog | None:
@@ -93,6 +103,8 @@ class _Planner:
         self._aggregations = 0
 
     def plan(self, query: LogicalPlan) -> StreamNode:
+        if isinstance(query, Scan) and query.table.kind is TableKind.SOURCE:
+            return self._source(query)
         if isinstance(query, Scan):
             return StreamScanNode(query.schema, query.stream_key, query.table, query.columns or ())
         if isinstance(query, Filter):
@@ -102,6 +114,17 @@ class _Planner:
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
+
+    def _source(self, query: Scan) -> StreamNode:
+        """The job's own reader of a source, and the row ids of a query that needs them."""
+        table, name = query.table, offset_table_name(self._job)
+        offsets = state_tables.offset_table(self._table_ids(name), name, self._job.id)
+        read = tuple(column for column in query.columns if column != table.row_id_index)
+        node: StreamNode = SourceNode(table_schema(table, read), None, table, read, offsets)
+        if len(read) < len(query.columns):
+            row_id = query.columns.index(table.row_id_index)
+            node = RowIdGenNode(query.schema, query.stream_key, node, row_id)
+        return node
 
     def _filter(self, query: Filter) -> StreamNode:
         child = self.plan(query.input)

@@ -75,9 +75,11 @@ class DmlNode(StreamNode):
 
 @dataclass(frozen=True, slots=True)
 class SourceNode(StreamNode):
-    """The connector of `table`, with the options `table.connector`, and the table's statements."""
+    """The `columns` of the connector of `table`, a source or a table, with the options `table.connector`; and the
+    statements of a table."""
 
     table: TableCatalog
+    columns: tuple[int, ...]
     offset_table: TableCatalog
 
     @property
@@ -87,12 +89,13 @@ class SourceNode(StreamNode):
     @property
     def details(self) -> str:
         options = self.table.connector or {}
-        return ", ".join(f"{name}: {value}" for name, value in sorted(options.items()))
+        text = ", ".join(f"{name}: {value}" for name, value in sorted(options.items()))
+        return f"{text} ({', '.join(self.schema.names)})"
 
 
 @dataclass(frozen=True, slots=True)
 class RowIdGenNode(_UnaryNode):
-    """Fills column `row_id_index` of inserted rows."""
+    """Generates column `row_id_index` of inserted rows; rows of a source do not have it in the input."""
 
     row_id_index: int
 
@@ -190,10 +193,27 @@ class MaterializeNode(_UnaryNode):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamPlan:
-    """The plan of one job: a table with its own input, or a view over tables."""
+class SinkNode(_UnaryNode):
+    """Delivers the input to the connector with the options `table.sink`; the state of the delivery is in `table`."""
 
-    root: MaterializeNode
+    table: TableCatalog
+    error_table: TableCatalog | None = None
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return () if self.error_table is None else (self.error_table,)
+
+    @property
+    def details(self) -> str:
+        options = ", ".join(f"{name}: {value}" for name, value in sorted((self.table.sink or {}).items()))
+        return f"{self.table.name} {options}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """The plan of one job: a table with its own input, or a view or sink over tables and sources."""
+
+    root: MaterializeNode | SinkNode
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
@@ -204,6 +224,11 @@ class StreamPlan:
     def scans(self) -> tuple[StreamScanNode, ...]:
         """The inputs that are other jobs' tables."""
         return tuple(node for node in self.root.walk() if isinstance(node, StreamScanNode))
+
+    @property
+    def source(self) -> SourceNode | None:
+        """The connector that the job reads, if it reads one."""
+        return next((node for node in self.root.walk() if isinstance(node, SourceNode)), None)
 
     def explain(self) -> str:
         """The tree as indented text, the root first, then one line per internal table."""

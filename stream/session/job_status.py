@@ -1,7 +1,7 @@
 """SHOW JOBS: the state of each job, the reason of its failure, and the offsets of its source.
 
-    name      the table, view or index that the job writes
-    kind      table, materialized view or index
+    name      the table, view, sink or index that the job writes
+    kind      table, materialized view, sink or index
     state     RUNNING; PAUSED: a source that is paused; FAILED: set aside
     since     when it was set aside
     epoch     the last epoch that was committed with it
@@ -45,7 +45,7 @@ def jobs_table(
     *,
     sources_paused: bool,
 ) -> pa.Table:
-    """One row per job, ordered by name. `offsets`: table id -> split -> offset, of tables with a source."""
+    """One row per job, ordered by name. `offsets`: job id -> split -> offset, of jobs that read a connector."""
     jobs = sorted(known.jobs(), key=lambda table: str(known.name_of(table)))
     rows = [_row(known, table, failed.get(table.id), offsets, sources_paused) for table in jobs]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -59,9 +59,9 @@ def _row(
     sources_paused: bool,
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"name": str(known.name_of(table)), "kind": str(table.kind), "state": RUNNING}
-    if table.connector is not None:
+    if table.id in offsets:
         row["state"] = PAUSED if sources_paused else RUNNING
-        row["offsets"] = json.dumps(dict(offsets.get(table.id, {})), sort_keys=True)
+        row["offsets"] = json.dumps(dict(offsets[table.id]), sort_keys=True)
     if failure is not None:
         row["state"] = FAILED
         row["since"] = datetime.fromtimestamp(failure.failed_at_ms / 1_000, UTC)

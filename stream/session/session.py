@@ -21,7 +21,8 @@ from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
-from relational.plan.view import plain_view_of, view_of
+from relational.plan.logical import Scan
+from relational.plan.view import plain_view_of, sink_of, view_of
 from relational.relation import Relation
 from relational.types import DataType
 from stream.error_counts import committed_errors
@@ -135,6 +136,28 @@ class Session:
         self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
         return self.table(name)
 
+    def create_source(
+        self, name: str, columns: Mapping[str, str | DataType], *, connector: Mapping[str, str]
+    ) -> Relation:
+        """A source: rows of a connector that are only inserted. Nothing is read before a view or sink names it; each
+        reads the connector for itself, with offsets of its own. Duplicate, UnknownConnector, ConnectorError."""
+        from stream.session.statements import source_draft
+
+        self._check_open()
+        whole = ObjectName.parse(name)
+        draft = source_draft(whole.name, columns, connector)
+        self._playground.meta.ddl.create_source(self._in_schema(draft, whole))
+        return self.relation(name)
+
+    def create_sink(self, name: str, query: Relation, *, connector: Mapping[str, str]) -> Table:
+        """A sink of the changes of `query`. Its one row is the state of the delivery: rows inserted, rows deleted,
+        digest. Duplicate, UnknownConnector, ConnectorError."""
+        self._check_open()
+        whole = ObjectName.parse(name)
+        draft, _ = sink_of(whole.name, query.plan, connector, "", query.views)
+        self._playground.meta.ddl.create_job(self._in_schema(draft, whole))
+        return self.table(name)
+
     def create_materialized_view(
         self, name: str, query: Relation, *, backfill: SparkSession | BulkBackfill | None = None
     ) -> Table:
@@ -217,9 +240,11 @@ class Session:
 
     def table(self, name: str) -> Table:
         """The table or materialized view of that name. NotFound; CatalogError for a view: `relation` reads it."""
-        found = self._relation_of(ObjectName.parse(name))
+        whole = ObjectName.parse(name)
+        found = self._relation_of(whole)
         if not isinstance(found, Table):
-            raise CatalogError(f"{name!r} is a view, which has no rows of its own: relation({name!r})", name=name)
+            kind = self._playground.catalog.resolve(whole).kind
+            raise CatalogError(f"{name!r} is {kind.one}, which has no rows of its own: relation({name!r})", name=name)
         return found
 
     def relation(self, name: str) -> Relation:
@@ -254,6 +279,8 @@ class Session:
             from relational.sql.query import rows_of
 
             return Relation(rows_of(table, catalog), self._queries, frozenset({table.id}))
+        if table.kind is TableKind.SOURCE:
+            return Relation(Scan(table), self._queries)
         return Table.of(table, self._queries)
 
     def _in_schema(self, draft: TableCatalog, name: ObjectName) -> TableCatalog:
@@ -292,11 +319,11 @@ class Session:
     # -- jobs ------------------------------------------------------------------------------------------
 
     def jobs(self) -> pa.Table:
-        """The result of SHOW JOBS: one row per table, materialized view and index, see `stream.session.job_status`."""
+        """The result of SHOW JOBS: one row per table, view, sink and index, see `stream.session.job_status`."""
         self._check_open()
         known = self._playground.catalog.snapshot
         with self.at() as snapshot:
-            sources = [table for table in known.jobs() if table.connector is not None]
+            sources = [table for table in known.jobs() if known.offset_table(table) is not None]
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
         meta = self._playground.meta
         return jobs_table(known, meta.failures.failed(known), offsets, sources_paused=meta.sources_paused)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from relational.batch import run_query
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
@@ -48,19 +48,21 @@ class Snapshot:
         """The table or materialized view of that name, as of this epoch; it is read-only. NotFound; CatalogError for a
         view: `sql` reads it."""
         table = self._catalog.resolve(ObjectName.parse(name))
-        if table.kind is TableKind.VIEW:
-            raise CatalogError(f"{name!r} is a view, which has no rows of its own: read it with sql()", name=name)
+        if not table.kind.has_rows:
+            hint = ": read it with sql()" if table.plan else ""
+            raise CatalogError(f"{name!r} is {table.kind.one}, which has no rows of its own{hint}", name=name)
         return TableRelation.of(table, self)
 
     def offsets(self, name: str) -> dict[str, str]:
-        """The offsets of a table's connector: split -> offset; {} without a connector."""
+        """The offsets of the connector that a table, view or sink reads: split -> offset; {} without one."""
         return self.offsets_of(self._catalog.resolve(ObjectName.parse(name)))
 
     def offsets_of(self, table: TableCatalog) -> dict[str, str]:
-        """As `offsets`, for a table given by its catalog."""
-        if table.connector is None:
+        """As `offsets`, for a job given by its catalog."""
+        stored = self._catalog.offset_table(table)
+        if stored is None:
             return {}
-        offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)
+        offsets = StorageTable(stored, self._storage).to_arrow(self.epoch)
         rows = zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True)
         return {split: offset for split, offset in rows if split != SKIP_ROW}
 

@@ -24,7 +24,7 @@ from relational.plan.view import view_of
 from relational.relation import Relation
 from relational.sql import introspect
 from relational.sql import statement as bound
-from relational.sql.ddl.create_table import TableSyntax, table_of
+from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.types import DataType
 from stream.errors import PlanNotSupported
 from stream.spark.driver import BulkBackfill
@@ -74,6 +74,12 @@ class SessionStatements:
 
     def _create_table(self, statement: bound.CreateTable) -> Relation:
         return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
+
+    def _create_source(self, statement: bound.CreateSource) -> Relation:
+        return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)
+
+    def _create_sink(self, statement: bound.CreateSink) -> Relation:
+        return self._created(statement.sink, statement.if_not_exists, self._ddl.create_job)
 
     def _create_materialized_view(self, statement: bound.CreateMaterializedView) -> Relation:
         in_bulk = statement.backfill is bound.Backfill.SPARK
@@ -184,6 +190,8 @@ class SessionStatements:
             return self.explain(statement.statement)
         if isinstance(statement, bound.CreateMaterializedView):
             return self._explain_view(statement.view, statement.plan)
+        if isinstance(statement, bound.CreateSink):
+            return self._explain_view(statement.sink, statement.plan)
         if isinstance(statement, bound.Select):
             return self.explain_query(statement.plan)
         if isinstance(statement, bound.Insert):
@@ -206,6 +214,8 @@ class SessionStatements:
 
 _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.CreateTable: SessionStatements._create_table,
+    bound.CreateSource: SessionStatements._create_source,
+    bound.CreateSink: SessionStatements._create_sink,
     bound.CreateMaterializedView: SessionStatements._create_materialized_view,
     bound.CreateView: SessionStatements._create_view,
     bound.CreateIndex: SessionStatements._create_index,
@@ -257,6 +267,12 @@ def table_draft(
     options = None if connector is None else dict(connector)
     constants = {column: constant(value, column, types[column]) for column, value in defaults.items()}
     return table_of(TableSyntax(name, list(types.items()), key, None, append_only, conflict, options, constants), "")
+
+
+def source_draft(name: str, columns: Mapping[str, str | DataType], connector: Mapping[str, str]) -> TableCatalog:
+    """The draft of a source described through the fluent API, equal to that of CREATE SOURCE. BindError."""
+    types = [(column, data_type(kind)) for column, kind in columns.items()]
+    return source_of(TableSyntax(name, types, options=dict(connector)), "")
 
 
 def data_type(kind: str | DataType) -> DataType:

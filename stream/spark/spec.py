@@ -15,7 +15,7 @@ from hummock.base.json_fields import check_format
 from hummock.epoch import Epoch
 from hummock.options import StorageOptions
 from relational.catalog.objects import TableCatalog
-from stream.plan.planner import plan_known_view
+from stream.plan.planner import plan_known
 from stream.spark.fragments import Fragment, fragments_of
 from stream.spark.shuffle_files import ShuffleBlock
 
@@ -43,7 +43,7 @@ class BackfillSpec:
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
         tables = {table.id: table for table in self.tables}
-        return fragments_of(plan_known_view(self.view, tables.__getitem__, self.state_ids.__getitem__))
+        return fragments_of(plan_known(self.view, tables.__getitem__, self.state_ids.__getitem__))
 
     def to_bytes(self) -> bytes:
         record = {

@@ -11,6 +11,7 @@ from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
+from stream.connector.sink import open_sink
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
 from stream.executor.agg_state import MaterializedInput
@@ -22,7 +23,8 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
-from stream.executor.source import SourceExecutor
+from stream.executor.sink import SinkExecutor
+from stream.executor.source import SourceExecutor, read_columns
 from stream.options import StreamOptions
 from stream.plan.stream_plan import (
     DmlNode,
@@ -31,6 +33,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     ProjectNode,
     RowIdGenNode,
+    SinkNode,
     SourceNode,
     StreamNode,
     StreamScanNode,
@@ -122,7 +125,11 @@ class ExecutorChain:
             info, input, table, node.conflict, rows, self.stored_errors(node), self.errors, self.has_readers
         )
 
-    def stored_errors(self, node: MaterializeNode) -> StoredErrorCounts | None:
+    def sink(self, node: SinkNode, info: ExecutorInfo) -> Executor:
+        writer, table = open_sink(node.table.sink or {}), self.state_table(node.table)
+        return SinkExecutor(info, self.build(node.input), writer, table, self.stored_errors(node))
+
+    def stored_errors(self, node: MaterializeNode | SinkNode) -> StoredErrorCounts | None:
         """The counts of the chain in their table, None if the job has none."""
         if node.error_table is None:
             return None
@@ -170,7 +177,7 @@ class _ActorChain(ExecutorChain):
             self.options.chunk_rows,
             self.options.checkpoint_rows,
             self.request_barrier,
-            node.table,
+            read_columns(node.table, node.columns),
             connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
             skips_malformed=skips_malformed(node.table),
             skip=self.spec.skip,
@@ -184,10 +191,10 @@ class _ActorChain(ExecutorChain):
         if not self.spec.splits:
             return {}
         connector = connector_of(node.table)
-        return {split: connector.open_split(split) for split in self.spec.splits}
+        return {split: connector.open_split(split, node.columns) for split in self.spec.splits}
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
-        return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table)
+        return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table, node.row_id_index)
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         history = None
@@ -206,4 +213,5 @@ BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,
     MaterializeNode: ExecutorChain.materialize,
+    SinkNode: ExecutorChain.sink,
 }

@@ -81,7 +81,7 @@ class HistoryConnector(Connector):
 
         return One()
 
-    def open_split(self, split):
+    def open_split(self, split, columns):
         return HistoryReader(history(int(self.options["seed"]), int(self.options["steps"])))
 
 

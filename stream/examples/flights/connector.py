@@ -186,10 +186,11 @@ def load_year() -> Year:
 
 
 class FlightsReader(SplitReader):
-    """The year as one split. Its offset is the number of changes already read; an update counts as one."""
+    """The columns `names` of the year as one split. Its offset is the number of changes already read; an update counts
+    as one."""
 
-    def __init__(self, limit: int | None = None):
-        self._limit = limit
+    def __init__(self, limit: int | None = None, names: Sequence[str] = SCHEMA.names):
+        self._limit, self._names = limit, names
         self._position = 0
 
     @cached_property
@@ -235,7 +236,7 @@ class FlightsReader(SplitReader):
             [Op.INSERT, Op.DELETE, Op.UPDATE_DELETE],
             Op.UPDATE_INSERT,
         ).astype(np.uint8)
-        return StreamChunk([self._column(name, flight, state) for name in SCHEMA.names], ops)
+        return StreamChunk([self._column(name, flight, state) for name in self._names], ops)
 
     def _column(self, name: str, flight: npt.NDArray[np.int32], state: npt.NDArray[np.int8]) -> pa.Array:
         if name == "status":
@@ -269,10 +270,10 @@ class FlightsConnector(Connector):
     def enumerator(self) -> SplitEnumerator:
         return FlightsEnumerator()
 
-    def open_split(self, split: str) -> SplitReader:
+    def open_split(self, split: str, columns: Sequence[int]) -> SplitReader:
         if split != SPLIT:
             raise ConnectorError(NAME, f"the flights have one split, {SPLIT!r}; there is no {split!r}")
-        return FlightsReader(self._limit)
+        return FlightsReader(self._limit, [SCHEMA.names[column] for column in columns])
 
 
 def _limit(rows: str | None) -> int | None:

@@ -11,7 +11,7 @@ class EmptyConnector(Connector):
     def enumerator(self):
         raise AssertionError("must not be called")
 
-    def open_split(self, split):
+    def open_split(self, split, columns):
         raise AssertionError("must not be called")
 
 

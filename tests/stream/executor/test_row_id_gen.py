@@ -16,7 +16,7 @@ TABLE = table_catalog("t", SCHEMA, (1,), row_id_index=1, vnode_count=4)
 
 def executed(*messages):
     source = ScriptedExecutor(SCHEMA, (1,), messages)
-    return RowIdGenExecutor(ExecutorInfo(SCHEMA, (1,), "RowIdGen"), source, TABLE).execute()
+    return RowIdGenExecutor(ExecutorInfo(SCHEMA, (1,), "RowIdGen"), source, TABLE, 1).execute()
 
 
 def ids_of(chunk):
