@@ -20,6 +20,7 @@ RANGES = {
     "recovery_attempts": (1, 1 << 16),
     "recovery_backoff_ms": (0, MS_LIMIT),
     "chunk_rows": (2, 1 << 24),
+    "source_chunk_rows": (2, 1 << 24),
     "channel_permits_rows": (1, ROWS_LIMIT),
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),
@@ -50,7 +51,10 @@ class StreamOptions:
     """Wait before the second consecutive recovery; doubled each time, at most 5 s."""
     chunk_rows: int = 4_096
     """Maximum rows of a chunk; at least two, so that both halves of an update fit."""
-    channel_permits_rows: int = 32_768
+    source_chunk_rows: int = 65_536
+    """Maximum rows that a source reads at once, if that is more than `chunk_rows`: as many as its actor processes in a
+    few milliseconds."""
+    channel_permits_rows: int = 131_072
     """Maximum rows queued in one channel; a barrier never waits for permits."""
     checkpoint_rows: int = 0
     """A source requests a barrier after this many rows and waits for it; 0: never."""

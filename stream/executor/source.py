@@ -1,6 +1,9 @@
 """The first executor of a job that reads a connector, a table of its own or a source: chunks of its splits between the
 barriers and statements of its channel.
 
+A chunk has as many rows as the actor processes in a few milliseconds of CPU time: a longer one costs less per row, a
+shorter one delays barriers less.
+
 The offset of each split is a row (split, offset) of the source's own state table, committed at the same barrier as the
 rows themselves [R13, C13]: after a recovery the readers seek there, and no row is lost or duplicated. The channel has
 precedence over the readers, so a barrier waits for one chunk at most.
@@ -14,6 +17,7 @@ offset that the same commit stores. How many malformed ones may still be skipped
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,6 +32,8 @@ from stream.message import SKIP_ROW, Add, Barrier, Message, Pause, Resume, Skipp
 from stream.runtime.channel import Channel
 
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
+SHORT_SECONDS, LONG_SECONDS = 0.0025, 0.01
+"""CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
 
 
 def begins_paused(barrier: Barrier) -> bool:
@@ -46,9 +52,10 @@ def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
 
 
 class SourceExecutor(Executor):
-    """Reads `readers` (split -> reader) round robin, `chunk_rows` at a time. After `checkpoint_rows` rows since the
-    last barrier (0: never) it calls `request_barrier` once and continues only after the next barrier. It also requests
-    a barrier when all readers are finished, so that the end is committed without waiting for an interval."""
+    """Reads `readers` (split -> reader) round robin, `chunk_rows` to `most_chunk_rows` at a time. After
+    `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
+    the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
+    waiting for an interval."""
 
     def __init__(
         self,
@@ -65,13 +72,15 @@ class SourceExecutor(Executor):
         skips_malformed: bool = False,
         skip: SkippedRows | None = None,
         errors: ErrorCounts | None = None,
+        most_chunk_rows: int = 0,
     ) -> None:
         self.info = info
         self._table = table
         self._control = control
         self._readers = dict(readers)
         self._offset_table = offset_table
-        self._chunk_rows = chunk_rows
+        self._chunk_rows = self._rows_at_once = chunk_rows
+        self._most_chunk_rows = max(chunk_rows, most_chunk_rows)
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
         self._connector = connector
@@ -119,7 +128,19 @@ class SourceExecutor(Executor):
                 if closed.__cause__ is not None:
                     raise
                 return
-            yield message
+            if isinstance(message, StreamChunk):
+                began = time.thread_time()
+                yield message
+                self._adapt(message.capacity, time.thread_time() - began)
+            else:
+                yield message
+
+    def _adapt(self, rows: int, cpu_seconds: float) -> None:
+        """Fit the size of chunks to the time that the actor took for one."""
+        if rows == self._rows_at_once and cpu_seconds < SHORT_SECONDS:
+            self._rows_at_once = min(2 * rows, self._most_chunk_rows)
+        elif cpu_seconds > LONG_SECONDS:
+            self._rows_at_once = max(self._rows_at_once // 2, self._chunk_rows)
 
     def _may_read(self) -> bool:
         if not self._is_reading or self._is_finished:
@@ -129,7 +150,7 @@ class SourceExecutor(Executor):
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first reader, round robin, that has one."""
         splits = list(self._readers)
-        rows = self._chunk_rows
+        rows = self._rows_at_once
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
         for _ in splits:

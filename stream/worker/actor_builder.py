@@ -182,6 +182,7 @@ class _ActorChain(ExecutorChain):
             skips_malformed=skips_malformed(node.table),
             skip=self.spec.skip,
             errors=self.errors,
+            most_chunk_rows=self.options.source_chunk_rows,
         )
         self.sources.append(source)
         return source

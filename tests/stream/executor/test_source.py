@@ -166,3 +166,26 @@ def test_it_ends_with_its_channel_and_closes_its_readers():
     take(messages, 2)
     control.close()
     assert list(messages) == [] and reader.is_closed
+
+
+def test_chunks_grow_while_the_actor_is_quick_and_shrink_when_it_is_slow(monkeypatch):
+    cpu_seconds, per_row = [0.0], [1e-6]
+    monkeypatch.setattr("stream.executor.source.time.thread_time", lambda: cpu_seconds[0])
+    control = Channel(100)
+    control.send(barrier(1))
+    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 10**6)}, chunk_rows=16,
+                      most_chunk_rows=1_000).execute()
+    next(messages)
+
+    def sizes(count):
+        found = []
+        for _ in range(count):
+            found.append(next(messages).capacity)
+            cpu_seconds[0] += found[-1] * per_row[0]
+        return found
+
+    assert sizes(9) == [16, 32, 64, 128, 256, 512, 1_000, 1_000, 1_000]
+    per_row[0] = 1e-4
+    assert sizes(8) == [1_000, 500, 250, 125, 62, 62, 62, 62]       # 62 rows take between 2.5 and 10 ms
+    per_row[0] = 1e-2
+    assert sizes(4) == [62, 31, 16, 16]
