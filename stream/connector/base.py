@@ -92,6 +92,7 @@ ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
 _FACTORIES: dict[str, ConnectorFactory] = {}
 OWN_CONNECTORS = {
     "arrow": "stream.connector.arrow_files:ArrowFilesConnector",
+    "parquet": "stream.connector.parquet_files:ParquetFilesConnector",
     "flights": "stream.examples.flights.connector:FlightsConnector",
 }
 """Connectors of this package, name -> module:object; each is imported when an object first names it."""

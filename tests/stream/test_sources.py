@@ -17,7 +17,7 @@ from relational.errors import BindError, CatalogError, DependencyError, Duplicat
 from relational.plan.view import view_of
 from stream.errors import BackfillRefused, ConnectorError, UnknownConnector
 from stream.spark.fragments import fragments_of
-from tests.stream.connector.test_arrow_files import write
+from tests.stream.connector.test_files import write
 from tests.support.drivers import feed
 
 SOON_SECONDS = 30.0
@@ -148,6 +148,16 @@ def test_every_row_counts_once_however_often_the_session_ends(tmp_path, files, s
     assert row == {"inserted": kept.num_rows, "deleted": 0, "digest": digest(kept)}
     assert db.sql("SELECT sum(n) AS n FROM v").rows()[0]["n"] == whole.num_rows
     db.close()
+
+
+def test_parquet_files_are_read_as_arrow_files_are(db, tmp_path):
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", bids(first=number * ROWS), 700)
+    db.sql(f"CREATE SOURCE bid (url VARCHAR, id BIGINT) WITH (connector = 'parquet', path = '{tmp_path}')")
+    db.sql("CREATE SINK s FROM bid WITH (connector = 'digest')")
+    eventually(lambda: db.source_offsets("s") == {"0.parquet": "8:0", "1.parquet": "8:0"})
+    (row,) = db.sql("SELECT * FROM s").rows()
+    assert row == {"inserted": 2 * ROWS, "deleted": 0, "digest": digest(bids(2 * ROWS).select(["url", "id"]))}
 
 
 def test_what_reads_a_source_keeps_it_and_drops_with_it(db, files):

