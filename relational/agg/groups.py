@@ -267,9 +267,12 @@ class AggGroups:
             wanted = int(self.groups * self.capacity_bytes * EVICTION_SHARE / self.size_bytes)
         elif self._vanished < max(MIN_VANISHED, self.groups // 2):
             return
-        ids = np.arange(self.groups, dtype=np.int32)
-        self._states.gather(ids)
-        kept = self._states.latest(wanted, self._row_counts(ids) > 0 if self.group_by else ids >= 0)
+        exists = np.ones(self.groups, bool)
+        if self._vanished and self.group_by:
+            ids = np.arange(self.groups, dtype=np.int32)
+            self._states.gather(ids)
+            exists = self._row_counts(ids) > 0
+        kept = self._states.latest(wanted, exists)
         self._vanished = 0
         if len(kept) < self.groups:
             self._numbers.keep(kept)
