@@ -27,11 +27,13 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
+from relational.hash.key_filter import KeyFilter
 from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType
 
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
+FILTER_SHARE = 1 / 8  # of the capacity that the filter of evicted keys may use besides
 FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then fit the cache
 MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
@@ -76,6 +78,7 @@ class AggGroups:
         self._states = GroupStates(dict.fromkeys(self._stored))
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
+        self._evicted: KeyFilter | None = None  # of all groups that are only in the store; None: unknown
 
     @property
     def groups(self) -> int:
@@ -137,6 +140,16 @@ class AggGroups:
         new_ids = self._grow(before)
         self._states.touch(new_ids)
         return new_ids
+
+    def track_evictions(self) -> None:
+        """From now on groups that were never evicted are known not to be stored. REQUIRES that none is stored now."""
+        self._evicted = KeyFilter()
+
+    def possibly_stored(self, new_ids: np.ndarray) -> np.ndarray:
+        """Those of the new groups that may have a stored state."""
+        if self._evicted is None or not len(new_ids):
+            return new_ids
+        return new_ids[self._evicted.may_contain(self.keys(new_ids))] if self._evicted.keys else new_ids[:0]
 
     def keys(self, ids: np.ndarray) -> DataChunk:
         """The group columns of `ids`, one row each."""
@@ -275,8 +288,21 @@ class AggGroups:
         kept = self._states.latest(wanted, exists)
         self._vanished = 0
         if len(kept) < self.groups:
+            self._note_evicted(kept)
             self._numbers.keep(kept)
             self._states.keep(kept)
+
+    def _note_evicted(self, kept: np.ndarray) -> None:
+        """Adds all groups but those `kept` to the filter, which is dropped when it is too large."""
+        if self._evicted is None:
+            return
+        gone = np.ones(self.groups, bool)
+        gone[kept] = False
+        ids = np.flatnonzero(gone).astype(np.int32)
+        for first in range(0, len(ids), FLUSH_GROUPS):
+            self._evicted.add(self.keys(ids[first : first + FLUSH_GROUPS]))
+        if self.capacity_bytes is not None and self._evicted.size_bytes > FILTER_SHARE * self.capacity_bytes:
+            self._evicted = None
 
 
 def _kernel(spec: AggSpec, strict: bool) -> AggKernel:

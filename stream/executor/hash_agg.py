@@ -59,7 +59,6 @@ class HashAggExecutor(Executor):
         self._state_table = state_table
         self._inputs = tuple(inputs)
         self._keys = [(state_table.catalog, tuple(group_by)), *(kept.key for kept in inputs)]
-        self._is_complete = False  # every existing group is in memory
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
 
@@ -86,7 +85,8 @@ class HashAggExecutor(Executor):
         self._state_table.init_epoch(barrier.epoch)
         for kept in self._inputs:
             kept.init_epoch(barrier.epoch)
-        self._is_complete = next(self._state_table.scan_chunks(), None) is None
+        if next(self._state_table.scan_chunks(), None) is None:
+            self._groups.track_evictions()
         if self._is_global:
             self._load(self._groups.open_global())
 
@@ -107,13 +107,13 @@ class HashAggExecutor(Executor):
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch."""
-        if len(new_ids) and not self._is_complete:
-            self._groups.load(new_ids, *self._state_table.get_rows(self._groups.keys(new_ids)))
+        wanted = self._groups.possibly_stored(new_ids)
+        if len(wanted):
+            self._groups.load(wanted, *self._state_table.get_rows(self._groups.keys(wanted)))
 
     def _flush(self) -> Iterator[StreamChunk]:
         for kept in self._inputs:
             kept.refill(self._groups)
-        before = self._groups.groups
         for change in self._groups.flush():
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
@@ -121,7 +121,6 @@ class HashAggExecutor(Executor):
                 self._state_table.write_chunk(change.state)
             if change.output is not None:
                 yield from slices(change.output, self._chunk_rows)
-        self._is_complete = self._is_complete and self._groups.groups == before
 
 
 def agg_groups(

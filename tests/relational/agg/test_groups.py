@@ -429,3 +429,37 @@ def calls_of_a_chunk(rows):
 
 def test_python_calls_do_not_grow_with_rows():
     assert calls_of_a_chunk(1_024) == calls_of_a_chunk(4_096)
+
+
+def test_only_evicted_groups_are_looked_up_in_the_store():
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], capacity_bytes=8_000_000)
+    assert groups.possibly_stored(np.arange(3, dtype=np.int32)).tolist() == [0, 1, 2]     # unknown: all may be
+    groups.track_evictions()
+    rng, seen = np.random.default_rng(5), np.empty(0, np.int64)
+    for epoch in range(30):
+        fresh = np.arange(epoch * 10_000, (epoch + 1) * 10_000)
+        again = rng.choice(seen, 2_000) if len(seen) else seen
+        rows = DataChunk([Column(pa.array(np.concatenate([fresh, again])))])
+        before = groups.groups
+        located = groups.locate(rows)
+        wanted = groups.possibly_stored(located.new_ids)
+        keys = groups.keys(located.new_ids).columns[0].array.to_numpy()
+        wanted_keys = groups.keys(wanted).columns[0].array.to_numpy()
+        assert set(keys[keys < epoch * 10_000]) <= set(wanted_keys), "a group that was evicted is not looked up"
+        assert (wanted_keys >= epoch * 10_000).sum() < 300
+        assert before + len(located.new_ids) == groups.groups
+        groups.apply(rows, located.ids)
+        list(groups.flush())
+        seen = np.concatenate([seen, fresh])
+    assert groups.groups < 250_000
+
+
+def test_a_filter_of_evicted_groups_beyond_its_budget_is_dropped():
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], capacity_bytes=100_000)
+    groups.track_evictions()
+    for first in (0, 50_000):
+        rows = DataChunk([Column(pa.array(np.arange(first, first + 50_000)))])
+        located = groups.locate(rows)
+        groups.apply(rows, located.ids)
+        list(groups.flush())
+    assert groups.possibly_stored(located.new_ids).tolist() == located.new_ids.tolist()
