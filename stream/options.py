@@ -21,6 +21,7 @@ RANGES = {
     "recovery_backoff_ms": (0, MS_LIMIT),
     "chunk_rows": (2, 1 << 24),
     "source_chunk_rows": (2, 1 << 24),
+    "split_discovery_ms": (0, MS_LIMIT),
     "channel_permits_rows": (1, ROWS_LIMIT),
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),
@@ -54,6 +55,8 @@ class StreamOptions:
     source_chunk_rows: int = 65_536
     """Maximum rows that a source reads at once, if that is more than `chunk_rows`: as many as its actor processes in a
     few milliseconds."""
+    split_discovery_ms: int = 2_000
+    """Time between two looks for new splits of a connector, such as new files of a directory; 0: none."""
     channel_permits_rows: int = 131_072
     """Maximum rows queued in one channel; a barrier never waits for permits."""
     checkpoint_rows: int = 0

@@ -42,17 +42,17 @@ class ActorSpec:
     """What a worker needs to build one actor.
 
     `root`: the last executor of its chain. `upstreams`: the actors whose changes it reads, in the order of its plan's
-    scans. `splits`: the splits of its connector that it reads. `is_new`: its job is not committed yet, so it also reads
-    the rows that its upstream tables already have; with `loaded_at` only the changes since that epoch, because the
-    job's tables were loaded with the rest, or hold what they held when the job failed. `skip`: rows of a split that it
-    skips before it begins.
+    scans. `splits`: the splits of its connector that it reads, None without one. `is_new`: its job is not committed
+    yet, so it also reads the rows that its upstream tables already have; with `loaded_at` only the changes since that
+    epoch, because the job's tables were loaded with the rest, or hold what they held when the job failed. `skip`: rows
+    of a split that it skips before it begins.
     """
 
     actor_id: int
     job_id: int
     root: MaterializeNode | SinkNode
     upstreams: tuple[int, ...] = ()
-    splits: tuple[str, ...] = ()
+    splits: tuple[str, ...] | None = None
     is_new: bool = False
     loaded_at: Epoch | None = None
     skip: SkippedRows | None = None

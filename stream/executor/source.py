@@ -18,8 +18,9 @@ offset that the same commit stores. How many malformed ones may still be skipped
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
@@ -42,6 +43,10 @@ def begins_paused(barrier: Barrier) -> bool:
     return isinstance(mutation, Pause) or (isinstance(mutation, Add) and mutation.is_paused)
 
 
+FindSplits: TypeAlias = Callable[[Collection[str]], Mapping[str, SplitReader]]
+"""Splits that the connector has besides the known ones -> a reader at the beginning of each."""
+
+
 def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
     """The catalog by which the rows of a source are checked that only `columns` of are read."""
     if len(columns) == len(table.columns):
@@ -55,7 +60,7 @@ class SourceExecutor(Executor):
     """Reads `readers` (split -> reader) round robin, `chunk_rows` to `most_chunk_rows` at a time. After
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
-    waiting for an interval."""
+    waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits."""
 
     def __init__(
         self,
@@ -73,6 +78,8 @@ class SourceExecutor(Executor):
         skip: SkippedRows | None = None,
         errors: ErrorCounts | None = None,
         most_chunk_rows: int = 0,
+        find_splits: FindSplits | None = None,
+        discovery_seconds: float = 0.0,
     ) -> None:
         self.info = info
         self._table = table
@@ -81,6 +88,8 @@ class SourceExecutor(Executor):
         self._offset_table = offset_table
         self._chunk_rows = self._rows_at_once = chunk_rows
         self._most_chunk_rows = max(chunk_rows, most_chunk_rows)
+        self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
+        self._next_discovery = time.monotonic() + discovery_seconds
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
         self._connector = connector
@@ -98,7 +107,8 @@ class SourceExecutor(Executor):
         messages = self._messages()
         barrier = first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
-        self._seek_to_stored_offsets()
+        for split, reader in self._readers.items():
+            self._seek_to_stored_offset(split, reader)
         self._load_skip()
         self._is_reading = not begins_paused(barrier)
         yield barrier
@@ -108,7 +118,10 @@ class SourceExecutor(Executor):
             for message in messages:
                 if isinstance(message, Barrier):
                     self._pass_barrier(message)
-                yield message
+                    yield message
+                    self._discover()
+                else:
+                    yield message
         finally:
             for reader in self._readers.values():
                 reader.close()
@@ -250,12 +263,20 @@ class SourceExecutor(Executor):
         if isinstance(barrier.mutation, (Pause, Resume)):
             self._is_reading = isinstance(barrier.mutation, Resume)
 
-    def _seek_to_stored_offsets(self) -> None:
-        for split, reader in self._readers.items():
-            row = self._offset_table.get_row((split,))
-            if row is not None:
-                self._stored[split] = str(row[1])
-                reader.seek(self._stored[split])
+    def _discover(self) -> None:
+        """Open the splits that were added to the connector."""
+        if self._find_splits is None or time.monotonic() < self._next_discovery:
+            return
+        self._next_discovery = time.monotonic() + self._discovery_seconds
+        for split, reader in self._find_splits(self._readers.keys()).items():
+            self._readers[split] = reader
+            self._seek_to_stored_offset(split, reader)
+
+    def _seek_to_stored_offset(self, split: str, reader: SplitReader) -> None:
+        row = self._offset_table.get_row((split,))
+        if row is not None:
+            self._stored[split] = str(row[1])
+            reader.seek(self._stored[split])
 
     def _load_skip(self) -> None:
         """What an earlier RESUME allowed is still in force, unless the job begins with another one."""

@@ -123,7 +123,7 @@ class JobPlanner:
     def _planned(self, table: TableCatalog, plan: StreamPlan) -> Job:
         """The job of a view or sink, with the splits of the source that it reads. UnknownConnector, ConnectorError."""
         source = None if plan.source is None else self._sources.describe(plan.source.table)
-        return Job(table.id, plan, () if source is None else source.splits)
+        return Job(table.id, plan, None if source is None else source.splits)
 
     def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
         source = self._sources.describe(table)

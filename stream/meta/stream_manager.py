@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The plan of a table or view. `job_id` is the id of the table that it writes."""
+    """The plan of a table, view or sink. `job_id` is the id of the table that it writes. `splits`: of the connector
+    that it reads; None: it reads none, or cannot at present."""
 
     job_id: int
     plan: StreamPlan
-    splits: tuple[str, ...] = ()
+    splits: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ There is one builder function per node type, in the table BUILDERS; a new execut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relational.expr import ErrorCounts
@@ -24,7 +24,7 @@ from stream.executor.materialize import MaterializeExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
-from stream.executor.source import SourceExecutor, read_columns
+from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.options import StreamOptions
 from stream.plan.stream_plan import (
     DmlNode,
@@ -169,10 +169,11 @@ class _ActorChain(ExecutorChain):
         return DmlExecutor(info, self.head_channel(), node.table)
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
+        readers, find_splits = self.readers(node)
         source = SourceExecutor(
             info,
             self.head_channel(),
-            self.readers(node),
+            readers,
             self.state_table(node.offset_table),
             self.options.chunk_rows,
             self.options.checkpoint_rows,
@@ -183,16 +184,25 @@ class _ActorChain(ExecutorChain):
             skip=self.spec.skip,
             errors=self.errors,
             most_chunk_rows=self.options.source_chunk_rows,
+            find_splits=find_splits,
+            discovery_seconds=self.options.split_discovery_ms / 1_000,
         )
         self.sources.append(source)
         return source
 
-    def readers(self, node: SourceNode) -> dict[str, SplitReader]:
-        """A reader for each split of the actor; without splits the connector is not even opened."""
-        if not self.spec.splits:
-            return {}
+    def readers(self, node: SourceNode) -> tuple[dict[str, SplitReader], FindSplits | None]:
+        """A reader for each split of the actor, and how it finds further ones; without splits the connector is not even
+        opened."""
+        if self.spec.splits is None:
+            return {}, None
         connector = connector_of(node.table)
-        return {split: connector.open_split(split, node.columns) for split in self.spec.splits}
+
+        def find_splits(known: Collection[str]) -> dict[str, SplitReader]:
+            listed = connector.enumerator().list_splits()
+            return {split: connector.open_split(split, node.columns) for split in listed if split not in known}
+
+        readers = {split: connector.open_split(split, node.columns) for split in self.spec.splits}
+        return readers, find_splits if self.options.split_discovery_ms else None
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
         return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table, node.row_id_index)

@@ -282,3 +282,34 @@ def test_catalog_records_of_sources_and_sinks_are_of_the_fourth_version(db, file
     assert known["bid"].kind is TableKind.SOURCE and known["s"].sink == {"connector": "digest"}
     for table in known.values():
         assert TableCatalog.from_json(table.to_json()) == table
+
+
+def test_new_files_are_read_by_running_jobs_and_after_a_recovery(tmp_path, files):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with connected(tmp_path / "store", split_discovery_ms=5) as db:
+        create_source(db, files)
+        create_source(db, empty, "later")
+        db.sql("CREATE SINK s AS SELECT id FROM bid WITH (connector = 'digest')")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM later")
+        eventually(lambda: is_read(db, "s", files))
+        for number in range(3, 6):
+            part = tmp_path / "part"
+            write(part, bids(first=number * ROWS), 700)
+            part.rename(files / f"{number}.arrow")
+            eventually(lambda: is_read(db, "s", files))
+        write(tmp_path / "part", bids(), 700)
+        (tmp_path / "part").rename(empty / "0.arrow")
+        eventually(lambda: db.sql("SELECT n FROM v").rows() == [{"n": ROWS}])
+        (row,) = db.sql("SELECT * FROM s").rows()
+        assert row == {"inserted": 6 * ROWS, "deleted": 0, "digest": digest(bids(6 * ROWS).select(["id"]))}
+        db.pause()
+    write(files / "6.arrow", bids(first=6 * ROWS), 700)
+    with connected(tmp_path / "store", split_discovery_ms=0) as db:
+        eventually(lambda: is_read(db, "s", files))
+        (row,) = db.sql("SELECT * FROM s").rows()
+        assert row["inserted"] == 7 * ROWS and row["digest"] == digest(bids(7 * ROWS).select(["id"]))
+        write(files / "7.arrow", bids(first=7 * ROWS), 700)
+        time.sleep(0.05)
+        db.flush()
+        assert "7.arrow" not in db.source_offsets("s")
