@@ -36,7 +36,12 @@ ROWS_AFTER_FAULT = 16
 
 
 class SplitReader(ABC):
-    """Reads one split in order. Used by one thread; the same offset always leads to the same rows."""
+    """Reads one split in order. Used by one thread; the same offset always leads to the same rows.
+
+    `is_bounded`: the split has an end. Of the bounded splits of a job only some are read at a time: their readers
+    should hold open files and the like between their first read and their end only."""
+
+    is_bounded: bool = False
 
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:

@@ -68,16 +68,7 @@ class FileConnector(Connector):
         directory = self._path.parent if self._path.is_file() else self._path
         if Path(split).name != split:
             raise ConnectorError(self.name, f"{split!r} is no file name")
-        path = directory / split
-        try:
-            file = self.open_file(path)
-        except (OSError, pa.ArrowException) as error:
-            raise ConnectorError(self.name, f"{path} cannot be read: {error}") from error
-        try:
-            return FileReader(self.name, path, file, self._schema.project(columns))
-        except BaseException:
-            file.close()
-            raise
+        return FileReader(self, directory / split, self._schema.project(columns))
 
 
 class FileEnumerator(SplitEnumerator):
@@ -96,19 +87,25 @@ class FileEnumerator(SplitEnumerator):
 
 class FileReader(SplitReader):
     """Invariant: the next row is row `_row` of group `_group`; if that is open, it is row `_used` of `_batch`, or the
-    first of the next batch if there is none."""
+    first of the next batch if there is none. The file is open from the first read to its last row."""
 
-    def __init__(self, connector: str, path: Path, file: GroupedFile, schema: Schema) -> None:
-        self._connector, self._path, self._file, self._schema = connector, path, file, schema
+    is_bounded = True
+
+    def __init__(self, connector: FileConnector, path: Path, schema: Schema) -> None:
+        """ConnectorError for a file that cannot be read, or without a column of `schema`."""
+        self._connector, self._path, self._schema = connector, path, schema
         self._group = self._row = self._used = self._group_rows = 0
         self._batches: Iterator[pa.RecordBatch] | None = None  # of the open group
         self._batch: pa.RecordBatch | None = None
+        self._file: GroupedFile | None = None
+        fields, self._groups = self._opened().fields, self._opened().groups
+        self.close()
         for name in schema.names:
-            count = len(file.fields.get_all_field_indices(name))
+            count = len(fields.get_all_field_indices(name))
             if count != 1:
                 has = "no column" if not count else "several columns"
-                fault = f"{path} has {has} {name!r}; it has {', '.join(file.fields.names)}"
-                raise ConnectorError(connector, fault[:1_000])
+                fault = f"{path} has {has} {name!r}; it has {', '.join(fields.names)}"
+                raise ConnectorError(connector.name, fault[:1_000])
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         batch = self._current()
@@ -125,43 +122,56 @@ class FileReader(SplitReader):
 
     def seek(self, offset: str) -> None:
         group, _, row = offset.partition(":")
-        if not (group.isdecimal() and row.isdecimal()) or int(group) > self._file.groups:
-            raise InvalidOffset(self._connector, self._path.name, offset)
+        if not (group.isdecimal() and row.isdecimal()) or int(group) > self._groups:
+            raise InvalidOffset(self._connector.name, self._path.name, offset)
         self._open_group(int(group))
         left = int(row)
         while left:
             batch = self._current()
             if batch is None or self._group != int(group) or self._row + left >= self._group_rows:
-                raise InvalidOffset(self._connector, self._path.name, offset)
+                raise InvalidOffset(self._connector.name, self._path.name, offset)
             passed = min(left, batch.num_rows - self._used)
             self._pass(passed)
             left -= passed
 
     @property
     def is_finished(self) -> bool:
-        return self._group >= self._file.groups
+        return self._group >= self._groups
 
     def close(self) -> None:
         self._batch = self._batches = None
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self) -> GroupedFile:
+        if self._file is None:
+            try:
+                self._file = self._connector.open_file(self._path)
+            except (OSError, pa.ArrowException) as error:
+                raise ConnectorError(self._connector.name, f"{self._path} cannot be read: {error}") from error
+        return self._file
 
     def _open_group(self, group: int) -> None:
         self._group, self._row, self._used, self._batch, self._batches = group, 0, 0, None, None
+        if self.is_finished:
+            self.close()
 
     def _current(self) -> pa.RecordBatch | None:
         """The batch of the next row, read if necessary; None at the end of the file."""
-        while self._batch is None and self._group < self._file.groups:
+        while self._batch is None and not self.is_finished:
             try:
                 if self._batches is None:
-                    self._group_rows, self._batches = self._file.read(self._group, self._schema.names)
+                    self._group_rows, self._batches = self._opened().read(self._group, self._schema.names)
                 if self._row == self._group_rows:
                     self._open_group(self._group + 1)
                     continue
                 self._batch = next((batch for batch in self._batches if batch.num_rows), None)
             except (OSError, pa.ArrowException) as error:
-                raise ConnectorError(self._connector, f"{self._where} cannot be read: {error}") from error
+                raise ConnectorError(self._connector.name, f"{self._where} cannot be read: {error}") from error
             if self._batch is None:
-                raise ConnectorError(self._connector, f"{self._where} has {self._row} rows, not {self._group_rows}")
+                fault = f"{self._where} has {self._row} rows, not {self._group_rows}"
+                raise ConnectorError(self._connector.name, fault)
         return self._batch
 
     @property
@@ -185,4 +195,4 @@ class FileReader(SplitReader):
             return Column(array if array.type == wanted else array.cast(wanted))
         except (pa.ArrowException, NotImplementedError) as error:
             message = f"column {field.name!r} of {self._path} is {array.type}, not {field.data_type}: {error}"
-            raise ConnectorError(self._connector, message) from error
+            raise ConnectorError(self._connector.name, message) from error

@@ -32,6 +32,7 @@ from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.message import SKIP_ROW, Add, Barrier, Message, Pause, Resume, SkippedRows
 from stream.runtime.channel import Channel
 
+MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
 SHORT_SECONDS, LONG_SECONDS = 0.0025, 0.01
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
@@ -99,7 +100,8 @@ class SourceExecutor(Executor):
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
         self._stored_skip: str | None = None  # the row SKIP_ROW as of the last barrier
-        self._next_reader = 0  # index of the reader that is polled next
+        self._active: list[str] = []  # splits that are read at present
+        self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
         self._is_reading = False  # not before the stored offsets are known, nor while paused
 
@@ -161,13 +163,14 @@ class SourceExecutor(Executor):
         return not self._checkpoint_rows or self._rows_since_barrier < self._checkpoint_rows
 
     def _next_chunk(self) -> StreamChunk | None:
-        """The next chunk of the first reader, round robin, that has one."""
-        splits = list(self._readers)
-        rows = self._rows_at_once
+        """The next chunk of the first active reader, round robin, that has one."""
+        if any(self._readers[split].is_finished for split in self._active):
+            self._choose_active()
+        splits, rows = self._active, self._rows_at_once
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
         for _ in splits:
-            split = splits[self._next_reader]
+            split = splits[self._next_reader % len(splits)]
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
             if chunk is not None:
@@ -177,6 +180,12 @@ class SourceExecutor(Executor):
                     self._request_barrier()
                 return chunk
         return None
+
+    def _choose_active(self) -> None:
+        """All unfinished splits without an end, and the first ones of those with an end."""
+        left = [split for split, reader in self._readers.items() if not reader.is_finished]
+        endless = [split for split in left if not self._readers[split].is_bounded]
+        self._active = endless + [split for split in left if self._readers[split].is_bounded][:MOST_BOUNDED_SPLITS]
 
     def _chunk_of(self, split: str, rows: int) -> StreamChunk | None:
         """The next rows of a split, validated for the table. ConnectorError for a malformed row, unless such rows are
@@ -242,7 +251,9 @@ class SourceExecutor(Executor):
 
     @property
     def _is_finished(self) -> bool:
-        return all(reader.is_finished for reader in self._readers.values())
+        if all(self._readers[split].is_finished for split in self._active):
+            self._choose_active()
+        return not self._active
 
     @property
     def position(self) -> SourcePosition | None:
@@ -271,6 +282,7 @@ class SourceExecutor(Executor):
         for split, reader in self._find_splits(self._readers.keys()).items():
             self._readers[split] = reader
             self._seek_to_stored_offset(split, reader)
+            self._active = []
 
     def _seek_to_stored_offset(self, split: str, reader: SplitReader) -> None:
         row = self._offset_table.get_row((split,))

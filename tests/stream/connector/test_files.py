@@ -1,5 +1,6 @@
 """Arrow and Parquet files as sources: the suite of connectors, types, damage, and errors that name the file."""
 
+import pathlib
 import random
 from typing import ClassVar
 
@@ -161,3 +162,23 @@ def test_invalid_options_offsets_and_splits_are_refused(tmp_path):
     for offset in ("", "1", "x:1", "4:0", "0:100", "2:50", "-1:0"):
         with pytest.raises(InvalidOffset, match=r"split 'a\.arrow'"):
             connector(tmp_path).open_split("a.arrow", (0,)).seek(offset)
+
+
+def open_descriptors():
+    return sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())
+
+
+def test_files_are_open_only_while_they_are_read(tmp_path, suffix):
+    for number in range(50):
+        write(tmp_path / f"{number}.{suffix}", table(150), 100)
+    opened = connector(tmp_path, suffix)
+    descriptors = open_descriptors()
+    readers = [opened.open_split(split, (0, 1)) for split in opened.enumerator().list_splits()]
+    assert open_descriptors() <= descriptors + 1
+    for reader in readers:
+        assert len(values(reader)) == 150
+    again = [opened.open_split(split, (0, 1)) for split in opened.enumerator().list_splits()]
+    for reader in again:
+        reader.seek("2:0")
+        assert reader.is_finished and reader.next_chunk(10) is None
+    assert open_descriptors() <= descriptors + 1

@@ -8,7 +8,7 @@ from relational.types import Schema
 from stream.connector import SplitReader
 from stream.errors import MalformedRows
 from stream.executor.base import ExecutorInfo
-from stream.executor.source import SourceExecutor
+from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
 from stream.message import Barrier, DeleteRows, Pause, Resume
 from stream.plan.state_tables import offset_table
 from stream.runtime.channel import Channel
@@ -189,3 +189,24 @@ def test_chunks_grow_while_the_actor_is_quick_and_shrink_when_it_is_slow(monkeyp
     assert sizes(8) == [1_000, 500, 250, 125, 62, 62, 62, 62]       # 62 rows take between 2.5 and 10 ms
     per_row[0] = 1e-2
     assert sizes(4) == [62, 31, 16, 16]
+
+
+def test_of_many_splits_that_end_a_few_are_read_at_a_time_and_of_others_all():
+    control = Channel(100)
+    control.send(barrier(1))
+
+    class Bounded(CountingReader):
+        is_bounded = True
+
+    readers = {f"file {at:03}": Bounded(100 * at, 100 * at + 6) for at in range(100)}
+    readers |= {"endless 1": CountingReader(10**6, 10**7), "endless 2": CountingReader(10**8, 10**9)}
+    messages = source(MemoryStateStore(), control, readers).execute()
+    next(messages)
+    seen, most = [], 0
+    while sum(reader.is_finished for reader in readers.values()) < 100:
+        seen += rows_of([next(messages)])
+        begun = [reader for reader in readers.values() if reader.is_bounded and reader.calls and not reader.is_finished]
+        most = max(most, len(begun))
+    assert most <= MOST_BOUNDED_SPLITS
+    assert sorted(row for row in seen if row < 10**6) == [100 * at + row for at in range(100) for row in range(6)]
+    assert any(10**6 <= row < 10**7 for row in seen) and any(row >= 10**8 for row in seen)
