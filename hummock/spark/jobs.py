@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.2
-ANSWERS = "place long, answer binary, error string"
+ANSWERS = "index long, answer binary, error string"
 RAISED = re.compile(r"(?!org\.|java\.|py4j\.)[\w.]*[A-Z]\w*: .")     # last line of a Python traceback
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], None]     # tasks finished, and their total
@@ -44,10 +44,10 @@ def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: s
     frame = spark.range(0, count, 1, count).mapInArrow(task, ANSWERS)
     rows = run_job(spark, frame.collect, name=name, is_cancelled=is_cancelled, on_progress=on_progress)
     answers: list[Any] = [None] * count
-    for place, answer, error in rows:
+    for index, answer, error in rows:
         if error is not None:
-            raise SparkJobFailed(name, f"task {place}: {error}")
-        answers[place] = bytes(answer)
+            raise SparkJobFailed(name, f"task {index}: {error}")
+        answers[index] = bytes(answer)
     if None in answers:
         raise SparkJobFailed(name, f"task {answers.index(None)} left no answer")
     return answers
@@ -57,9 +57,9 @@ def do_specs(version: str, work: str, specs: Sequence[bytes],
              batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in a Spark task: the answers to the specs whose indexes are in `batches`."""
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            answer, error = do_spec(version, work, specs[place])
-            yield pa.record_batch({"place": pa.array([place], pa.int64()), "answer": pa.array([answer], pa.binary()),
+        for index in batch.column(0).to_pylist():
+            answer, error = do_spec(version, work, specs[index])
+            yield pa.record_batch({"index": pa.array([index], pa.int64()), "answer": pa.array([answer], pa.binary()),
                                    "error": pa.array([error], pa.string())})
 
 

@@ -103,7 +103,7 @@ class BulkStore(ViewReads):
         children = self._children()
         if not children:
             return ()
-        borders = [(table_id + place, 0) for table_id in table_ids for place in (0, 1)]
+        borders = [(table_id + offset, 0) for table_id in table_ids for offset in (0, 1)]
         outputs = write_run(
             RetentionIterator(MergeIterator(children), MAX_EPOCH, True), self._written_bytes, objects, self.options,
             mint_name, name="task", room_bytes=self.options.upload_bytes, tables=rules, borders=borders)

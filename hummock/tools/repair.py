@@ -55,11 +55,11 @@ def plan_files(version: HummockVersion, found: Iterable[Verified]) -> list[FileL
         if name is not None and one.damages:
             damages.setdefault(name, []).extend(one.damages)
     losses: list[FileLoss] = []
-    places = [(level.number, run) for level in version.levels for run in level.runs]
-    for at, (number, run) in enumerate(places):
+    runs = [(level.number, run) for level in version.levels for run in level.runs]
+    for at, (number, run) in enumerate(runs):
         for info in run.sstables:
             if info.name in damages:
-                reveals = any(lower.covering(info.smallest, info.largest) for _, lower in places[at + 1:])
+                reveals = any(lower.covering(info.smallest, info.largest) for _, lower in runs[at + 1:])
                 losses.append(FileLoss(info, number, tuple(damages[info.name]), reveals))
     return losses
 
