@@ -116,7 +116,7 @@ class _Planner:
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
 
     def _source(self, query: Scan) -> StreamNode:
-        """The job's own reader of a source, and the row ids of a query that needs them."""
+        """The job's own reader of a source, and the row ids of a query that needs them [R32]."""
         table, name = query.table, offset_table_name(self._job)
         offsets = state_tables.offset_table(self._table_ids(name), name, self._job.id)
         read = tuple(column for column in query.columns if column != table.row_id_index)

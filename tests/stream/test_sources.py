@@ -1,5 +1,5 @@
-"""Sources and sinks in SQL: nothing is read before a job names it, each job has its own offsets, and each row counts
-once, whatever ends the session."""
+"""Sources and sinks in SQL [R32]: nothing is read before a job names it, each job has its own offsets, and each row
+counts once, whatever ends the session."""
 
 from __future__ import annotations
 
