@@ -22,11 +22,13 @@ from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 4
-READABLE_VERSIONS = (1, 2, 3, 4)
+FORMAT_VERSION = 5
+READABLE_VERSIONS = (1, 2, 3, 4, 5)
 """The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version, the
-third neither sources nor sinks. All other objects are still written as of the third: its releases read them."""
-TABLE_VERSION = 3
+third neither sources nor sinks, the fourth no stored stream plans. Tables are still written as of the third: its
+releases read them; so are sources as of the fourth. Views, indexes and sinks have jobs that older releases cannot
+run."""
+TABLE_VERSION, SOURCE_VERSION = 3, 4
 DEFAULT_VNODE_COUNT = 256
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""

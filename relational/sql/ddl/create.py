@@ -36,6 +36,8 @@ from relational.sql.statement import (
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 
+MOST_PARALLELISM = 1_024
+
 
 def bind_create(piece: Piece, context: BindContext) -> Statement:
     """CREATE TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..."""
@@ -109,25 +111,34 @@ def _materialized_view(
     reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str
 ) -> CreateMaterializedView:
     name, span = read_name(reader, "the view")
-    backfill = _backfill(reader) if reader.accept("WITH") else Backfill.STREAM
+    backfill, parallelism = _view_options(reader) if reader.accept("WITH") else (Backfill.STREAM, None)
     query, views = _query(reader, context)
     try:
         view, plan = view_of(name.name, query, definition, views)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
-    return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill)
+    return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill, parallelism)
 
 
-def _backfill(reader: TokenReader) -> Backfill:
-    """(backfill = 'stream' | 'spark')"""
+def _view_options(reader: TokenReader) -> tuple[Backfill, int | None]:
+    """(backfill = 'stream' | 'spark', parallelism = n)"""
     span = reader.span
     options = read_options(reader)
-    how = options.pop("backfill", None)
-    if options or how not in list(Backfill):
-        raise BindError(
-            "a materialized view is made WITH (backfill = 'stream') or (backfill = 'spark')", **error_span(span)
-        )
-    return Backfill(how)
+    how = options.pop("backfill", Backfill.STREAM)
+    if how not in list(Backfill):
+        raise BindError("backfill is 'stream' or 'spark'", **error_span(span))
+    parallelism = options.pop("parallelism", None)
+    if options:
+        known = "backfill, parallelism"
+        raise BindError(f"a view has no option {next(iter(options))!r}; it has {known}", **error_span(span))
+    return Backfill(how), None if parallelism is None else read_parallelism(parallelism, span)
+
+
+def read_parallelism(text: str, span: TextSpan) -> int:
+    """The number of actors of each fragment of a job. BindError unless it is from 1 to 1,024."""
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MOST_PARALLELISM and len(text) < 9):
+        raise BindError(f"parallelism is a whole number from 1 to {MOST_PARALLELISM}", **error_span(span))
+    return int(text)
 
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot.tokens import TokenType
 
 from relational.catalog.objects import (
-    FORMAT_VERSION,
+    SOURCE_VERSION,
     ColumnCatalog,
     ConflictBehaviour,
     TableCatalog,
@@ -286,7 +286,7 @@ def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None
             **error_span(syntax.key_span or span),
         )
     draft = table_of(syntax, definition)
-    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, version=FORMAT_VERSION)
+    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, version=SOURCE_VERSION)
 
 
 def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
