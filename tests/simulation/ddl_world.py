@@ -180,7 +180,9 @@ class World:
             is_maintained=False,
         )
         objects = CrashingObjectStore(self.objects, crash)
-        return Session(Playground(objects, self.meta_of(objects, crash), options))
+        session = Session(Playground(objects, self.meta_of(objects, crash), options))
+        session.wait_created()
+        return session
 
     def run(self, statements: Sequence[Ddl], crash: CrashPoint) -> bool:
         """A process executes statements and ends; returns whether all were acknowledged before it died."""
