@@ -105,9 +105,10 @@ def finish_creating(job_ids: Iterable[int]) -> MetaOperations:
     return MetaOperations(delete=tuple(creating_key(job_id) for job_id in job_ids))
 
 
-def put_job_records(records: Iterable[JobRecord]) -> MetaOperations:
-    """Stores how jobs run."""
-    return MetaOperations(put={job_key(record.job_id): encode(record) for record in records})
+def put_job_records(records: Iterable[JobRecord], states: Iterable[TableCatalog] = ()) -> MetaOperations:
+    """Stores how jobs run, and the current form of their state tables."""
+    jobs = {job_key(record.job_id): encode(record) for record in records}
+    return MetaOperations(put=jobs | {table_key(state.id): encode(state) for state in states})
 
 
 def forget_failures(job_ids: Iterable[int]) -> MetaOperations:

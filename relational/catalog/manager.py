@@ -64,14 +64,15 @@ class CatalogManager:
         """The number of DDLs in the current snapshot."""
         return self._snapshot.version
 
-    def refresh(self) -> CatalogSnapshot:
+    def refresh(self, *, is_forced: bool = False) -> CatalogSnapshot:
         """Loads everything committed before the call, and notifies the subscribers before it returns, unless one hangs.
+        `is_forced`: also what was committed without a new version of the catalog.
         """
         with self._lock:
             known = self._snapshot
             version = self._store.get(VERSION)
             states = {key: row for prefix in (FAILED_PREFIX, CREATING_PREFIX) for key, row in self._store.list(prefix)}
-            if version is None or version != known.rows.get(VERSION) or states != known.state_rows:
+            if is_forced or version is None or version != known.rows.get(VERSION) or states != known.state_rows:
                 rows = dict(self._store.list(CATALOG_PREFIX))
                 self._snapshot = CatalogSnapshot.read(rows, known)
                 if self._snapshot.version > known.version or self._snapshot.state_rows != known.state_rows:
@@ -178,11 +179,11 @@ class CatalogManager:
         """Operations that change how a job runs, as the next version of the catalog."""
         return self._as_next(self._snapshot, planning.put_job_records([record]))
 
-    def plan_job_records(self, records: Iterable[JobRecord]) -> MetaOperations:
-        """Operations that store how jobs run. Another process that runs jobs is fenced, so there is no condition; they
-        create no catalog version.
+    def plan_job_records(self, records: Iterable[JobRecord], states: Iterable[TableCatalog]) -> MetaOperations:
+        """Operations that store how jobs of an older release run, with their state tables as they are today. Another
+        process that runs jobs is fenced, so there is no condition; they create no catalog version.
         """
-        return planning.put_job_records(records)
+        return planning.put_job_records(records, states)
 
     def plan_loaded(self, table_id: int, table_ids: Iterable[int]) -> MetaOperations:
         """Operations recording that a load filled `table_ids` for an object that does not exist yet, until it is

@@ -66,11 +66,12 @@ class JobPlanner:
         """The job with another parallelism; None: the session's."""
         return replace(job, parallelism=self._parallelism if parallelism is None else parallelism)
 
-    def unrecorded(self, jobs: Iterable[Job]) -> list[JobRecord]:
-        """The records of jobs that an older release created without."""
+    def unrecorded(self, jobs: Iterable[Job]) -> tuple[list[JobRecord], list[TableCatalog]]:
+        """The records of jobs that an older release created without, and their state tables as planned today."""
         known = self._catalog.snapshot
-        records = (self.record_of(job) for job in jobs if known.job_record(job.job_id) is None)
-        return [record for record in records if record is not None]
+        found = [(self.record_of(job), job) for job in jobs if known.job_record(job.job_id) is None]
+        records = [record for record, _ in found if record is not None]
+        return records, [state for record, job in found if record is not None for state in job.plan.state_tables]
 
     def known_jobs(
         self, skipped: Collection[int] = (), *, may_lack_connectors: bool

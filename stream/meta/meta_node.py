@@ -159,7 +159,7 @@ class MetaNode:
         failed = self.failures.errors(known)
         for failure in self.failures.failed(known).values():
             self._history.keep(failure.job_id, failure.since)
-        records = self.catalog.plan_job_records(self.planner.unrecorded(jobs))
+        records = self.catalog.plan_job_records(*self.planner.unrecorded(jobs))
         if self.failures.unrecorded(known) or records.put:  # an immediate commit, which records them
             self._barriers.schedule(Command(lambda: None, JobChange(records), False, lambda: True))
         self.creations.notify()
@@ -203,6 +203,7 @@ class _CatalogCommitter:
             changes = [*changes, JobChange(self._catalog.plan_created(created))]
         self._committer.commit(epoch, sstables, changes, backfilled)
         if changes:
-            self._history.keep_only(self._failures.failed(self._catalog.refresh()))
+            has_rows = any(change.operations.put for change in changes)
+            self._history.keep_only(self._failures.failed(self._catalog.refresh(is_forced=has_rows)))
             self._creations.notify()
         self._history.expire()

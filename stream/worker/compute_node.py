@@ -54,6 +54,8 @@ class _Running:
     inputs: tuple[tuple[Channel, ...], ...]
 
     def close(self, cause: BaseException | None) -> None:
+        """Ends the actor, also one that still waits for those that it replaces."""
+        self.actor.may_begin = True
         for channel in (*(each for channels in self.inputs for each in channels), *filter(None, (self.control,))):
             channel.close(cause)
 

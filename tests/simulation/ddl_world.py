@@ -222,6 +222,9 @@ class World:
         assert {table["schema_id"] for table in tables.values()} <= {0, *schemas}
         for table in tables.values():
             assert set(table["dependencies"]) <= named
+        jobs = {number for number, table in tables.items() if table["plan"] and table["kind"] not in ("view", "source")}
+        assert {int(key[len("catalog/job/") :]) for key in rows if key.startswith("catalog/job/")} == jobs
+        assert {int(key[len("catalog/creating/") :]) for key in rows if key.startswith("catalog/creating/")} <= jobs
         assert all(number < int(rows["catalog/next_id"]) for number in (*tables, *schemas))
 
     def check_files(self, session: Session) -> None:

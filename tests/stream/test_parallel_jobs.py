@@ -12,6 +12,9 @@ import stream
 from relational.errors import BindError, NotFound
 from stream.errors import InvalidStatement, JobCreating
 from stream.executor.backfill_pace import BackfillPace
+from stream.executor.materialize import MaterializeExecutor
+from stream.message import Barrier
+from stream.worker.compute_node import JOIN_SECONDS
 from tests.support.drivers.seeds import run_seed
 
 SOON = 60.0
@@ -310,3 +313,27 @@ def test_a_committed_epoch_never_shows_a_part_of_a_view(db, gate):
     eventually(lambda: state_of(db, "whole") == "RUNNING")
     assert rows(db.sql("SELECT * FROM whole").to_arrow()) == rows(db.sql(VIEWS["whole"]).to_arrow())
     thread.join(SOON)
+
+
+def test_a_recovery_ends_actors_that_wait_for_those_they_replace(db, monkeypatch):
+    """The actor that is replaced fails in the epoch that its last barrier would end."""
+    insert(db, range(100))
+    db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+    failing = [True]
+    commit = MaterializeExecutor.execute
+
+    def execute(self):
+        for message in commit(self):
+            is_last = isinstance(message, Barrier) and message.stopped and failing
+            if is_last and self._table.catalog.name == "grouped":
+                failing.pop()
+                raise RuntimeError("fails at its last barrier")
+            yield message
+
+    monkeypatch.setattr(MaterializeExecutor, "execute", execute)
+    db._playground.meta.fail(RuntimeError("a failure of no job"))  # actors are rebuilt with the method above
+    insert(db, range(100, 200))
+    began = time.monotonic()
+    db.sql("ALTER MATERIALIZED VIEW grouped SET PARALLELISM = 3")
+    assert not failing and time.monotonic() - began < JOIN_SECONDS / 2
+    check_views(db, ["grouped"])
