@@ -86,7 +86,7 @@ cdef class RunIterator(HummockIterator):
                 self.index = self.window.block
                 if self.window.decoder != self.block:
                     if self.block != NULL:
-                        (<Block>self.window.decoder).take_memory(<Block>self.block)
+                        (<Block>self.window.decoder).adopt_memory(<Block>self.block)
                     self.block = self.window.decoder
             if self.index >= self.window.held_end:
                 self.source.hold(self.run, self.window, self.index)

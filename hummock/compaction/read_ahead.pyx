@@ -25,7 +25,7 @@ from hummock.base.posix cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_release, pool_acquire
 from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
@@ -87,7 +87,7 @@ cdef class ReadAhead:
         cdef int run, slot
         for run in range(self.run_count if self.rings != NULL else 0):
             for slot in range(SLOTS):
-                pool_give(self.rings[run].slots[slot].data, self.rings[run].slots[slot].capacity)
+                pool_release(self.rings[run].slots[slot].data, self.rings[run].slots[slot].capacity)
         free(self.rings)
         pthread_cond_destroy(&self.changed)
         pthread_mutex_destroy(&self.lock)
@@ -243,9 +243,9 @@ cdef class ReadAhead:
     cdef int make_room(self, Window* window, Py_ssize_t wanted, Py_ssize_t usual) noexcept nogil:
         if wanted <= window.capacity:
             return 0
-        pool_give(window.data, window.capacity)
+        pool_release(window.data, window.capacity)
         window.capacity = pool_capacity(wanted if wanted > usual else usual)
-        window.data = pool_take(window.capacity)
+        window.data = pool_acquire(window.capacity)
         if window.data == NULL:
             window.capacity = 0
             return -1

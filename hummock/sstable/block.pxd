@@ -76,7 +76,7 @@ cdef class Block:
     # `lower_bound` from `low`, the first row whose key prefix is not below `head`, that of the suffix. REQUIRES that
     # `ready_heads` has been called
     cdef void drop(self) noexcept nogil
-    cdef void take_memory(self, Block other) noexcept nogil
+    cdef void adopt_memory(self, Block other) noexcept nogil
     # moves the memory and `rows` of `other` here, for the next `load`. REQUIRES that this block is empty and that
     # neither has other references
 

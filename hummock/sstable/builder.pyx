@@ -17,7 +17,7 @@ from hummock.base.checksum cimport crc32c, hash64
 from hummock.base.codec cimport CODEC_NONE, compress, compress_bound
 from hummock.base.key cimport Slice, compare_bytes, head_of, slice_of
 from hummock.base.row_digest cimport epoch_weight, row_digest
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_take
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_acquire
 from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 from hummock.iterator.base cimport Entry, low_of
 from hummock.sstable.block_builder cimport BlockBuilder
@@ -228,7 +228,7 @@ cdef class SstableBuilder:
         """Sends the whole pages encoded so far, and continues in other pooled memory."""
         cdef Py_ssize_t whole = self.data.size & ~(PAGE_BYTES - 1), capacity = pool_capacity(self.data_bytes)
         cdef uint8_t* piece = self.data.data
-        cdef uint8_t* fresh = pool_take(capacity)
+        cdef uint8_t* fresh = pool_acquire(capacity)
         cdef Py_ssize_t held = self.data.capacity
         if fresh == NULL:
             with gil:

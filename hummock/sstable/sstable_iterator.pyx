@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from hummock.base.key cimport Slice, compare_bytes
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport load_block
@@ -41,7 +41,7 @@ cdef class SstableIterator(HummockIterator):
 
     def __dealloc__(self):
         PyMem_Free(self.ready)
-        pool_give(self.bite, self.bite_capacity)
+        pool_release(self.bite, self.bite_capacity)
         free(self.key)
         self.leave_source()
 
@@ -265,9 +265,9 @@ cdef class SstableIterator(HummockIterator):
         wanted = <Py_ssize_t>(offsets[end] - offsets[index])
         self.bite_start = self.bite_end = 0
         if wanted > self.bite_capacity:
-            pool_give(self.bite, self.bite_capacity)
+            pool_release(self.bite, self.bite_capacity)
             self.bite_capacity = pool_capacity(wanted if wanted > BITE_BYTES else BITE_BYTES)
-            self.bite = pool_take(self.bite_capacity)
+            self.bite = pool_acquire(self.bite_capacity)
             if self.bite == NULL:
                 self.bite_capacity = 0
         if self.bite != NULL and self.source.read(self.bite, wanted, offsets[index]) == wanted:

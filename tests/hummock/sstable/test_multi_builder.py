@@ -47,7 +47,7 @@ def test_finished_files_can_leave_before_the_end():
     builder, seen = split_builder(sstable_bytes=1_000, block_bytes=200, codec="none"), []
     for n in range(200):
         builder.put(b"%03d" % n, 1, b"v" * 40)
-        seen += builder.take_outputs()
+        seen += builder.pop_outputs()
     assert len(seen) > 5
     seen += builder.finish()
     assert sum(output.info.rows for output in seen) == 200
