@@ -93,7 +93,7 @@ cdef class BlockMerge:
                 join_key(span, key_prefix, self.keys + self.keys_bytes, &out.user_key)
                 self.keys_bytes += size
             out.epoch = span.epochs[0 if span.one_epoch else row]
-            take_value(span, row, &out.value)
+            set_value(span, row, &out.value)
             out += 1
             done += 1
             self.at += 1
@@ -328,7 +328,7 @@ cdef inline void join_key(
     key.data, key.size = target, size
 
 
-cdef inline void take_value(const Span* span, Py_ssize_t row, Slice* value) noexcept nogil:
+cdef inline void set_value(const Span* span, Py_ssize_t row, Slice* value) noexcept nogil:
     cdef Py_ssize_t bit
     cdef bint is_marked
     value.data = span.value_data + span.value_offsets[row]

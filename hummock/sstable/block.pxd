@@ -55,7 +55,7 @@ cdef class Block:
     # decode many blocks into one object. REQUIRES the only reference to this block. Corruption if any check fails;
     # the block then has no rows
 
-    cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
+    cdef int override_epochs(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
     # overrides the epoch of every entry of this block, `index` of its file. Corruption if a key occurs twice.
     # REQUIRES the only reference to this block
 

@@ -129,7 +129,7 @@ cdef class Block:
             self.corrupt(index, "payload", raw_size, -1)
         return self.parse(raw_size, index, True)
 
-    cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil:
+    cdef int override_epochs(self, uint64_t epoch, Py_ssize_t index) except -1 nogil:
         if not self.unique_keys:
             self.rows = 0
             self.corrupt(index, "versions of a key under one epoch", 1, 2)

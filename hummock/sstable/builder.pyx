@@ -248,7 +248,7 @@ cdef class SstableBuilder:
         last = self.block.last_key()
         before = (<const char*>last.data)[:last.size]
         raise ValueError(
-            f"entry {self.rows} of file {self.name}: ({key!r}, {epoch}) does not stand after "
+            f"entry {self.rows} of file {self.name}: ({key!r}, {epoch}) is not after "
             f"({before!r}, {self.block.last_epoch})")
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:

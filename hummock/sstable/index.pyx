@@ -152,7 +152,7 @@ cdef class SstableIndex:
         if total != content_hash:
             raise Corruption(object_name, "sum of the content hashes", content_hash, total)
 
-    def stand_under(self, uint64_t epoch, str object_name) -> None:
+    def override_epochs(self, uint64_t epoch, str object_name) -> None:
         """Overrides the epoch of every entry. Corruption unless the first user keys of all blocks differ.
 
         REQUIRES the only reference to the index.

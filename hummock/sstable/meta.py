@@ -201,7 +201,7 @@ def _decode(
     if with_hashes and info.content_hash is not None and HASHES in sections:
         index.set_hashes(sections[HASHES], info.content_hash, object_name)
     if info.global_epoch:
-        index.stand_under(info.global_epoch, object_name)
+        index.override_epochs(info.global_epoch, object_name)
     return info, index, sections
 
 

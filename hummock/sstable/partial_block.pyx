@@ -42,7 +42,7 @@ cdef class PartialBlock:
         if not self.unpack(index, number, size) or self.block.rows != index.rows[number]:
             return NOT_READ
         if index.global_epoch > 0:
-            self.block.stand_under(index.global_epoch, number)
+            self.block.override_epochs(index.global_epoch, number)
         return self.block.rows
 
     cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil:

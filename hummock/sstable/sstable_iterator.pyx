@@ -62,7 +62,7 @@ cdef class SstableIterator(HummockIterator):
         self.open()
         return self.enter_end(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
 
-    cdef int stand(self, Py_ssize_t index) except -1 nogil:
+    cdef int move_to_block(self, Py_ssize_t index) except -1 nogil:
         self.open()
         return self.enter_end(index)
 
@@ -75,7 +75,7 @@ cdef class SstableIterator(HummockIterator):
         if self.block == NULL or index != self.block_index:
             self.enter(index)
         self.row = (<Block>self.block).lower_bound(user_key, epoch)
-        if self.direction != FORWARD and not self.stands_at(user_key, epoch):
+        if self.direction != FORWARD and not self.is_at(user_key, epoch):
             self.row -= 1
         return self.settle()
 
@@ -90,7 +90,7 @@ cdef class SstableIterator(HummockIterator):
         self.row += rows
         return self.settle()
 
-    cdef bint stands_at(self, Slice user_key, uint64_t epoch) noexcept nogil:
+    cdef bint is_at(self, Slice user_key, uint64_t epoch) noexcept nogil:
         """Whether `row` is exactly (user_key, epoch)."""
         cdef Slice suffix, rest
         if self.row >= (<Block>self.block).rows or user_key.size < (<Block>self.block).prefix.size:
@@ -160,11 +160,11 @@ cdef class SstableIterator(HummockIterator):
         self.follows_on = False
         self.window_start = self.window_end = 0
         self.leave_source()
-        if self.take_cached(index):
+        if self.fetch_cached(index):
             return 0
         return self.read_window(index)
 
-    cdef bint take_cached(self, Py_ssize_t index) except -1:
+    cdef bint fetch_cached(self, Py_ssize_t index) except -1:
         cdef Py_ssize_t at = index, end = index
         cdef PyObject* found
         cdef list taken = []

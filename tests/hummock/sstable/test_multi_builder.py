@@ -64,7 +64,7 @@ def test_without_entries_there_are_no_files_and_the_builder_begins_anew():
 def test_disorder_is_refused_also_where_a_file_would_be_cut():
     builder = split_builder(sstable_bytes=1, block_bytes=1, codec="none")
     builder.put(b"b", 1, b"v")
-    with pytest.raises(ValueError, match="does not stand after"):
+    with pytest.raises(ValueError, match="is not after"):
         builder.put(b"a", 1, b"v")
 
 
