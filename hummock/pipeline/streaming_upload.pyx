@@ -273,7 +273,7 @@ cdef class UploadQueue:
         pthread_mutex_unlock(&self.lock)
         return answer
 
-    cdef UploadPart* shift(self, UploadingFile file) noexcept nogil:
+    cdef UploadPart* pop_part(self, UploadingFile file) noexcept nogil:
         cdef UploadPart* part
         pthread_mutex_lock(&self.lock)
         part = file.first
@@ -288,7 +288,7 @@ cdef class UploadQueue:
         """Appends all queued parts to the file; False if the GIL is needed: at its end, or for a part that failed."""
         cdef UploadPart* part
         while True:
-            part = self.shift(file)
+            part = self.pop_part(file)
             if part == NULL:
                 if self.is_to_sync(file):
                     file.file.sync_ahead()
@@ -331,7 +331,7 @@ cdef class UploadQueue:
                     self.append_parts(file)
                 if not file.has_refused:
                     return 0
-            part = self.shift(file)
+            part = self.pop_part(file)
             if part == NULL:
                 return 0
             file.has_refused = False

@@ -72,7 +72,7 @@ cdef class SstableBuilder:
         self.tables, self.sink, self.data_bytes = ByteBuffer(), sink, data_bytes
         self.note_rules()
         if sink is not None:
-            self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
+            self.part_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
         self.block_hashes = ByteBuffer()
@@ -207,8 +207,8 @@ cdef class SstableBuilder:
         self.data.size += written
         self.uncompressed_bytes += <uint64_t>payload.size
         self.block.clear()
-        if 0 < self.piece_bytes <= self.data.size:
-            self.send_piece()
+        if 0 < self.part_bytes <= self.data.size:
+            self.send_part()
         return 0
 
     cdef int end_rows(self) except -1 nogil:
@@ -216,7 +216,7 @@ cdef class SstableBuilder:
         cdef Py_ssize_t size, held
         if self.block.rows > 0:
             self.cut_block()
-        if self.piece_bytes > 0:
+        if self.part_bytes > 0:
             rest, size, held = self.data.data, self.data.size, self.data.capacity
             self.data.data, self.data.size, self.data.capacity = NULL, 0, 0
             self.left_bytes += size
@@ -224,7 +224,7 @@ cdef class SstableBuilder:
             self.sink.end()
         return 0
 
-    cdef int send_piece(self) except -1 nogil:
+    cdef int send_part(self) except -1 nogil:
         """Sends the whole pages encoded so far, and continues in other pooled memory."""
         cdef Py_ssize_t whole = self.data.size & ~(PAGE_BYTES - 1), capacity = pool_capacity(self.data_bytes)
         cdef uint8_t* piece = self.data.data
