@@ -35,8 +35,8 @@ from hummock.meta.compaction.records import read_running
 from hummock.meta.leases import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
 from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles, freed_for_all, read_obsolete
 from hummock.meta.vacuum.references import Need, References, pinned_floor, read_references
-from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
 from hummock.meta.version_log import follow, load
 from hummock.metrics import Metrics
 from hummock.object_store.base import (
@@ -149,7 +149,7 @@ class Vacuum:
         """
         began = monotonic_seconds()
         report = VacuumReport(dry_run)
-        if self._remove_stale(report, watch):
+        if self._remove_obsolete(report, watch):
             self._remove_orphans(report, watch)
         if not dry_run and not self.is_under_way:
             self._remove_progress_logs()
@@ -166,15 +166,15 @@ class Vacuum:
         """Whether the latest listing is unfinished."""
         return bool(self._behind)
 
-    def remove_stale(self, *, watch: Watch = unwatched) -> VacuumReport:
+    def remove_obsolete(self, *, watch: Watch = unwatched) -> VacuumReport:
         """Removes obsolete files only, which lists no object and may run often."""
         report = VacuumReport()
-        self._remove_stale(report, watch)
+        self._remove_obsolete(report, watch)
         return report
 
-    # -- stale files ---------------------------------------------------------------------------------------
+    # -- obsolete files ------------------------------------------------------------------------------------
 
-    def _remove_stale(self, report: VacuumReport, watch: Watch) -> bool:
+    def _remove_obsolete(self, report: VacuumReport, watch: Watch) -> bool:
         """Whether it was not ended by `watch`."""
         self._lift()
         freed = iter(self._overtaking(lambda: self._freed(report.dry_run)))
@@ -190,9 +190,9 @@ class Vacuum:
                 return False
         return True
 
-    def _freed(self, dry_run: bool) -> list[StaleFiles]:
+    def _freed(self, dry_run: bool) -> list[ObsoleteFiles]:
         """The rows whose files no lease protects; expired leases are deleted before they are disregarded."""
-        stale = read_stale(self._meta_store)
+        stale = read_obsolete(self._meta_store)
         leases = read_leases(self._meta_store)
         floor, lapsed = pinned_floor(leases, stale, self._clock())
         if lapsed and not dry_run:

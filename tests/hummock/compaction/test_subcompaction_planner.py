@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from hummock.base.key import user_key
-from hummock.compaction.subcompaction_planner import KeySamples, boundaries_of, range_bytes_for, read_samples, split, split_of
+from hummock.compaction.subcompaction_planner import (
+    KeySamples,
+    boundaries_of,
+    range_bytes_for,
+    read_samples,
+    split,
+    split_of,
+)
 from hummock.errors import Corruption
 from hummock.object_store.base import sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore

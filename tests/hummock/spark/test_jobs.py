@@ -15,8 +15,8 @@ from hummock.spark import executor_check as probe
 from hummock.spark.worker import (
     deadline,
     do_spec,
-    lower_priority,
     local_directory,
+    lower_priority,
     shared_url,
     task_memory,
     task_store,

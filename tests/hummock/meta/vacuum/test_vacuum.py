@@ -6,8 +6,8 @@ from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, ObjectStoreRefuse
 from hummock.meta.records import LEASES, TASK, UPLOADS, VACUUMED, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles, read_obsolete
 from hummock.meta.vacuum.references import Need
-from hummock.meta.vacuum.stale_list import StaleFiles, read_stale
 from hummock.object_store.base import PROBE_PREFIX, sstable_data_path, sstable_meta_path
 from tests.support.worlds.vacuum_world import FILE_BYTES, LEASE_MS, VacuumWorld, names
 
@@ -112,7 +112,7 @@ def test_a_pinned_version_keeps_its_files_until_it_is_unpinned(world):
     assert found(world.vacuum().run()) == {"live": 1, "pinned": 3}, "the lease is not renewed yet"
     reader.renew_lease("reader")
     assert found(world.vacuum().run()) == {"live": 1, "stale": 3}
-    assert world.stored == names(world.manager.version) and read_stale(world.truth) == []
+    assert world.stored == names(world.manager.version) and read_obsolete(world.truth) == []
 
 
 def test_the_oldest_pin_decides_which_steps_are_freed(world):
@@ -122,11 +122,11 @@ def test_the_oldest_pin_decides_which_steps_are_freed(world):
         readers.append(world.process())
         readers[-1].pin_version(f"r{len(readers)}")
         world.replace()
-    assert len(read_stale(world.truth)) == 4
+    assert len(read_obsolete(world.truth)) == 4
     for left, reader in enumerate(readers):
         reader.close()
         world.vacuum().run()
-        assert len(read_stale(world.truth)) == 3 - left
+        assert len(read_obsolete(world.truth)) == 3 - left
     assert world.stored == names(world.manager.version)
 
 
@@ -417,9 +417,9 @@ def test_an_empty_store_is_clean():
     assert report.is_complete and found(report) == {} and "nothing stored" in repr(report)
 
 
-def test_a_stale_list_that_names_a_live_file_is_damage(world):
+def test_an_obsolete_list_that_names_a_live_file_is_damage(world):
     (name,) = names(world.commit_new())
-    row = StaleFiles(1, ((name, 1),))
+    row = ObsoleteFiles(1, ((name, 1),))
     world.truth.transaction(MetaOperations(put={row.key: row.encode()}))
     with pytest.raises(MetaStoreCorrupt, match=name):
         world.vacuum().run()
@@ -457,7 +457,7 @@ def test_a_report_speaks_of_bytes_by_need(world):
 def test_a_listing_run_gives_up_what_dead_writers_left_in_the_object_store_and_a_dry_one_does_not(world, monkeypatch):
     asked = []
     monkeypatch.setattr(world.objects, "remove_leftovers", asked.append)
-    world.vacuum().remove_stale()
+    world.vacuum().remove_obsolete()
     world.vacuum().run(dry_run=True)
     assert asked == []
     world.vacuum().run()

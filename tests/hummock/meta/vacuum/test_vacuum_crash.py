@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.errors import HummockError
-from hummock.meta.records import STALE, UPLOADS, VACUUMED
+from hummock.meta.records import OBSOLETE, UPLOADS, VACUUMED
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.support.worlds.vacuum_world import LEASE_MS, VacuumWorld, names
@@ -42,7 +42,7 @@ class Scene:
         world = self.world
         assert world.stored == self.needed() and len(world.paths) == 2 * len(self.needed())
         assert {key.removeprefix(VACUUMED) for key, _ in world.truth.list(VACUUMED)} == {"ab" * 16, "cd" * 16}
-        assert len(world.truth.list(STALE)) == 1 and len(world.truth.list(UPLOADS)) == 1
+        assert len(world.truth.list(OBSOLETE)) == 1 and len(world.truth.list(UPLOADS)) == 1
 
 
 def calls_of_a_run():
