@@ -56,10 +56,10 @@ def run_subcompaction(
     """Merges one range into durable files and accounts for its rows.
 
     Uses about `memory_bytes`, more only if one output and one block of each run need it. `progress` and `is_cancelled`
-    are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it. `merge_slot` is
-    held while rows are merged: not while the first blocks are read, nor while the last files are uploaded. `indexes`
-    are shared by all ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
-    `RowCountMismatch`, or what the store raises.
+    are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it.
+    `merge_slot` is held while rows are merged: not while the first blocks are read, nor while the last files are
+    uploaded. `indexes` are shared by all ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the
+    object, `RowCountMismatch`, or what the store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, merge_slot or nullcontext(),
                       indexes)

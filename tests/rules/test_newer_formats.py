@@ -117,7 +117,7 @@ def test_a_record_of_the_log_of_a_newer_release_says_so(magic: bytes) -> None:
         LogRecord.decode(replace(record, magic=b"SOMEBODY").encode(), "meta/7", magic)
 
 
-def test_a_witness_of_a_newer_release_says_so(tmp_path) -> None:
+def test_a_rollback_guard_of_a_newer_release_says_so(tmp_path) -> None:
     held = GuardRecord(bytes(16), 5).encode()
     with pytest.raises(FormatTooNew, match="store/identity " + MESSAGE.format(NEWER)):
         GuardRecord.decode(sealed(held[:6] + b"09" + held[8:-16]), "store/identity")
