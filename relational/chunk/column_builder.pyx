@@ -192,11 +192,11 @@ cdef int export_to(ColumnBuilder builder, ArrowArray* array) except -1:
         for i in range(builder.child_count):
             exported.children[i] = &exported.arrays[i]
             export_to(<ColumnBuilder>builder.children[i], &exported.arrays[i])
-    hand_over(builder, exported)
+    move_memory(builder, exported)
     return 0
 
 
-cdef void hand_over(ColumnBuilder builder, Exported* exported) noexcept nogil:
+cdef void move_memory(ColumnBuilder builder, Exported* exported) noexcept nogil:
     """Moves the memory to `exported`; flags become bitmaps in the same memory: bit i precedes byte i."""
     if builder.kind == BOOLEAN:
         pack_bits(builder.values, builder.rows, builder.values)
