@@ -42,7 +42,8 @@ class VacuumWorld:
 
     def vacuum(self, meta_store=None, objects=None, **options):
         known = {"grace_ms": 0, "tombstone_ms": 0, **options}
-        return Vacuum(meta_store or self.meta_store, objects or self.objects, self.clock, options=VacuumOptions(**known))
+        return Vacuum(meta_store or self.meta_store, objects or self.objects, self.clock,
+                      options=VacuumOptions(**known))
 
     def put(self, name):
         self.objects.put(sstable_data_path(name), b"d" * 60, if_absent=True)
