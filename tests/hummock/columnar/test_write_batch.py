@@ -29,7 +29,7 @@ def test_null_keys_and_unequal_columns_are_refused():
     with pytest.raises(InvalidWriteBatch, match="row 1: a key is null") as caught:
         WriteBatch(pa.array([b"a", None]), pa.array([b"1", b"2"]))
     assert caught.value.row == 1
-    with pytest.raises(InvalidWriteBatch, match="2 keys stand beside 1 values"):
+    with pytest.raises(InvalidWriteBatch, match="2 keys for 1 values"):
         WriteBatch(pa.array([b"a", b"b"]), pa.array([b"1"]))
 
 

@@ -14,7 +14,7 @@ from hummock.compaction import subcompaction
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.progress_log import TaskProgressLog
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.subcompaction_planner import Split, cuts_of
+from hummock.compaction.subcompaction_planner import Split, boundaries_of
 from hummock.compaction.task import OutputOptions
 from hummock.compaction.worker_task import WorkerTask, carry_out, decode_result
 from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
@@ -39,7 +39,7 @@ def url_and_task(tmp_path_factory):
                             if rng.random() < share], mint, sstable_bytes=60_000)
             for epoch, share in ((3, 0.2), (2, 0.5), (1, 1.0))]
     task = task_of(runs, watermark=9 << 16, drop_tombstones=True, output=OUTPUT)
-    cuts = cuts_of([info for run in runs for info in run], store, task.input_bytes // 7)
+    cuts = boundaries_of([info for run in runs for info in run], store, task.input_bytes // 7)
     assert len(cuts) == 6
     yield url, replace(task, cuts=cuts)
     store.close()

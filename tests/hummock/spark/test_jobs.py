@@ -15,8 +15,8 @@ from hummock.spark import executor_check as probe
 from hummock.spark.worker import (
     deadline,
     do_spec,
-    give_way,
     local_directory,
+    lower_priority,
     shared_url,
     task_memory,
     task_store,
@@ -241,5 +241,5 @@ def test_a_task_gives_way_and_never_takes_back(monkeypatch):
     monkeypatch.setattr("hummock.spark.worker.os.getpriority", lambda which, who: 3)
     monkeypatch.setattr("hummock.spark.worker.os.setpriority", lambda *asked: calls.append(asked))
     for niceness in (0, 3, 10):
-        give_way(niceness)
+        lower_priority(niceness)
     assert calls == [(os.PRIO_PROCESS, 0, 10)]
