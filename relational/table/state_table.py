@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
-from hummock.base.table_rules import KeyWatermark
+from hummock.base.key_watermark import KeyWatermark
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch, EpochPair
@@ -26,6 +26,7 @@ from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
+from relational.chunk.vnode_map import vnode_ranges
 from relational.errors import ConsistencyError
 from relational.table.insert_buffer import InsertBuffer
 from relational.table.mem_table import MemTable
@@ -359,8 +360,9 @@ class StateTable:
 
     def _key_watermark(self, key: bytes, epoch: Epoch) -> KeyWatermark:
         """The watermark for every vnode of this instance."""
-        is_descending = self.catalog.pk[0].order.descending
-        return KeyWatermark(epoch, tuple((vnode, key) for vnode in self._owned.tolist()), is_descending)
+        owned = np.ones(self.catalog.vnode_count, np.uint8) if self._vnodes is None else self._vnodes
+        marks = tuple((first, last, key) for first, last in vnode_ranges(owned, 1))
+        return KeyWatermark(epoch, marks, self.catalog.pk[0].order.descending)
 
     def _checked_bitmap(self, vnodes: np.ndarray | None) -> np.ndarray | None:
         if vnodes is None:
