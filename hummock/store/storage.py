@@ -17,7 +17,7 @@ from typing import Self
 
 from hummock.base.forked import watch
 from hummock.base.key_watermark import KeyWatermark
-from hummock.base.table_rules import TableRules
+from hummock.base.table_rules import TableRules, Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
@@ -133,6 +133,10 @@ class HummockStorage(ViewReads):
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
         self.check_process()
         return self._writes.ingest(batch, epoch, local_only)
+
+    def announce_rules(self, tables: Tables) -> None:
+        self.check_process()
+        self._writes.announce(tables)
 
     def seal_epoch(self, epoch: Epoch) -> None:
         self.check_process()
