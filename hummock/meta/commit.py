@@ -98,8 +98,9 @@ class CommitRequest:
                 raise InvalidEpoch(mark.epoch, f"is no epoch of this commit, as a watermark of table {table_id}")
 
     def rule_changes(self, version: HummockVersion) -> dict[int, TableRules | None]:
-        """`tables`, and the rules of tables whose watermark moves, with the new one alone."""
-        changes = dict(self.tables)
+        """`tables` that have rules or had some, and those of tables whose watermark moves, with the new one alone."""
+        changes = {table_id: rules for table_id, rules in self.tables.items()
+                   if table_id in version.tables or (rules is not None and not rules.is_empty)}
         for table_id, mark in self.watermarks.items():
             known = version.tables.get(table_id, TableRules())
             newest = known.watermarks[0] if known.watermarks else None

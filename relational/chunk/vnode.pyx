@@ -30,8 +30,7 @@ from relational.chunk.column cimport (
 )
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
-VNODE_COUNT = 256                       # default of a table
-MAX_VNODE_COUNT = 32_768
+from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 cdef enum:
     NULL_BYTE = 0xFE
@@ -160,7 +159,7 @@ cdef int fill_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* 
     return 0
 
 
-def vnodes_of(columns, int vnode_count=256, *, rows=None):
+def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
     """uint16[rows]: the vnode of each row of the distribution columns.
 
     `rows` is needed only where there is no column; then every vnode is 0.

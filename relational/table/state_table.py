@@ -35,6 +35,7 @@ from relational.table.row_cache import RowCache
 from relational.table.row_layout import CachedRows, RowCacheCounts
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
+from relational.table.store_rules import rules_of
 
 SPILL_BYTES = 64 << 20
 ROW_CACHE_BYTES = 8 << 20
@@ -71,12 +72,15 @@ class StateTable:
         fresh table has no rows before its first commit and only receives inserts until then, each key once: anything
         else is a ConsistencyError, at the commit at the latest, and so is a read of uncommitted rows.
         `row_cache_bytes`: for rows read by key, 0: none. A replicated table has no row cache, since its rows are also
-        written elsewhere, and a table whose rows expire must have none.
+        written elsewhere, and neither has a table whose rows expire.
         """
         if is_fresh and checks.reads_store:
             raise ValueError(f"the fresh table {catalog.name!r} has nothing to look up")
         self._store = store
-        self._cache = RowCache(row_cache_bytes) if row_cache_bytes and not is_replicated else None
+        is_cached = row_cache_bytes and not is_replicated and not catalog.ttl_ms
+        self._cache = RowCache(row_cache_bytes) if is_cached else None
+        if not is_replicated:
+            store.announce_rules({catalog.id: rules_of(catalog)})
         self._lay_out(catalog)
         self._epoch: EpochPair | None = None
         self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
