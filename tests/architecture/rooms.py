@@ -98,12 +98,12 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
-        "protocol plan connector message relational.types relational.catalog relational.plan hummock.meta "
-        "hummock.meta_client hummock.loaded_files"
+        "protocol plan connector message relational.types relational.catalog relational.plan relational.table "
+        "hummock.meta hummock.meta_client hummock.loaded_files"
     ),
     "stream.playground": (
         "meta worker runtime protocol hummock.meta hummock.store hummock.maintenance hummock.meta_client "
-        "hummock.metrics hummock.object_store relational.catalog"
+        "hummock.metrics hummock.object_store relational.catalog relational.table"
     ),
     "stream.spark": (
         "playground plan executor worker message error_counts relational.types relational.chunk relational.expr "
