@@ -24,8 +24,8 @@ from stream.plan.stream_plan import (
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
-Distribution: TypeAlias = "tuple[int, ...] | None"
-"""The columns whose vnode determines the task of a row; None if no columns of these rows do."""
+Distribution: TypeAlias = "tuple[tuple[int, ...], int] | None"
+"""The columns whose vnode, out of so many, determines the task of a row; None if no columns of these rows do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ArrivalNode(StreamNode):
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """The executors from `root` down to its leaf: a scan in the first fragment, else the arriving rows, distributed by
-    the vnode of the columns `key`."""
+    the vnode of the columns `key`, out of those of the view's tables."""
 
     root: StreamNode
     key: tuple[int, ...] = ()
@@ -61,7 +61,7 @@ def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
             raise BackfillRefused(plan.root.table.name, f"{node.identity} cannot run in a task")
         if len(node.inputs) > 1:
             raise BackfillRefused(plan.root.table.name, f"{node.identity} has {len(node.inputs)} inputs")
-    cutter = _Cutter()
+    cutter = _Cutter(plan.root.table.vnode_count)
     root, _ = cutter.part(plan.root)
     cutter.end(root)
     return tuple(cutter.fragments)
@@ -70,24 +70,25 @@ def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
 class _Cutter:
     """Cuts a chain from its leaf up."""
 
-    def __init__(self) -> None:
+    def __init__(self, vnode_count: int) -> None:
+        self._vnode_count = vnode_count  # of all tables of the view
         self.fragments: list[Fragment] = []
         self._key: tuple[int, ...] = ()  # of the fragment under construction
 
     def part(self, node: StreamNode) -> tuple[StreamNode, Distribution]:
         """`node` within its fragment, and the distribution of its output."""
         if isinstance(node, StreamScanNode):
-            return node, _among(node.table.distribution_key, node.columns)
+            return node, _among(node.table.distribution_key, node.table.vnode_count, node.columns)
         assert isinstance(node, (FilterNode, ProjectNode, HashAggNode, MaterializeNode))
         child, distribution = self.part(node.input)
         if isinstance(node, HashAggNode):
             child = self._cut(child, node.group_by)
-            distribution = tuple(range(len(node.group_by)))
-        elif isinstance(node, MaterializeNode) and distribution != node.table.distribution_key:
+            distribution = tuple(range(len(node.group_by))), self._vnode_count
+        elif isinstance(node, MaterializeNode) and distribution != (node.table.distribution_key, self._vnode_count):
             child = self._cut(child, node.table.distribution_key)
         elif isinstance(node, ProjectNode) and distribution is not None:
             passed = [each.index if isinstance(each, InputRef) else -1 for each in node.expressions]
-            distribution = _among(distribution, passed)
+            distribution = _among(*distribution, passed)
         return replace(node, input=child), distribution
 
     def end(self, root: StreamNode) -> None:
@@ -100,6 +101,6 @@ class _Cutter:
         return ArrivalNode(root.schema, root.stream_key)
 
 
-def _among(columns: tuple[int, ...], kept: tuple[int, ...] | list[int]) -> Distribution:
+def _among(columns: tuple[int, ...], vnode_count: int, kept: tuple[int, ...] | list[int]) -> Distribution:
     """The positions of `columns` among the `kept` ones; None if one is missing."""
-    return tuple(kept.index(column) for column in columns) if set(columns) <= set(kept) else None
+    return (tuple(kept.index(column) for column in columns), vnode_count) if set(columns) <= set(kept) else None
