@@ -15,24 +15,12 @@ from hummock.epoch import Epoch
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path
-from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.store.storage import HummockStorage
+from tests.support.servers.counting_object_store import CountingObjectStore
 
 COLUMN = KeyColumn(1, 2)
 RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(COLUMN,)))}
-
-
-class CountingObjectStore(MemoryObjectStore):
-    """Records the path of each read."""
-
-    def __init__(self):
-        super().__init__()
-        self.reads = []
-
-    def get(self, path, byte_range=None):
-        self.reads.append(path)
-        return super().get(path, byte_range)
 
 
 def store_with_rules(rules=RULES, **options):
@@ -105,7 +93,7 @@ def eight_runs():
 
 
 def data_reads(store):
-    return [path for path in store._sstable_store.object_store.reads if path.endswith(".data")]
+    return store._sstable_store.object_store.data_reads
 
 
 def test_a_scan_under_a_prefix_reads_the_files_that_hold_it(eight_runs):
