@@ -4,7 +4,8 @@ Start with README.md in this folder.
 """
 
 from hummock.base.key import KeyRange, user_key
-from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from hummock.epoch import Epoch, EpochGenerator, EpochPair

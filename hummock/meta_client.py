@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
@@ -18,6 +19,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion
 
 NO_RULE_CHANGES: Mapping[int, TableRules | None] = {}
+NO_WATERMARKS: Mapping[int, KeyWatermark] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,12 @@ class HummockMetaClient(Protocol):
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch,
                      sstables: Sequence[SstableInfo], *, tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
-                     dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
+                     watermarks: Mapping[int, KeyWatermark] = NO_WATERMARKS, dropped_tables: Iterable[int] = (),
+                     loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
         """The version with `epoch` committed. Idempotent: a repetition returns the same answer."""
+
+    def set_rules(self, session: WriterSession, tables: Mapping[int, TableRules | None]) -> HummockVersion:
+        """The version with these rules of tables, at the same epoch; watermarks stay as they are."""
 
     def load_answer(self, load_id: str) -> LoadAnswer | None:
         """The result of a load; None: never committed, or forgotten after a long time."""

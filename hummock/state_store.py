@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.base.key import KeyRange
+from hummock.base.table_rules import Tables
 from hummock.columnar.arrow_export import table_of
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
@@ -140,6 +141,11 @@ class StateStore(Protocol):
         `local_only` rows are readable here until the epoch is committed, and never uploaded. REQUIRES that no key is
         written both ways within an epoch. Raises InvalidEpoch at or below the sealed epoch, SharedBufferFull if no
         space was freed in time.
+        """
+
+    def announce_rules(self, tables: Tables) -> None:
+        """Rules of tables that a later commit registers: files that are written here before it are built by them too.
+        Affects no result of a read.
         """
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:

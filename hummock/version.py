@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hummock.base.json_fields import check_format, natural
-from hummock.base.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
+from hummock.base.table_rules import TableRules, next_tables, tables_format, tables_from_json, tables_to_json
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
 from hummock.sstable.info import SstableInfo
@@ -24,7 +24,7 @@ from hummock.sstable.info import SstableInfo
 if TYPE_CHECKING:
     from hummock.base.key import KeyRange
 
-FORMAT = 1
+FORMAT = 2              # see `tables_format`; most records are still written as of the first
 LEVELS_LIMIT = 64
 
 
@@ -113,7 +113,7 @@ class VersionDelta:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT, "id": self.id, "max_committed_epoch": self.max_committed_epoch,
+            "format": tables_format(self.tables), "id": self.id, "max_committed_epoch": self.max_committed_epoch,
             "safe_epoch": self.safe_epoch, "removed": list(self.removed),
             "added": [{"level": part.level, "run": part.run,
                        "sstables": [info.to_json() for info in part.sstables]} for part in self.added],
@@ -139,7 +139,7 @@ class HummockVersion:
     max_committed_epoch: Epoch = NEVER
     safe_epoch: Epoch = NEVER
     levels: tuple[Level, ...] = (Level(0),)
-    tables: Mapping[int, TableRules] = field(default_factory=dict)      # by table id, where it has rules
+    tables: Mapping[int, TableRules] = field(default_factory=dict)      # by id of a table with rules; none is dropped
     dropped_tables: frozenset[int] = frozenset()        # rows of these are invisible, and dropped by compaction
 
     @property
@@ -182,10 +182,12 @@ class HummockVersion:
         depth = max((0, *added, *(level.number for level in self.levels)))
         levels = tuple(_stepped(self._level(number), removed, added.get(number, {}), delta.id)
                        for number in range(depth + 1))
-        tables = next_tables(self.tables, delta.tables, delta.safe_epoch)
+        dropped = self.dropped_tables | frozenset(delta.dropped_tables)
+        changes = {table_id: None if table_id in dropped else rules for table_id, rules in delta.tables.items()}
+        tables = next_tables(self.tables, {**changes, **dict.fromkeys(delta.dropped_tables)}, delta.safe_epoch)
         return replace(
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
-            levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables), tables=tables)
+            levels=levels, dropped_tables=dropped, tables=tables)
 
     def keeps_runs(self, older: HummockVersion) -> bool:
         """Whether every run of an older version is still here unchanged, so that no file left since."""
@@ -194,7 +196,7 @@ class HummockVersion:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT, "id": self.id, "max_committed_epoch": self.max_committed_epoch,
+            "format": tables_format(self.tables), "id": self.id, "max_committed_epoch": self.max_committed_epoch,
             "safe_epoch": self.safe_epoch, "tables": tables_to_json(self.tables),
             "dropped_tables": sorted(self.dropped_tables),
             "levels": [[{"run": run.id, "sstables": [info.to_json() for info in run.sstables]}
@@ -290,4 +292,4 @@ def _infos(records: list[dict[str, Any]]) -> tuple[SstableInfo, ...]:
 
 
 def _check_format(record: dict[str, Any]) -> None:
-    check_format(f"version {record['id']}", record["format"], FORMAT)
+    check_format(f"version {record['id']}", record["format"], FORMAT, 1)

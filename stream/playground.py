@@ -22,6 +22,7 @@ from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
+from relational.table.store_rules import missing_rules
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.protocol import StepObserver, unobserved
@@ -74,6 +75,7 @@ class Playground:
             undo.callback(meta_store.close)
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store, self.manager.notifications)
+            self._set_missing_rules()
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
             self.errors = builder.errors
             self.metrics.registry.register(self.errors)
@@ -130,6 +132,12 @@ class Playground:
             undo.callback(maintenance.close)
             maintenance.start()
         return writer
+
+    def _set_missing_rules(self) -> None:
+        """Registers the rules of tables that a release created which registered none."""
+        missing = missing_rules(self.catalog.snapshot.tables.values(), self.manager.version.tables)
+        if missing:
+            self.manager.set_rules(self._writer, missing)
 
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""

@@ -6,14 +6,14 @@ compacting files needs nothing but the version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hummock.base.json_fields import U32, natural
-from hummock.base.key import KeyRange, successor_of_prefix, user_key
+from hummock.base.key import KeyRange
+from hummock.base.key_watermark import KeyWatermark, joined_watermarks, needed_watermarks, passed_ranges
 from hummock.epoch import Epoch
-from hummock.errors import Corruption
 
 VNODES_LIMIT = (1 << 16) + 1
 
@@ -59,15 +59,6 @@ class PrefixRule:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyWatermark:
-    """From `epoch` on, no row of the table below a vnode's table key (above, if descending) is visible."""
-
-    epoch: Epoch
-    keys: tuple[tuple[int, bytes], ...]     # (vnode, table key), ascending by vnode
-    is_descending: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class TableRules:
     """`ttl_ms`: a row is hidden from readers whose epoch is that much later than its own; 0: never.
 
@@ -81,6 +72,11 @@ class TableRules:
     vnode_groups: int = 1
     vnode_count: int = 256
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether a store treats the table as one without rules."""
+        return self.prefix is None and not self.ttl_ms and not self.watermarks and self.vnode_groups <= 1
+
     def borders(self, table_id: int) -> list[tuple[int, int]]:
         """(table id, vnode) pairs before which files are split because of this table."""
         if self.vnode_groups <= 1:
@@ -92,9 +88,7 @@ class TableRules:
         prefix = None if self.prefix is None else self.prefix.to_json()
         return {"prefix": prefix, "ttl_ms": self.ttl_ms, "vnode_groups": self.vnode_groups,
                 "vnode_count": self.vnode_count,
-                "watermarks": [{"epoch": mark.epoch, "is_descending": mark.is_descending,
-                                "keys": [[vnode, key.hex()] for vnode, key in mark.keys]}
-                               for mark in self.watermarks]}
+                "watermarks": [mark.to_json() for mark in self.watermarks]}
 
     def mark_at(self, epoch: Epoch) -> KeyWatermark | None:
         """The watermark for readers at `epoch`."""
@@ -103,39 +97,15 @@ class TableRules:
     def passed_between(self, table_id: int, since: Epoch, until: Epoch) -> list[KeyRange]:
         """Ranges outside which watermarks hide the same user keys from readers at both epochs; ascending."""
         before, after = self.mark_at(since), self.mark_at(until)
-        if after is None or after is before:
-            return []
-        is_turned = before is not None and before.is_descending != after.is_descending
-        known = {} if before is None else dict(before.keys)
-        marks = dict(after.keys)
-        moved = [vnode for vnode in sorted({*marks, *known} if is_turned else marks)
-                 if is_turned or known.get(vnode) != marks[vnode]]
-        if is_turned:
-            return [KeyRange.vnode(table_id, vnode) for vnode in moved]
-        return [_passed(table_id, vnode, known.get(vnode), marks[vnode], after.is_descending) for vnode in moved]
+        return [] if after is None or after is before else passed_ranges(table_id, before, after)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> TableRules:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
         prefix = None if record["prefix"] is None else PrefixRule.from_json(record["prefix"])
-        watermarks = tuple(
-            KeyWatermark(Epoch(natural(mark["epoch"])),
-                         tuple((natural(vnode, 1 << 16), bytes.fromhex(key)) for vnode, key in mark["keys"]),
-                         bool(mark["is_descending"]))
-            for mark in record["watermarks"])
+        watermarks = tuple(map(KeyWatermark.from_json, record["watermarks"]))
         return cls(prefix, natural(record["ttl_ms"]), watermarks, natural(record["vnode_groups"], VNODES_LIMIT),
                    natural(record.get("vnode_count", 256), VNODES_LIMIT))
-
-
-def _passed(table_id: int, vnode: int, known: bytes | None, mark: bytes, is_descending: bool) -> KeyRange:
-    """User keys of a vnode between two of its marks; `known` None: no earlier mark."""
-    whole = KeyRange.vnode(table_id, vnode)
-    at = user_key(table_id, vnode, mark)
-    if not is_descending:
-        return KeyRange(whole.start if known is None else user_key(table_id, vnode, known), at)
-    start = successor_of_prefix(at)
-    end = whole.end if known is None else successor_of_prefix(user_key(table_id, vnode, known))
-    return KeyRange(b"", b"") if start is None else KeyRange(start, end)
 
 
 Tables = Mapping[int, TableRules]       # by table id
@@ -145,41 +115,24 @@ NO_RULES: Tables = {}
 def next_tables(known: Tables, changes: Mapping[int, TableRules | None], safe_epoch: Epoch) -> Tables:
     """The rules after `changes` (None removes a table's), still valid for readers from `safe_epoch` on.
 
-    A change of a table's other rules keeps its watermarks. Returns `known` itself if nothing changes.
+    A change of a table's other rules keeps its watermarks. A table whose rules say nothing has none. Returns `known`
+    itself if nothing changes.
     """
+    if not changes and not any(len(rules.watermarks) > 1 for rules in known.values()):
+        return known
     tables = {**known, **{table_id: rules if table_id not in known or rules is None else
                           replace(rules, watermarks=joined_watermarks(known[table_id].watermarks, rules.watermarks))
                           for table_id, rules in changes.items()}}
     kept = {table_id: rules if len(rules.watermarks) < 2 else
             replace(rules, watermarks=needed_watermarks(rules.watermarks, safe_epoch))
-            for table_id, rules in tables.items() if rules is not None}
+            for table_id, rules in tables.items() if rules is not None and not rules.is_empty}
     return known if kept == known else kept
 
 
-def joined_watermarks(known: Sequence[KeyWatermark], added: Sequence[KeyWatermark]) -> tuple[KeyWatermark, ...]:
-    """Both, newest first; each covers all vnodes of older ones, and no mark moves back."""
-    joined: list[KeyWatermark] = list(known)
-    for mark in sorted(set(added) - set(known), key=lambda mark: mark.epoch):
-        if joined and mark.epoch < joined[0].epoch:
-            raise Corruption("table rules", "watermarks", f"an epoch from {joined[0].epoch} on", mark.epoch)
-        before = dict(joined[0].keys) if joined and joined[0].is_descending == mark.is_descending else {}
-        further = _further_down if mark.is_descending else max
-        keys = {**before, **{vnode: further(before.get(vnode, key), key) for vnode, key in mark.keys}}
-        if joined and joined[0].epoch == mark.epoch:
-            joined.pop(0)
-        joined.insert(0, replace(mark, keys=tuple(sorted(keys.items()))))
-    return tuple(joined)
-
-
-def _further_down(known: bytes, key: bytes) -> bytes:
-    """Of two descending marks the one that hides more; a prefix of the known mark would make rows visible again."""
-    return known if known.startswith(key) else min(known, key)
-
-
-def needed_watermarks(watermarks: Sequence[KeyWatermark], safe_epoch: Epoch) -> tuple[KeyWatermark, ...]:
-    """Those above `safe_epoch` and the newest at or below it: all that any possible reader needs."""
-    newer = sum(mark.epoch > safe_epoch for mark in watermarks)
-    return tuple(watermarks[:newer + 1])
+def tables_format(tables: Mapping[int, TableRules | None]) -> int:
+    """The format of a record with these rules: 1, or 2 if a mark is of several vnodes, which format 1 has not."""
+    marks = (mark for rules in tables.values() if rules is not None for key in rules.watermarks for mark in key.marks)
+    return 2 if any(first < last for first, last, _ in marks) else 1
 
 
 def tables_to_json(tables: Mapping[int, TableRules | None]) -> list[list[Any]]:

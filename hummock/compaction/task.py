@@ -13,14 +13,15 @@ from itertools import pairwise
 from typing import Any
 
 from hummock.base.json_fields import MALFORMED, U64, check_format, natural
-from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
+from hummock.base.table_rules import TableRules, tables_format, tables_from_json, tables_to_json
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
 from hummock.sstable.info import SstableInfo
 from hummock.version import LEVELS_LIMIT
 
-FORMAT = 1
+FORMAT = 2              # see `tables_format`
+RANGE_FORMAT = 1
 RESULT_FORMAT = 2
 
 
@@ -112,8 +113,9 @@ class CompactTask:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT, "id": self.id, "kind": self.kind.value, "target_level": self.target_level,
-            "target_run": self.target_run, "watermark": self.watermark, "drop_tombstones": self.drop_tombstones,
+            "format": tables_format(self.tables), "id": self.id, "kind": self.kind.value,
+            "target_level": self.target_level, "target_run": self.target_run, "watermark": self.watermark,
+            "drop_tombstones": self.drop_tombstones,
             "output": [self.output.sstable_bytes, self.output.block_bytes, self.output.codec,
                        self.output.filter_policy, self.output.filter_bits_per_key],
             "inputs": [[part.level, part.run, [info.to_json() for info in part.sstables]] for part in self.inputs],
@@ -125,7 +127,7 @@ class CompactTask:
     def from_json(cls, record: Mapping[str, Any]) -> CompactTask:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
-            check_format(f"compact task {record.get('id')}", record["format"], FORMAT)
+            check_format(f"compact task {record.get('id')}", record["format"], FORMAT, 1)
             inputs = tuple(
                 TaskInput(natural(level, LEVELS_LIMIT), natural(run), tuple(map(SstableInfo.from_json, infos)))
                 for level, run, infos in record["inputs"])
@@ -158,7 +160,7 @@ class RangeSpec:
         return replace(self, task=task)
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, "task": self.task.to_json(), "place": self.index, "start": self.start.hex(),
+        return {"format": RANGE_FORMAT, "task": self.task.to_json(), "place": self.index, "start": self.start.hex(),
                 "end": None if self.end is None else self.end.hex()}
 
     @classmethod
@@ -166,7 +168,7 @@ class RangeSpec:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
             end = record["end"]
-            check_format("a range of a compact task", record["format"], FORMAT)
+            check_format("a range of a compact task", record["format"], RANGE_FORMAT)
             return cls(CompactTask.from_json(record["task"]), natural(record["place"]),
                        bytes.fromhex(record["start"]), None if end is None else bytes.fromhex(end))
         except MALFORMED as error:

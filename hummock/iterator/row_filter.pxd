@@ -24,14 +24,14 @@ cdef struct RuleHold:                   # the current rule of an iteration
 
 
 cdef struct VnodeMark:
-    uint16_t vnode
+    uint16_t first, last                # vnodes
     Slice key
 
 
 cdef struct TableMarks:                 # one KeyWatermark
     uint64_t epoch
     bint is_descending
-    VnodeMark* marks                    # ascending by vnode
+    VnodeMark* marks                    # ascending, disjoint
     Py_ssize_t count
 
 

@@ -22,7 +22,7 @@ cdef class TableRowRules:
         cdef TableMarks* watermark
         cdef Py_ssize_t at = 0
         self.rules, self.ttl_ms, self.is_dropped, self.held = rules, rules.ttl_ms, is_dropped, []
-        self.marks = <VnodeMark*>calloc(sum([len(mark.keys) for mark in rules.watermarks]) + 1, sizeof(VnodeMark))
+        self.marks = <VnodeMark*>calloc(sum([len(mark.marks) for mark in rules.watermarks]) + 1, sizeof(VnodeMark))
         self.watermarks = <TableMarks*>calloc(len(rules.watermarks) + 1, sizeof(TableMarks))
         if self.marks == NULL or self.watermarks == NULL:
             raise MemoryError
@@ -30,10 +30,10 @@ cdef class TableRowRules:
             watermark = &self.watermarks[self.watermark_count]
             self.watermark_count += 1
             watermark.epoch, watermark.is_descending = mark.epoch & ~SPILL_MASK, mark.is_descending
-            watermark.marks, watermark.count = &self.marks[at], len(mark.keys)
-            for vnode, key in sorted(mark.keys):
+            watermark.marks, watermark.count = &self.marks[at], len(mark.marks)
+            for first, last, key in mark.marks:
                 self.held.append(key)
-                self.marks[at].vnode, self.marks[at].key.size = vnode, len(key)
+                self.marks[at].first, self.marks[at].last, self.marks[at].key.size = first, last, len(key)
                 self.marks[at].key.data = <const uint8_t*><const char*>(<bytes>key) if key else &NOTHING
                 at += 1
 
@@ -123,9 +123,9 @@ cdef Slice mark_of(const TableMarks* watermark, uint16_t vnode) noexcept nogil:
     cdef Slice out
     while low < high:
         middle = (low + high) >> 1
-        if watermark.marks[middle].vnode < vnode:
+        if watermark.marks[middle].last < vnode:
             low = middle + 1
         else:
             high = middle
     out.data, out.size = NULL, 0
-    return watermark.marks[low].key if low < watermark.count and watermark.marks[low].vnode == vnode else out
+    return watermark.marks[low].key if low < watermark.count and watermark.marks[low].first <= vnode else out

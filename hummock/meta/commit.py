@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hummock.base.json_fields import U32
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
@@ -36,7 +37,9 @@ from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """`epoch` with its files and loads; `operations`, rules and dropped tables take effect in the same transaction."""
+    """`epoch` with its files and loads; `operations`, rules, watermarks and dropped tables take effect in the same
+    transaction.
+    """
 
     session: WriterSession
     epoch: Epoch
@@ -45,9 +48,10 @@ class CommitRequest:
     tables: Mapping[int, TableRules | None] = field(default_factory=dict)
     dropped_tables: tuple[int, ...] = ()
     loads: tuple[LoadedFiles, ...] = ()
+    watermarks: Mapping[int, KeyWatermark] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for table_id in (*self.tables, *self.dropped_tables):
+        for table_id in (*self.tables, *self.watermarks, *self.dropped_tables):
             if type(table_id) is not int or not 0 <= table_id < U32:
                 raise InvalidOption("table id", table_id, f"an integer of 0 .. {U32 - 1}")
 
@@ -87,11 +91,24 @@ class CommitRequest:
 
     def check_watermarks(self, version: HummockVersion) -> None:
         """Raises `InvalidEpoch` for a key watermark that would change reads of committed epochs."""
-        for table_id, rules in self.tables.items():
+        marks = [(table_id, mark) for table_id, rules in self.tables.items() if rules for mark in rules.watermarks]
+        for table_id, mark in (*marks, *self.watermarks.items()):
             known = version.tables[table_id].watermarks if table_id in version.tables else ()
-            for mark in rules.watermarks if rules is not None else ():
-                if mark not in known and not version.max_committed_epoch < mark.epoch <= self.epoch:
-                    raise InvalidEpoch(mark.epoch, f"is no epoch of this commit, as a watermark of table {table_id}")
+            if mark not in known and not version.max_committed_epoch < mark.epoch <= self.epoch:
+                raise InvalidEpoch(mark.epoch, f"is no epoch of this commit, as a watermark of table {table_id}")
+
+    def rule_changes(self, version: HummockVersion) -> dict[int, TableRules | None]:
+        """`tables` that have rules or had some, and those of tables whose watermark moves, with the new one alone."""
+        changes = {table_id: rules for table_id, rules in self.tables.items()
+                   if table_id in version.tables or (rules is not None and not rules.is_empty)}
+        for table_id, mark in self.watermarks.items():
+            known = version.tables.get(table_id, TableRules())
+            newest = known.watermarks[0] if known.watermarks else None
+            if newest is None or replace(newest.followed_by(mark), epoch=newest.epoch) != newest:
+                changed = changes.get(table_id)
+                marks = () if changed is None else changed.watermarks
+                changes[table_id] = replace(changed or known, watermarks=(mark, *marks))
+        return changes
 
     def plan(self, position: LogPosition, meta_store: MetaStore, options: MetaOptions,
              last_level: int) -> tuple[MetaOperations, LogPosition]:
@@ -113,7 +130,7 @@ class CommitRequest:
         file_id += sum(len(load.sstables) for load in self.loads)
         added += landed
         delta = VersionDelta(version.id + 1, self.epoch, version.safe_epoch, tuple(added), (),
-                             dict(self.tables), self.dropped_tables)
+                             self.rule_changes(version), self.dropped_tables)
         logged, after = append(position, delta, file_id, options.checkpoint_deltas)
         # The writer is checked first: a former writer learns that it was replaced, not that a row changed.
         guard = MetaOperations(require={WRITER: encode(self.session)})

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from hummock.base.key import KeyRange
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch
@@ -36,14 +38,14 @@ from hummock.meta.notification import TopicSubscription
 from hummock.meta.records import HEAD, LOADS, TASKS, VACUUMED, WRITER, decode, encode, lease_key
 from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_registry import UploadTable
-from hummock.meta.version_log import LogPosition, create
+from hummock.meta.version_log import LogPosition, append, create
 from hummock.meta.version_state import Change, VersionState, retry_overtaken
-from hummock.meta_client import NO_RULE_CHANGES, WriterSession
+from hummock.meta_client import NO_RULE_CHANGES, NO_WATERMARKS, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, MetaOptions
 from hummock.sstable.info import SstableInfo
-from hummock.version import HummockVersion
+from hummock.version import HummockVersion, VersionDelta
 
 REQUESTS_TOPIC = "compaction requests"
 
@@ -137,18 +139,20 @@ class HummockManager:
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch, sstables: Sequence[SstableInfo], *,
                      operations: MetaOperations = NONE, tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
-                     dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
+                     watermarks: Mapping[int, KeyWatermark] = NO_WATERMARKS, dropped_tables: Iterable[int] = (),
+                     loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
         """Creates a version with `epoch` committed and its files readable, durable, and known to all subscribers.
 
-        One transaction with the caller's `operations`, the rules by table id (None removes them), the tables whose rows
-        compaction may drop from now on, and the loads, whose rows are of `epoch` and newer than all else in it. A call
-        that is repeated because its answer was lost succeeds again and changes nothing. Raises `Fenced`, `InvalidEpoch`
-        (not pure, or not above the committed epoch), `SstableRefused`, `LoadRefused`, `PreconditionFailed` (of the
-        caller's own requirements), `OutcomeUnknown` where even reading again failed: then the caller repeats the call.
+        One transaction with the caller's `operations`, the rules by table id (None removes them), the watermarks by
+        table id, the tables whose rows compaction may drop from now on, and the loads, whose rows are of `epoch` and
+        newer than all else in it. A call that is repeated because its answer was lost succeeds again and changes
+        nothing. Raises `Fenced`, `InvalidEpoch` (not pure, or not above the committed epoch), `SstableRefused`,
+        `LoadRefused`, `PreconditionFailed` (of the caller's own requirements), `OutcomeUnknown` where even reading
+        again failed: then the caller repeats the call.
         """
         began = monotonic_seconds()
         request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
-                                tuple(dropped_tables), tuple(loads))
+                                tuple(dropped_tables), tuple(loads), dict(watermarks))
         self._keeper.change(lambda position: self._plan_commit(request, position),
                             lambda error: self._refuse_commit(request, error))
         self.metrics.commit_seconds.observe(monotonic_seconds() - began)
@@ -177,6 +181,31 @@ class HummockManager:
             raise SstableRefused(name, "vacuum removes it") from error
         elif error.key not in (HEAD, TASKS) and not error.key.startswith(LOADS):
             raise error
+
+    def set_rules(self, session: WriterSession, tables: Mapping[int, TableRules | None]) -> HummockVersion:
+        """Creates a version with these rules by table id (None removes them), at the same epoch and with the watermarks
+        that there are; for tables whose rules did not enter with the commit that created them. Raises `Fenced`.
+        """
+        self._keeper.change(lambda position: self._plan_rules(session, tables, position), self._refuse_rules(session))
+        return self.version
+
+    def _plan_rules(self, session: WriterSession, tables: Mapping[int, TableRules | None],
+                    position: LogPosition) -> Change | None:
+        version = position.version
+        delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch, tables={
+            table_id: None if rules is None else replace(rules, watermarks=()) for table_id, rules in tables.items()})
+        if version.apply(delta).tables is version.tables:
+            return None
+        logged, after = append(position, delta, position.head.next_file_id, self.options.checkpoint_deltas)
+        return MetaOperations(require={WRITER: encode(session)}) + logged, after
+
+    def _refuse_rules(self, session: WriterSession) -> Callable[[PreconditionFailed], None]:
+        def refuse(error: PreconditionFailed) -> None:
+            if error.key == WRITER:
+                self.check_writer(session)
+            retry_overtaken(error)
+
+        return refuse
 
     def load_answer(self, load_id: str) -> LoadAnswer | None:
         """The result of the load; None: never committed, or forgotten after a long time."""

@@ -53,6 +53,7 @@ class BulkStore(ViewReads):
         self._waiting_bytes = self._written_bytes = 0
         self._puts = 0
         self._sealed = NEVER
+        self._rules: Tables = NO_RULES
         self._files: SstableStore | None = None
         self._is_closed = False
         self._undo = ExitStack()
@@ -84,6 +85,9 @@ class BulkStore(ViewReads):
             self._spill()
         return size
 
+    def announce_rules(self, tables: Tables) -> None:
+        self._rules = {**self._rules, **tables}
+
     def seal_epoch(self, epoch: Epoch) -> None:
         self._sealed = max(self._sealed, check_pure(epoch))
 
@@ -94,11 +98,12 @@ class BulkStore(ViewReads):
     def commit(self, epoch: Epoch) -> None:
         self.seal_epoch(epoch)
 
-    def write_out(self, objects: ObjectStore, mint_name: Callable[[], str], table_ids: Iterable[int],
-                  rules: Tables = NO_RULES) -> tuple[SstableInfo, ...]:
+    def write_out(self, objects: ObjectStore, mint_name: Callable[[], str],
+                  table_ids: Iterable[int]) -> tuple[SstableInfo, ...]:
         """One sorted run of files in `objects` with what a read finds now; each file has rows of one table.
 
-        `table_ids` are those that were written. After an error the files are left to vacuum.
+        `table_ids` are those that were written; the files are built by the announced rules. After an error they are
+        left to vacuum.
         """
         children = self._children()
         if not children:
@@ -106,7 +111,7 @@ class BulkStore(ViewReads):
         borders = [(table_id + offset, 0) for table_id in table_ids for offset in (0, 1)]
         outputs = write_run(
             RetentionIterator(MergeIterator(children), MAX_EPOCH, True), self._written_bytes, objects, self.options,
-            mint_name, name="task", room_bytes=self.options.upload_bytes, tables=rules, borders=borders)
+            mint_name, name="task", room_bytes=self.options.upload_bytes, tables=self._rules, borders=borders)
         return tuple(output.info for output in outputs)
 
     # -- reading -------------------------------------------------------------------------------------------

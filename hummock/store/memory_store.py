@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hummock.base.key import KeyRange
+from hummock.base.table_rules import Tables
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from hummock.epoch import Epoch, check_epoch, check_pure, pure_epoch
@@ -61,6 +62,9 @@ class MemoryStateStore:
                 insort_left(older, (epoch, value, local_only), key=lambda version: -version[0])
                 self._versions[key] = older
             return batch.size_bytes
+
+    def announce_rules(self, tables: Tables) -> None:
+        """Does nothing: no file is built."""
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
         with self._lock:

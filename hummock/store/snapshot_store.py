@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from hummock.base.table_rules import Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
@@ -58,6 +59,9 @@ class SnapshotStore(ViewReads):
     # -- writing -------------------------------------------------------------------------------------------
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> NoReturn:
+        raise RoleMissing
+
+    def announce_rules(self, tables: Tables) -> NoReturn:
         raise RoleMissing
 
     def seal_epoch(self, epoch: Epoch) -> NoReturn:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from hummock.base.table_rules import NO_RULES, Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.errors import (
@@ -95,6 +96,7 @@ class WritePath:
         self._refusal: HummockError | None = None  # raised while REFUSING
         self._backoff = FlushBackoff()
         self._flusher: ThreadPoolExecutor | None = None
+        self._announced: Tables = NO_RULES  # rules that the version has not yet; replaced, never changed
 
     @property
     def writers_waiting(self) -> int:
@@ -207,10 +209,20 @@ class WritePath:
                 self._changed.notify_all()
         self._registry.release()
 
+    def announce(self, tables: Tables) -> None:
+        """Adds the prefixes of these tables to filters until a version has rules of them."""
+        with self._changed:
+            known = self._version().tables
+            self._announced = {**self._announced, **{
+                table_id: rules for table_id, rules in tables.items() if rules.prefix and table_id not in known}}
+
     def advance(self, version: HummockVersion) -> tuple[str, ...]:
         """Drops what `version` holds, everything up to its epoch; returns the file names that need no registration.
         REQUIRES the lock.
         """
+        if self._announced:
+            self._announced = {table_id: rules for table_id, rules in self._announced.items()
+                               if table_id not in version.tables and table_id not in version.dropped_tables}
         return tuple(info.name for info in self.buffer.drop_through(version.max_committed_epoch))
 
     def close(self) -> None:
@@ -309,7 +321,8 @@ class WritePath:
         """REQUIRES `task` started."""
         began = monotonic_seconds()
         try:
-            readers = self._uploader.upload(task, self._version().tables, self._is_unwanted)
+            tables = {**self._announced, **self._version().tables}
+            readers = self._uploader.upload(task, tables, self._is_unwanted)
         except BaseException as error:
             without_frames(error)
             with self._changed:

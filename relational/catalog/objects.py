@@ -16,20 +16,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from hummock.base.json_fields import check_format
+from hummock.base.json_fields import check_format, natural
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
+from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
 FORMAT_VERSION = 5
 READABLE_VERSIONS = (1, 2, 3, 4, 5)
 """The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version, the
-third neither sources nor sinks, the fourth no stored stream plans. Tables are still written as of the third: its
-releases read them; so are sources as of the fourth. Views, indexes and sinks have jobs that older releases cannot
-run."""
-TABLE_VERSION, SOURCE_VERSION = 3, 4
-DEFAULT_VNODE_COUNT = 256
+third neither sources nor sinks, the fourth neither stored stream plans nor a time to live. An object is written as of
+the first version that has all of it: older releases read the others. They cannot run the jobs of views, indexes and
+sinks of the fifth."""
+TABLE_VERSION, SOURCE_VERSION, TTL_VERSION, JOB_VERSION = 3, 4, 5, 5
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""
 
@@ -133,7 +133,7 @@ class TableCatalog:
     it may need all. `schema_version` increases with each change of the columns; ids from `next_column_id` on (0: after
     the largest in use) were never assigned. `kernel_version` is the version of the expression kernels that computed the
     stored rows of a view. `connector`: the options of the connector that feeds a table or is the source; `sink`: those
-    of a sink.
+    of a sink. A row is not read `ttl_ms` after the epoch in which it was written, 0: always.
     """
 
     id: int
@@ -161,6 +161,7 @@ class TableCatalog:
     kernel_version: int = 0
     version: int = TABLE_VERSION
     sink: Mapping[str, str] | None = field(default=None, hash=False)
+    ttl_ms: int = 0
 
     @property
     def schema(self) -> Schema:
@@ -219,6 +220,7 @@ class TableCatalog:
             "next_column_id": self.next_column_id,
             "kernel_version": self.kernel_version,
             **({} if self.sink is None else {"sink": dict(self.sink)}),
+            **({"ttl_ms": self.ttl_ms} if self.ttl_ms else {}),
         }
 
     @classmethod
@@ -251,6 +253,7 @@ class TableCatalog:
             kernel_version=record.get("kernel_version", 0),
             version=max(record["version"], TABLE_VERSION),
             sink=record.get("sink"),
+            ttl_ms=natural(record.get("ttl_ms", 0)),
         )
 
 

@@ -3,11 +3,10 @@
 from relational.chunk.column import Column, mask_of
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
-from relational.chunk.vnode import VNODE_COUNT, vnodes_of
+from relational.chunk.vnode import vnodes_of
 from relational.chunk.vnode_map import VnodeMap, vnode_ranges
 
 __all__ = [
-    "VNODE_COUNT",
     "Column",
     "DataChunk",
     "Op",

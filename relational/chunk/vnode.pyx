@@ -31,8 +31,7 @@ from relational.chunk.column cimport (
 )
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
-VNODE_COUNT = 256                       # default of a table
-MAX_VNODE_COUNT = 32_768
+from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 cdef enum:
     BLOCK_ROWS = 1024                   # rows whose checksums are in the first-level cache
@@ -161,7 +160,7 @@ cdef void fill_vnodes(
         first += block
 
 
-def vnodes_of(columns, int vnode_count=256, *, rows=None):
+def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
     """uint16[rows]: the vnode of each row of the distribution columns.
 
     `rows` is needed only where there is no column; then every vnode is 0.

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from relational.chunk.vnode import MAX_VNODE_COUNT, VNODE_COUNT, vnodes_of
+from relational.chunk.vnode import vnodes_of
+from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 
 class VnodeMap:
@@ -28,7 +29,7 @@ class VnodeMap:
         self.owner_indices = indices.astype(np.int32)  # int32[vnode_count]: per vnode an index into `owners`
 
     @classmethod
-    def even(cls, targets: Sequence[int], vnode_count: int = VNODE_COUNT) -> VnodeMap:
+    def even(cls, targets: Sequence[int], vnode_count: int = DEFAULT_VNODE_COUNT) -> VnodeMap:
         """Contiguous ranges of vnodes, as equal as possible, for the `targets` in their order."""
         owners = np.array(_checked(targets, vnode_count), dtype=np.int32)
         return cls(owners[np.arange(vnode_count) * len(owners) // vnode_count])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from relational.catalog.objects import (
-    FORMAT_VERSION,
+    JOB_VERSION,
     TABLE_VERSION,
     ColumnCatalog,
     TableCatalog,
@@ -22,6 +22,7 @@ from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
+from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
@@ -29,20 +30,28 @@ _BATCH_ONLY = {Sort: "ORDER BY", Limit: "LIMIT", Values: "a SELECT without FROM"
 
 
 def view_of(
-    name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()
+    name: str,
+    query: LogicalPlan,
+    definition: str,
+    views: Iterable[int] = (),
+    vnode_count: int = DEFAULT_VNODE_COUNT,
 ) -> tuple[TableCatalog, LogicalPlan]:
     """The catalog draft (id 0) of a materialized view of `query`, and the query as its job executes it, optimized and
     with its key. `views` are the ids of the views inlined in the query.
 
-    BindError for a query that cannot be materialized: with an order or a limit, or with two columns of the same name.
+    BindError for a query that cannot be materialized: with an order or a limit, over rows that expire [R31], or with
+    two columns of the same name.
     """
+    if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:
+        raise BindError(f"vnode_count is a whole number of 1 to {MAX_VNODE_COUNT}, not {vnode_count!r}")
     _check_streamed("a materialized view", query)
     _check_names(f"materialized view {name!r}", query)
     plan = optimize(query, VIEW_RULES)
     key = plan.stream_key
     assert key is not None, plan.explain()
     pk = tuple(SortKey(column) for column in key)
-    return _draft(name, TableKind.MATERIALIZED_VIEW, plan, pk, key, definition, views), plan
+    draft = _draft(name, TableKind.MATERIALIZED_VIEW, plan, pk, key, definition, views)
+    return replace(draft, vnode_count=vnode_count), plan
 
 
 def sink_of(
@@ -71,6 +80,15 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
     for node in nodes(query):
         if type(node) in _BATCH_ONLY:
             raise BindError(f"{_BATCH_ONLY[type(node)]} is not supported in {what}")
+        if isinstance(node, Scan):
+            _check_kept(what, node.table)
+
+
+def _check_kept(what: str, table: TableCatalog) -> None:
+    """BindError if rows of a table that `what` would follow expire: that is no change, so `what` would keep them."""
+    if table.ttl_ms:
+        raise BindError(f"rows of table {table.name!r} expire by its ttl without a change that {what} could follow: "
+                        "read it by queries or a view")
 
 
 def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()) -> TableCatalog:
@@ -87,13 +105,15 @@ def index_of(
     """The catalog draft (id 0) of an index, which stores the columns `keys` of a table, its stream key and the columns
     `include`, in the order of `keys`; and the query that its job maintains. All indices refer to the table's columns.
     """
+    _check_kept("an index", table)
     columns = tuple(dict.fromkeys((*(key.column for key in keys), *table.stream_key, *include)))
     plan = Scan(table, columns)
     ordered = [SortKey(columns.index(key.column), key.order) for key in keys]
     behind = [SortKey(columns.index(column)) for column in table.stream_key]
     pk = (*ordered, *(key for key in behind if key.column not in {each.column for each in ordered}))
     distribution = tuple(dict.fromkeys(key.column for key in ordered))
-    return _draft(name, TableKind.INDEX, plan, pk, distribution, definition, ()), plan
+    draft = _draft(name, TableKind.INDEX, plan, pk, distribution, definition, ())
+    return replace(draft, vnode_count=table.vnode_count), plan
 
 
 def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
@@ -109,7 +129,7 @@ def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
         if view.reads is None
         else tuple(sorted((ids.get(table, table), column) for table, column in view.reads)),
         kernel_version=KERNEL_VERSION if view.kind.is_job else 0,
-        version=FORMAT_VERSION if view.kind.is_job else view.version,
+        version=JOB_VERSION if view.kind.is_job else view.version,
     )
 
 
@@ -143,7 +163,7 @@ def _draft(
         dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
         reads=tuple(sorted(reads)),
         kernel_version=KERNEL_VERSION if kind.is_job else 0,
-        version=FORMAT_VERSION if kind.is_job else TABLE_VERSION,
+        version=JOB_VERSION if kind.is_job else TABLE_VERSION,
     )
 
 

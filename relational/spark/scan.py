@@ -11,18 +11,20 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hummock.base.key import KeyRange
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.base.process import installed_version
 from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
 from hummock.errors import InvalidEpoch
 from hummock.options import MIB
 from hummock.spark.jobs import slots
+from relational.catalog.objects import RowFormat, TableCatalog
 from relational.errors import BindError
 from relational.expr.expression import Expression
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import ReadSpec, read_schema, read_task
 from relational.spark.selection import Where, selection
+from relational.table.cell_rows import CELL_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +78,8 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
     files = [info for info in touched if since is None or info.newest_epoch > since]
     total = sum(info.data_bytes for info in files)
     part_bytes = min(max(total // (PARTS_OF_A_SLOT * at_once), LEAST_PART_BYTES), MOST_PART_BYTES)
-    pieces = _cut(ranges, boundaries_of(files, table.objects, part_bytes)) if files else list(ranges)
+    cuts = boundaries_of(files, table.objects, part_bytes) if files else ()
+    pieces = _cut(ranges, [_between_rows(table.catalog, cut) for cut in cuts])
     count = min(len(pieces), max(1, round(total / part_bytes)))
     bounds = [len(pieces) * index // count for index in range(count + 1)] if count else [0]
     return [tuple(pieces[first:end]) for first, end in pairwise(bounds)]
@@ -114,6 +117,14 @@ def _frame(spark: SparkSession, table: PinnedTable, columns: tuple[int, ...], pa
     frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(task, schema)
     frame.__dict__["_hummock_table"] = table        # referenced: keeps its files while the frame is alive
     return frame
+
+
+def _between_rows(table: TableCatalog, cut: bytes) -> bytes:
+    """A key in the place of `cut`, the key of an entry or of a vnode, that parts no row: the entries of one stay
+    together.
+    """
+    is_entry = table.row_format is RowFormat.CELL and len(cut) > USER_KEY_PREFIX_BYTES
+    return cut[:-CELL_BYTES] if is_entry else cut
 
 
 def _cut(ranges: Sequence[KeyRange], cuts: Sequence[bytes]) -> list[KeyRange]:

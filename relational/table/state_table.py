@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
-from hummock.base.table_rules import KeyWatermark
+from hummock.base.key_watermark import KeyWatermark
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch, EpochPair
@@ -26,6 +26,7 @@ from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
+from relational.chunk.vnode_map import vnode_ranges
 from relational.errors import ConsistencyError
 from relational.table.insert_buffer import InsertBuffer
 from relational.table.mem_table import MemTable
@@ -34,6 +35,7 @@ from relational.table.row_cache import RowCache
 from relational.table.row_layout import CachedRows, RowCacheCounts
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
+from relational.table.store_rules import rules_of
 
 SPILL_BYTES = 64 << 20
 ROW_CACHE_BYTES = 8 << 20
@@ -70,12 +72,15 @@ class StateTable:
         fresh table has no rows before its first commit and only receives inserts until then, each key once: anything
         else is a ConsistencyError, at the commit at the latest, and so is a read of uncommitted rows.
         `row_cache_bytes`: for rows read by key, 0: none. A replicated table has no row cache, since its rows are also
-        written elsewhere, and a table whose rows expire must have none.
+        written elsewhere, and neither has a table whose rows expire.
         """
         if is_fresh and checks.reads_store:
             raise ValueError(f"the fresh table {catalog.name!r} has nothing to look up")
         self._store = store
-        self._cache = RowCache(row_cache_bytes) if row_cache_bytes and not is_replicated else None
+        is_cached = row_cache_bytes and not is_replicated and not catalog.ttl_ms
+        self._cache = RowCache(row_cache_bytes) if is_cached else None
+        if not is_replicated:
+            store.announce_rules({catalog.id: rules_of(catalog)})
         self._lay_out(catalog)
         self._epoch: EpochPair | None = None
         self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
@@ -359,8 +364,9 @@ class StateTable:
 
     def _key_watermark(self, key: bytes, epoch: Epoch) -> KeyWatermark:
         """The watermark for every vnode of this instance."""
-        is_descending = self.catalog.pk[0].order.descending
-        return KeyWatermark(epoch, tuple((vnode, key) for vnode in self._owned.tolist()), is_descending)
+        owned = np.ones(self.catalog.vnode_count, np.uint8) if self._vnodes is None else self._vnodes
+        marks = tuple((first, last, key) for first, last in vnode_ranges(owned, 1))
+        return KeyWatermark(epoch, marks, self.catalog.pk[0].order.descending)
 
     def _checked_bitmap(self, vnodes: np.ndarray | None) -> np.ndarray | None:
         if vnodes is None:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from hummock.epoch import SPILL_BITS, Epoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Column, Op, StreamChunk
+from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Replayed
@@ -63,6 +64,12 @@ class RowIdGenerator:
         return (milliseconds << (VNODE_BITS + SEQUENCE_BITS)) | (vnodes << SEQUENCE_BITS) | sequence
 
 
+def id_vnodes(vnode_count: int) -> int:
+    """How many vnodes occur in the ids of a table that one actor writes. They only make ids distinct: a row is in the
+    vnode that its id hashes to. With fewer than the default, fast inserts would run ahead of the epochs."""
+    return min(max(vnode_count, DEFAULT_VNODE_COUNT), 1 << VNODE_BITS)
+
+
 class RowIdGenExecutor(Executor):
     """Generates column `row_id_index` of inserted rows, in chunks and in INSERT statements; it is inserted into chunks
     of an `input` without it. The connector of a table without a key can only insert: its other changes would not
@@ -82,7 +89,7 @@ class RowIdGenExecutor(Executor):
         self._table = table
         self._row_id_index = row_id_index
         self._is_lacking = len(input.info.schema) < len(info.schema)
-        self._generator = RowIdGenerator(range(table.vnode_count) if vnodes is None else vnodes)
+        self._generator = RowIdGenerator(range(id_vnodes(table.vnode_count)) if vnodes is None else vnodes)
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():

@@ -283,6 +283,7 @@ class BarrierManager:
             self._stats.finished(epoch)
         with self._changed:
             self._queue.popleft()
+            self._request_commit_of_backfilled()
         if head.barrier.checkpoint:
             for waiter in (*(each.result for each in commands), *head.payload.flushes):
                 waiter.set_result(epoch)
@@ -370,6 +371,8 @@ class BarrierManager:
         collected = self._worker.inject(Barrier(pair, checkpoint=False, mutation=begin))
         try:
             self._backfilled += collected.result(timeout_ms / 1_000).backfilled
+            with self._changed:
+                self._request_commit_of_backfilled()
         except TimeoutError as error:
             if collected.done():
                 raise
@@ -395,6 +398,12 @@ class BarrierManager:
 
     # -- lifecycle -----------------------------------------------------------------------------------
     # REQUIRES the lock.
+
+    def _request_commit_of_backfilled(self) -> None:
+        """Jobs that have read all existing rows are created with the next commit, which may be far off."""
+        if self._backfilled:
+            self._schedule.request_checkpoint()
+            self._changed.notify_all()
 
     @property
     def _has_ended(self) -> bool:

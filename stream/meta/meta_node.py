@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.meta.store.base import NONE
 from relational.catalog.manager import CatalogManager
+from relational.table.store_rules import rule_changes
 from stream.message import Add
 from stream.meta.barrier_manager import BarrierManager, Committer
 from stream.meta.barrier_schedule import Command, JobChange
@@ -45,11 +46,13 @@ class HummockCommitter:
     def commit(
         self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
     ) -> None:
+        operations = sum((change.operations for change in changes), NONE)
         self._manager.commit_epoch(
             self._session,
             Epoch(epoch),
             sstables,
-            operations=sum((change.operations for change in changes), NONE),
+            operations=operations,
+            tables=rule_changes(operations.put),
             dropped_tables=[table for change in changes for table in change.dropped_tables],
             loads=[load for change in changes for load in change.loads],
         )

@@ -2,7 +2,8 @@
 
 The planner inserts an exchange where the distribution of rows changes:
 
-    below an aggregation          by its groups, unless its input is distributed by exactly these columns already
+    below an aggregation          by its groups, unless its input is distributed by exactly these columns already, with
+                                  as many vnodes
     below one without groups      to one actor
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
     below the sink                to one actor, unless its job is a single fragment
@@ -43,8 +44,8 @@ class Single(Enum):
 
 
 SINGLE = Single.SINGLE
-Distribution: TypeAlias = "Single | tuple[int, ...] | None"
-"""The columns whose vnode determines the actor of a row; None if no columns of these rows do."""
+Distribution: TypeAlias = "Single | tuple[tuple[int, ...], int] | None"
+"""The columns whose vnode, out of so many, determines the actor of a row; None if no columns of these rows do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
 
 def scan_distribution(node: StreamScanNode) -> Distribution:
     """The distribution of a scan's output."""
-    return SINGLE if not node.table.distribution_key else _among(node.table.distribution_key, node.columns)
+    table = node.table
+    return _among(table.distribution_key, table.vnode_count, node.columns) if table.distribution_key else SINGLE
 
 
 def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
@@ -116,14 +118,15 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
     assert not others, f"{node.identity} has several inputs"
     if isinstance(node, HashAggNode):
         child, _ = _distributed(child, distribution, node.group_by, node.state_table.vnode_count)
-        distribution = tuple(range(len(node.group_by))) or SINGLE
+        groups = tuple(range(len(node.group_by)))
+        distribution = (groups, node.state_table.vnode_count) if groups else SINGLE
     elif isinstance(node, MaterializeNode):
         child, distribution = _distributed(child, distribution, node.table.distribution_key, node.table.vnode_count)
     elif isinstance(node, SinkNode) and any(isinstance(each, ExchangeNode | StreamScanNode) for each in child.walk()):
         child, distribution = _distributed(child, distribution, (), node.table.vnode_count)
     elif isinstance(node, ProjectNode) and isinstance(distribution, tuple):
         passed = [each.index if isinstance(each, InputRef) else -1 for each in node.expressions]
-        distribution = _among(distribution, passed)
+        distribution = _among(*distribution, passed)
     return _with_inputs(node, [child]), distribution
 
 
@@ -131,15 +134,15 @@ def _distributed(
     child: StreamNode, distribution: Distribution, key: tuple[int, ...], vnode_count: int
 ) -> tuple[StreamNode, Distribution]:
     """The input with the distribution by `key`, empty: in one actor."""
-    wanted: Distribution = key or SINGLE
+    wanted: Distribution = (key, vnode_count) if key else SINGLE
     if distribution == wanted:
         return child, wanted
     return ExchangeNode(child.schema, child.stream_key, child, key, vnode_count), wanted
 
 
-def _among(columns: tuple[int, ...], kept: Sequence[int]) -> tuple[int, ...] | None:
-    """The positions of `columns` among the `kept` ones; None if one is missing."""
-    return tuple(kept.index(column) for column in columns) if set(columns) <= set(kept) else None
+def _among(columns: tuple[int, ...], vnode_count: int, kept: Sequence[int]) -> Distribution:
+    """The distribution by `columns`, by their positions among the `kept` ones; None if one is missing."""
+    return (tuple(kept.index(column) for column in columns), vnode_count) if set(columns) <= set(kept) else None
 
 
 def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:

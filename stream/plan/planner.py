@@ -177,8 +177,9 @@ class _Planner:
             if call.distinct and call.kind not in (AggKind.MIN, AggKind.MAX):
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
+        job = self._job
         state_table = state_tables.group_table(
-            self._table_ids(name), name, self._job.id, child.schema, query.group_by, query.calls
+            self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count
         )
         kept = tuple(
             self._kept_input(f"{prefix}.call{call}", call, query, child)
@@ -193,8 +194,9 @@ class _Planner:
         if child.stream_key is None:
             raise PlanNotSupported("Aggregate", f"{name} cannot tell its input rows apart")
         columns, argument = state_tables.input_columns(query.group_by, call, child.stream_key)
+        table_id, job = self._table_ids(name), self._job
         table = state_tables.input_table(
-            self._table_ids(name), name, self._job.id, child.schema, columns, groups, argument, call.kind
+            table_id, name, job.id, child.schema, columns, groups, argument, call.kind, job.vnode_count
         )
         return KeptInput(number, table, columns, argument)
 

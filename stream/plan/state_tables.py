@@ -6,7 +6,8 @@
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
 
-An internal table has the distribution of its executor's rows: by the group columns.
+An internal table has the distribution of its executor's rows, by the group columns, and as many vnodes as the table of
+its job.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
 from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
+from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
 
 def internal_table(
@@ -26,6 +28,7 @@ def internal_table(
     pk: Sequence[SortKey],
     distribution_key: tuple[int, ...],
     prefix_columns: int = 0,
+    vnode_count: int = DEFAULT_VNODE_COUNT,
 ) -> TableCatalog:
     """A table of job `job_id`; its value holds every column that cannot be decoded from the key."""
     columns = tuple(ColumnCatalog(field.name, number, field.data_type) for number, field in enumerate(fields))
@@ -38,6 +41,7 @@ def internal_table(
         stream_key=tuple(key.column for key in pk),
         distribution_key=distribution_key,
         value_indices=value_columns(columns, pk),
+        vnode_count=vnode_count,
         prefix_columns=prefix_columns,
         dependencies=(job_id,),
     )
@@ -76,7 +80,13 @@ def progress_table(table_id: int, name: str, job_id: int) -> TableCatalog:
 
 
 def group_table(
-    table_id: int, name: str, job_id: int, schema: Schema, group_by: tuple[int, ...], calls: Sequence[AggCall]
+    table_id: int,
+    name: str,
+    job_id: int,
+    schema: Schema,
+    group_by: tuple[int, ...],
+    calls: Sequence[AggCall],
+    vnode_count: int = DEFAULT_VNODE_COUNT,
 ) -> TableCatalog:
     """One row per group of an aggregation over `schema`, as `AggGroups` flushes it."""
     groups = tuple(range(len(group_by)))
@@ -88,7 +98,8 @@ def group_table(
         fields += (Field(f"state_{number}_{part}", state) for part, state in enumerate(states))
     for number, (call, argument) in enumerate(zip(calls, arguments, strict=True)):
         fields += (Field(f"state_{number}_above", state) for state in wide_state_types(call, argument))
-    return internal_table(table_id, name, job_id, fields, [SortKey(index) for index in groups], groups)
+    pk = [SortKey(index) for index in groups]
+    return internal_table(table_id, name, job_id, fields, pk, groups, vnode_count=vnode_count)
 
 
 def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...]:
@@ -129,6 +140,7 @@ def input_table(
     group_columns: int,
     argument: int,
     kind: AggKind,
+    vnode_count: int = DEFAULT_VNODE_COUNT,
 ) -> TableCatalog:
     """The table of `columns`, with the extreme first in each group: MIN ascending, MAX descending."""
     order = DESCENDING if kind is AggKind.MAX else OrderType()
@@ -136,4 +148,5 @@ def input_table(
     if argument >= group_columns:
         pk[argument] = SortKey(argument, order)
     groups = tuple(range(group_columns))
-    return internal_table(table_id, name, job_id, schema.project(columns), pk, groups, group_columns)
+    fields = schema.project(columns)
+    return internal_table(table_id, name, job_id, fields, pk, groups, group_columns, vnode_count)

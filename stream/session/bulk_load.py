@@ -26,6 +26,7 @@ from relational.spark.bulk_load import RowsRefused, WrittenRows, partitions_of, 
 from relational.spark.frame_columns import FrameColumns, frame_types, matched_columns
 from relational.spark.load_spec import DUPLICATE_RULES, LoadSpec, Stored
 from relational.table.row_serde import RowSerde
+from relational.table.store_rules import rules_of
 from stream.errors import BulkLoadRefused, DuplicateRows
 from stream.options import TASK_MEMORY_BYTES
 from stream.session.statements import table_draft
@@ -176,7 +177,7 @@ class BulkLoader:
             types = frame_types(request.frame)
         except ValueError as error:
             raise BulkLoadRefused(request.name.name, str(error)) from error
-        draft = table_draft(request.name.name, types, request.primary_key, False, "error", None, {})
+        draft = table_draft(request.name.name, types, request.primary_key, False, "error", {}, {})
         schema = self._catalog.resolve_schema(request.name.schema, request.name.database)
         return replace(draft, schema_id=schema.id)
 
@@ -195,13 +196,13 @@ class BulkLoader:
 
     def _spec(self, table: TableCatalog, columns: FrameColumns, prefix: str, stored: Stored | None) -> LoadSpec:
         request, shape = self._request, self._playground.options.compaction
-        version = self._storage.version
+        rules = self._storage.version.tables.get(table.id, rules_of(table))
         return LoadSpec(
             request.load_id, self._playground.url, prefix, table, columns.column_indices,
             request.partitions or partitions_of(request.frame, table.vnode_count), request.on_duplicate,
             shape.sstable_bytes, shape.block_bytes, shape.codecs[min(shape.last_level, len(shape.codecs) - 1)],
             shape.filter_policy, shape.filter_bits_per_key, request.memory_bytes, ATTEMPT_MS,
-            {table.id: version.tables[table.id]} if table.id in version.tables else {}, stored)
+            {} if rules.is_empty else {table.id: rules}, stored)
 
     def _check_duplicates(self, table: TableCatalog, written: WrittenRows) -> None:
         if written.duplicates and self._request.on_duplicate == "error":

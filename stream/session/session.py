@@ -25,6 +25,7 @@ from relational.plan.logical import Scan
 from relational.plan.view import plain_view_of, sink_of, view_of
 from relational.relation import Relation
 from relational.types import DataType
+from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
@@ -36,6 +37,8 @@ from stream.session.snapshot import Snapshot
 from stream.session.table import Table
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from relational.spark.bulk_load import DataFrame
     from stream.session.bulk_load import LoadReport
     from stream.spark.driver import BulkBackfill
@@ -122,17 +125,22 @@ class Session:
         on_conflict: str = "error",
         connector: Mapping[str, str] | None = None,
         defaults: Mapping[str, object] = MappingProxyType({}),
+        ttl: str | timedelta | None = None,
+        row_format: str = "row",
+        vnode_count: int = DEFAULT_VNODE_COUNT,
     ) -> Table:
         """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
 
         `on_conflict`: the effect of an inserted row whose key exists: error, overwrite or ignore. `connector`: options
         of the connector that feeds the table, its name under "connector". `defaults`: values of columns that an
-        inserted row does not specify. Duplicate if the name exists."""
-        from stream.session.statements import table_draft
+        inserted row does not specify. `ttl` ("1 hour"), `row_format` ("row" or "cell") and `vnode_count`: the options
+        of CREATE TABLE, see docs/sql.md. Duplicate if the name exists; BindError."""
+        from stream.session.statements import table_draft, table_options
 
         self._check_open()
         whole = ObjectName.parse(name)
-        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, connector, defaults)
+        options = table_options(connector, ttl, row_format, vnode_count)
+        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, options, defaults)
         self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
         return self.table(name)
 
@@ -159,15 +167,20 @@ class Session:
         return self.table(name)
 
     def create_materialized_view(
-        self, name: str, query: Relation, *, backfill: SparkSession | BulkBackfill | None = None
+        self,
+        name: str,
+        query: Relation,
+        *,
+        backfill: SparkSession | BulkBackfill | None = None,
+        vnode_count: int = DEFAULT_VNODE_COUNT,
     ) -> Table:
         """A view that holds the rows of `query` when this returns and follows its changes from then on.
 
         `backfill`: the Spark session whose executors compute the existing rows, or a BulkBackfill; the stream continues
-        meanwhile. BackfillRefused if that is not possible."""
+        meanwhile. BackfillRefused if that is not possible. `vnode_count`: of all tables of the view."""
         self._check_open()
         whole = ObjectName.parse(name)
-        draft, _ = view_of(whole.name, query.plan, "", query.views)
+        draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count)
         draft = self._in_schema(draft, whole)
         if backfill is None:
             self._playground.meta.ddl.create_job(draft)

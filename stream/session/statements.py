@@ -6,14 +6,14 @@ when the table's own actor has evaluated it, so that its success is known; a que
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hummock.epoch import wall_clock_ms
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
@@ -25,7 +25,9 @@ from relational.relation import Relation
 from relational.sql import introspect
 from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
+from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.types import DataType
+from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
@@ -263,10 +265,11 @@ def table_draft(
     primary_key: str | Sequence[str] | None,
     append_only: bool,
     on_conflict: str,
-    connector: Mapping[str, str] | None,
+    options: Mapping[str, str],
     defaults: Mapping[str, object],
 ) -> TableCatalog:
-    """The draft of a table described through the fluent API, equal to that of CREATE TABLE. BindError."""
+    """The draft of a table described through the fluent API, equal to that of CREATE TABLE … WITH `options`. BindError.
+    """
     types = {column: data_type(kind) for column, kind in columns.items()}
     key = (
         [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
@@ -279,15 +282,29 @@ def table_draft(
         conflict = ConflictBehaviour(on_conflict)
     except ValueError:
         raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
-    options = None if connector is None else dict(connector)
     constants = {column: constant(value, column, types[column]) for column, value in defaults.items()}
-    return table_of(TableSyntax(name, list(types.items()), key, None, append_only, conflict, options, constants), "")
+    syntax = TableSyntax(name, list(types.items()), key, None, append_only, conflict, Options(options), constants)
+    return table_of(syntax, "")
+
+
+def table_options(
+    connector: Mapping[str, str] | None, ttl: str | timedelta | None, row_format: str, vnode_count: int
+) -> dict[str, str]:
+    """The options of CREATE TABLE for arguments of the fluent API."""
+    options = dict(connector or {})
+    if ttl is not None:
+        options[TTL] = ttl_text(ttl) if isinstance(ttl, timedelta) else str(ttl)
+    if row_format != RowFormat.ROW:
+        options[ROW_FORMAT] = str(row_format)
+    if vnode_count != DEFAULT_VNODE_COUNT:
+        options[VNODE_COUNT] = str(vnode_count)
+    return options
 
 
 def source_draft(name: str, columns: Mapping[str, str | DataType], connector: Mapping[str, str]) -> TableCatalog:
     """The draft of a source described through the fluent API, equal to that of CREATE SOURCE. BindError."""
     types = [(column, data_type(kind)) for column, kind in columns.items()]
-    return source_of(TableSyntax(name, types, options=dict(connector)), "")
+    return source_of(TableSyntax(name, types, options=Options(connector)), "")
 
 
 def data_type(kind: str | DataType) -> DataType:

@@ -86,7 +86,7 @@ class BulkBackfill:
         leaf = fragments[0].leaf
         assert isinstance(leaf, StreamScanNode)
         with storage.snapshot() as epoch, storage.pinned_version() as pinned, storage.upload_prefix() as prefix:
-            first, *others = self._counts(pinned.version, leaf.table, fragments)
+            first, *others = self._counts(pinned.version, leaf.table, fragments, view.vnode_count)
             parts = StorageTable(leaf.table, storage, leaf.columns).partitions(first)
             spec = BackfillSpec(
                 view=view,
@@ -132,12 +132,16 @@ class BulkBackfill:
         with suppress(ObjectStoreError):
             self.tasks.delete(url, [sstable_data_path(report.sent.name) for report in reports if report.sent.name])
 
-    def _counts(self, version: HummockVersion, table: TableCatalog, fragments: tuple[Fragment, ...]) -> list[int]:
-        """The number of tasks of each fragment: enough to use all slots, and for about `task_rows` per task."""
+    def _counts(
+        self, version: HummockVersion, table: TableCatalog, fragments: tuple[Fragment, ...], vnode_count: int
+    ) -> list[int]:
+        """The number of tasks of each fragment: enough to use all slots, and for about `task_rows` per task. The view's
+        tables have `vnode_count` vnodes, each of which is written by one task."""
         whole = KeyRange.table(table.id)
         rows = sum(info.rows for run in version.overlapping(whole) for info in run)
-        many = min(max(self.tasks.slots, -(-rows // self.task_rows)), table.vnode_count)
-        return [many, *(many if fragment.key else 1 for fragment in fragments[1:])]
+        many = max(self.tasks.slots, -(-rows // self.task_rows))
+        later = (min(many, vnode_count) if fragment.key else 1 for fragment in fragments[1:])
+        return [min(many, table.vnode_count), *later]
 
 
 def scans_of(spec: BackfillSpec, version: HummockVersion, leaf: StreamScanNode,

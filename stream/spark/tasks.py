@@ -16,7 +16,6 @@ from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.spark.worker import local_directory, task_store
 from hummock.sstable.info import SstableInfo
 from hummock.store.bulk_store import BulkStore
-from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec, files_of, read_chunks
@@ -126,4 +125,5 @@ def _shuffle_writer(
 ) -> ShuffleWriter:
     """Writes the input of fragment `number`."""
     after = backfill.fragments[number]
-    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, backfill.tasks[number], DEFAULT_VNODE_COUNT)
+    tasks, vnode_count = backfill.tasks[number], backfill.view.vnode_count
+    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, tasks, vnode_count)

@@ -99,11 +99,12 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.meta": (
         "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "
+        "relational.table "
         "hummock.meta hummock.meta_client hummock.loaded_files"
     ),
     "stream.playground": (
         "meta worker runtime protocol hummock.meta hummock.store hummock.maintenance hummock.meta_client "
-        "hummock.metrics hummock.object_store relational.catalog"
+        "hummock.metrics hummock.object_store relational.catalog relational.table"
     ),
     "stream.spark": (
         "playground plan executor worker message error_counts relational.types relational.chunk relational.expr "

@@ -9,3 +9,5 @@ SELECT region, SUM(amount) AS revenue, COUNT(*) AS orders FROM orders WHERE amou
 CREATE SCHEMA shop;
 CREATE TABLE shop.sold (id BIGINT PRIMARY KEY, price NUMERIC(8, 2) DEFAULT 1);
 CREATE VIEW shop.cheap AS SELECT id, price FROM shop.sold WHERE price < 10 ORDER BY id;
+CREATE TABLE visits (id BIGINT PRIMARY KEY, page VARCHAR) APPEND ONLY WITH (ttl = '1 hour');
+CREATE VIEW recent AS SELECT id FROM visits;

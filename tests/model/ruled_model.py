@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, table_id_of, user_key, vnode_of
-from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.epoch import SPILL_BITS, Epoch, pure_epoch
 from hummock.store.memory_store import MemoryStateStore
 
@@ -43,7 +44,10 @@ class RuledModel(MemoryStateStore):
             for mark in rules.watermarks:
                 marks = self.marks.setdefault(table_id, [])
                 keys = dict(marks[-1][2]) if marks else {}
-                for vnode, key in mark.keys:
+                for vnode in VNODES:
+                    key = mark.key_of(vnode)
+                    if key is None:
+                        continue
                     known = keys.get(vnode, key)
                     is_back = mark.is_descending and known.startswith(key)      # would make rows visible again
                     keys[vnode] = known if is_back else (min if mark.is_descending else max)(key, known)
@@ -119,8 +123,9 @@ def later_rules(rng: random.Random, model: RuledModel, keys: Keys, after: int,
     marks: tuple[KeyWatermark, ...] = ()
     if table in (RISING, FALLING):
         vnodes = sorted(rng.sample(VNODES, rng.randint(1, len(VNODES))))
-        marks = (KeyWatermark(Epoch(rng.randint(after + 1, last) << 16),
-                              tuple((vnode, keys.own()[:2]) for vnode in vnodes), table == FALLING),)
+        epoch, mark = Epoch(rng.randint(after + 1, last) << 16), keys.own()[:2]
+        marks = (KeyWatermark(epoch, ((0, 0xFFFF, mark),), table == FALLING) if rng.random() < 0.3 else
+                 KeyWatermark.of(epoch, {vnode: keys.own()[:2] for vnode in vnodes}, table == FALLING),)
     return {table: TableRules(rng.choice(PREFIXES[table]), model.ttl_ms.get(table, 0), marks,
                               vnode_groups=rng.choice((1, 1, 3)))}
 

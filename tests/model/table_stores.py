@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from typing import Any
 
-from hummock.base.table_rules import TableRules
+from hummock.base.key_watermark import KeyWatermark
 from hummock.epoch import Epoch
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -39,8 +39,8 @@ class Backend(ABC):
     has_rules: bool
 
     @abstractmethod
-    def checkpoint(self, epoch: Epoch, tables: dict[int, TableRules]) -> None:
-        """Commits everything up to `epoch`, with the rules."""
+    def checkpoint(self, epoch: Epoch, watermarks: dict[int, KeyWatermark]) -> None:
+        """Commits everything up to `epoch`, with the watermarks."""
 
     @abstractmethod
     def compact(self) -> None: ...
@@ -63,7 +63,7 @@ class MemoryBackend(Backend):
     def __init__(self) -> None:
         self.store = MemoryStateStore()
 
-    def checkpoint(self, epoch: Epoch, tables: dict[int, TableRules]) -> None:
+    def checkpoint(self, epoch: Epoch, watermarks: dict[int, KeyWatermark]) -> None:
         self.store.commit(epoch)
 
     def compact(self) -> None:
@@ -90,8 +90,8 @@ class FileBackend(Backend):
         self.shape = CompactionOptions(history_ms=0, **rng.choice(SHAPES))
         self.store = self._open()
 
-    def checkpoint(self, epoch: Epoch, tables: dict[int, TableRules]) -> None:
-        self.store.commit(epoch, tables=tables)
+    def checkpoint(self, epoch: Epoch, watermarks: dict[int, KeyWatermark]) -> None:
+        self.store.commit(epoch, watermarks=watermarks)
 
     def compact(self) -> None:
         for _ in range(self.rng.randint(1, 3)):

@@ -7,14 +7,12 @@ their writes. Rows are (a, b, c | d, e): key | value.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.base.pending_watermarks import PendingWatermarks
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import Op, StreamChunk, vnodes_of
@@ -87,7 +85,7 @@ class TablesAndModel:
         self.rows: dict[Pk, tuple] = {}
         self.history: dict[int, dict[Pk, tuple]] = {}       # by checkpoint
         self.low: int | None = None                         # rows with a smaller `a` are no longer written
-        self.marks: list[KeyWatermark] = []                 # not registered yet
+        self.pending = PendingWatermarks(self.rng.choice((0, 0, 20)))
         self.committed_low: int | None = None
         self.follower: StateTable | None = None
         self.follower_store = self.backend.follower() if isinstance(self.backend, FileBackend) and (
@@ -241,7 +239,10 @@ class Writes(TablesAndModel):
         self.epoch = EpochPair(curr=self.next_epoch(), prev=self.epoch.curr)
         if self.options["spill_bytes"] < 1 << 20:
             self.open_scans.clear()
-        self.marks += [mark for table in self.tables if (mark := table.commit(self.epoch)) is not None]
+        for table in self.tables:
+            mark = table.commit(self.epoch)
+            if mark is not None:
+                self.pending.add(TABLE_ID, mark)
         if self.follower is not None:
             self.follower.commit(self.epoch)
         if self.rng.random() < 0.7:
@@ -250,18 +251,13 @@ class Writes(TablesAndModel):
             self.move_vnodes()
 
     def checkpoint(self) -> None:
-        epoch, rules = self.epoch.prev, {}
-        if self.marks:
-            keys: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
-            for mark in self.marks:
-                keys[mark.epoch] += mark.keys
-            marks = [replace(self.marks[0], epoch=at, keys=tuple(sorted(keys[at]))) for at in sorted(keys)[::-1]]
-            rules = {TABLE_ID: TableRules(watermarks=tuple(marks), vnode_count=self.catalog.vnode_count)}
-            self.marks = []
+        epoch = self.epoch.prev
+        watermarks = self.pending.take(epoch)
+        if watermarks:
             self.committed_low = self.low
             self.rows = {pk: rest for pk, rest in self.rows.items()
                          if self.committed_low is None or pk[0] is None or pk[0] >= self.committed_low}
-        self.backend.checkpoint(epoch, rules)
+        self.backend.checkpoint(epoch, watermarks)
         self.history[epoch] = dict(self.rows)
         if self.follower_store is not None:
             self.follower_store.wait_epoch(epoch)
@@ -291,7 +287,8 @@ class Writes(TablesAndModel):
             self.follower_store = self.backend.follower()
         committed = self.backend.store.committed_epoch
         self.rows = dict(self.history.get(committed, {}))
-        self.low, self.marks = self.committed_low, []
+        self.low = self.committed_low
+        self.pending.clear()
         prev = committed or self.next_epoch()
         self.epoch = EpochPair(curr=self.next_epoch(), prev=prev)
         self.open(self.rng.randint(1, min(3, self.catalog.vnode_count)))

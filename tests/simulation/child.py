@@ -106,7 +106,7 @@ def main(url: str, seed: int, count: int, point: str, nth: int) -> None:
         is_new = not session.names()
         killer.is_armed = True
         if is_new:
-            session_workload.create(session)
+            session_workload.create(session, seed)
         done = session_workload.committed_round(session, made) if not is_new else 0
         print(f"round {done}", flush=True)
         for number in range(done + 1, len(made)):

@@ -15,6 +15,12 @@ GROUPS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", None)
 RICH = 60
 
 TABLE = "CREATE TABLE accounts (id BIGINT PRIMARY KEY, grp VARCHAR, amount BIGINT)"
+OPTIONS = (
+    ("", ""),
+    (" WITH (row_format = 'cell')", ""),
+    (" WITH (vnode_count = 1)", " WITH (vnode_count = 7)"),
+    (" WITH (row_format = 'cell', vnode_count = 1024)", " WITH (vnode_count = 32768)"),
+)
 VIEWS = {
     "totals": "SELECT grp, COUNT(*) AS n, SUM(amount) AS total, MIN(amount) AS low, MAX(amount) AS high "
     "FROM accounts GROUP BY grp",
@@ -114,11 +120,12 @@ def shown(session, name: str) -> list[tuple]:
     return sorted(rows, key=repr)
 
 
-def create(session) -> None:
-    """Creates the table and its views."""
-    session.sql(TABLE)
+def create(session, seed: int = 0) -> None:
+    """Creates the table and its views, with options by the seed."""
+    table, view = OPTIONS[seed % len(OPTIONS)]
+    session.sql(TABLE + table)
     for name, query in VIEWS.items():
-        session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        session.sql(f"CREATE MATERIALIZED VIEW {name}{view} AS {query}")
 
 
 def committed_round(session, made: list[Round], at_least: int = 0) -> int:

@@ -337,3 +337,10 @@ def test_a_recovery_ends_actors_that_wait_for_those_they_replace(db, monkeypatch
     db.sql("ALTER MATERIALIZED VIEW grouped SET PARALLELISM = 3")
     assert not failing and time.monotonic() - began < JOIN_SECONDS / 2
     check_views(db, ["grouped"])
+
+
+def test_a_creation_ends_without_waiting_for_the_next_checkpoint():
+    with connected(barrier_interval_ms=3_600_000, checkpoint_frequency=1_000) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+        check_views(db, ["grouped"])

@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, vnode_of
-from hummock.base.table_rules import KeyWatermark, TableRules, Tables
+from hummock.base.table_rules import TableRules, Tables
 from hummock.epoch import SPILL_BITS, Epoch
 from hummock.sstable.info import SstableInfo
 
@@ -29,11 +29,6 @@ def dead_share(info: SstableInfo, tables: Tables, watermark: Epoch) -> float:
     return aged
 
 
-def newest_watermark(rules: TableRules, watermark: Epoch) -> KeyWatermark | None:
-    """The key watermark that applies to a reader at `watermark`."""
-    return next((mark for mark in rules.watermarks if mark.epoch <= watermark), None)
-
-
 def _aged_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
     """The share of the file's time span that is older than the time to live."""
     if not rules.ttl_ms:
@@ -46,10 +41,10 @@ def _aged_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float
 
 def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
     """The share of the file's keys that the key watermark has passed; 0 for files of several vnodes."""
-    mark, vnode = newest_watermark(rules, watermark), vnode_of(info.smallest)
+    mark, vnode = rules.mark_at(watermark), vnode_of(info.smallest)
     if mark is None or vnode != vnode_of(info.largest) or len(info.smallest) < USER_KEY_PREFIX_BYTES:
         return 0.0
-    key = dict(mark.keys).get(vnode)
+    key = mark.key_of(vnode)
     if key is None:
         return 0.0
     low, high = info.smallest[USER_KEY_PREFIX_BYTES:], info.largest[USER_KEY_PREFIX_BYTES:]

@@ -10,8 +10,9 @@ from relational.errors import BindError, CatalogError, ParseError
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
 from relational.sql.context import BindContext
-from relational.sql.ddl.create import listed, read_parallelism
+from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
+from relational.sql.ddl.options import parallelism_of
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, resolved
 from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume, SetParallelism
@@ -67,7 +68,13 @@ def parallelism_setting(reader: TokenReader) -> int | None:
     if not reader.accept("="):
         reader.accept("TO")
     span = reader.span
-    found = None if reader.accept("DEFAULT") else read_parallelism(reader.next().text, span)
+    if reader.accept("DEFAULT"):
+        reader.finish()
+        return None
+    try:
+        found = parallelism_of(reader.next().text)
+    except ValueError as refusal:
+        raise BindError(f"parallelism is {refusal}", **error_span(span)) from refusal
     reader.finish()
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from sqlglot.tokens import TokenType
 
@@ -16,7 +17,18 @@ from relational.plan.changes import column_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.view import index_of, plain_view_of, sink_of, view_of
 from relational.sql.context import BindContext
-from relational.sql.ddl.create_table import CONNECTOR_OPTION, read_options, read_table, source_of, table_of
+from relational.sql.ddl.create_table import read_table, source_of, table_of
+from relational.sql.ddl.options import (
+    BACKFILL,
+    CONNECTOR,
+    PARALLELISM,
+    VIEW_OPTIONS,
+    Options,
+    choice_of,
+    parallelism_of,
+    read_options,
+    take_vnode_count,
+)
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
@@ -35,8 +47,6 @@ from relational.sql.statement import (
 )
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
-
-MOST_PARALLELISM = 1_024
 
 
 def bind_create(piece: Piece, context: BindContext) -> Statement:
@@ -71,7 +81,7 @@ def _source(reader: TokenReader, context: BindContext, if_not_exists: bool, defi
 def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSink:
     """name {FROM table or view | AS query} WITH (connector = …); the options may also precede FROM or AS."""
     name, span = read_name(reader, "the sink")
-    options = read_options(reader) if reader.accept("WITH") else None
+    options = read_options(reader) if reader.accept("WITH") else Options()
     if reader.accept("FROM"):
         table_name, table_span = read_name(reader, "a table or view")
         table = resolved(context.catalog, table_name, table_span)
@@ -82,13 +92,13 @@ def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
         tree = parse(_before_options(reader))
         binder = QueryBinder(context.catalog, Translator(tree))
         query, views = binder.query(tree.node), binder.views
-    if options is None and reader.accept("WITH"):
+    if not options and reader.accept("WITH"):
         options = read_options(reader)
-    if options is None or CONNECTOR_OPTION not in options:
-        raise BindError(f"a sink is created WITH ({CONNECTOR_OPTION} = …)", **error_span(span))
+    if CONNECTOR not in options:
+        raise BindError(f"a sink is created WITH ({CONNECTOR} = …)", **error_span(span))
     reader.finish()
     try:
-        sink, plan = sink_of(name.name, query, options, definition, views)
+        sink, plan = sink_of(name.name, query, options.take_rest(), definition, views)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists)
@@ -111,34 +121,19 @@ def _materialized_view(
     reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str
 ) -> CreateMaterializedView:
     name, span = read_name(reader, "the view")
-    backfill, parallelism = _view_options(reader) if reader.accept("WITH") else (Backfill.STREAM, None)
+    options = read_options(reader) if reader.accept("WITH") else Options()
+    backfill = options.take(BACKFILL, partial(choice_of, Backfill), Backfill.STREAM)
+    vnode_count = take_vnode_count(options)
+    parallelism = options.take(PARALLELISM, parallelism_of, None)
+    options.finish("a materialized view", VIEW_OPTIONS)
     query, views = _query(reader, context)
     try:
-        view, plan = view_of(name.name, query, definition, views)
+        view, plan = view_of(name.name, query, definition, views, vnode_count)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill, parallelism)
 
 
-def _view_options(reader: TokenReader) -> tuple[Backfill, int | None]:
-    """(backfill = 'stream' | 'spark', parallelism = n)"""
-    span = reader.span
-    options = read_options(reader)
-    how = options.pop("backfill", Backfill.STREAM)
-    if how not in list(Backfill):
-        raise BindError("backfill is 'stream' or 'spark'", **error_span(span))
-    parallelism = options.pop("parallelism", None)
-    if options:
-        known = "backfill, parallelism"
-        raise BindError(f"a view has no option {next(iter(options))!r}; it has {known}", **error_span(span))
-    return Backfill(how), None if parallelism is None else read_parallelism(parallelism, span)
-
-
-def read_parallelism(text: str, span: TextSpan) -> int:
-    """The number of actors of each fragment of a job. BindError unless it is from 1 to 1,024."""
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MOST_PARALLELISM and len(text) < 9):
-        raise BindError(f"parallelism is a whole number from 1 to {MOST_PARALLELISM}", **error_span(span))
-    return int(text)
 
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:
@@ -182,7 +177,10 @@ def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, defin
     reader.finish()
     if len({key.column for key in keys}) < len(keys):
         raise BindError("a column stands twice in the index", **error_span(span))
-    index, _ = index_of(name.name, table, keys, include, definition)
+    try:
+        index, _ = index_of(name.name, table, keys, include, definition)
+    except BindError as error:
+        raise BindError(error.message, **error_span(table_span)) from error
     if name.schema == ObjectName("").schema and table_name.schema != name.schema:
         name = replace(table_name, name=name.name)  # an index is in the schema of its table
     return CreateIndex(_in_schema(index, context, name, span), if_not_exists)

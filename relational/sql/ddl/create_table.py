@@ -10,16 +10,28 @@ from sqlglot.tokens import TokenType
 
 from relational.catalog.objects import (
     SOURCE_VERSION,
+    TABLE_VERSION,
+    TTL_VERSION,
     ColumnCatalog,
     ConflictBehaviour,
     TableCatalog,
     TableKind,
     value_columns,
 )
-from relational.errors import BindError, ParseError
+from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span, unknown
 from relational.expr.unbound import TextSpan
 from relational.plan.changes import default_of
+from relational.sql.ddl.options import (
+    CONNECTOR,
+    TABLE_OPTIONS,
+    TTL,
+    Options,
+    read_options,
+    take_row_format,
+    take_vnode_count,
+    ttl_of,
+)
 from relational.sql.expressions import Translator
 from relational.sql.lexer import TokenReader
 from relational.sql.tree import parse
@@ -28,7 +40,6 @@ from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
 ROW_ID = "_row_id"
-CONNECTOR_OPTION = "connector"
 MAX_LENGTH = 10_485_760
 _LIMITED = re.compile(
     r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
@@ -46,7 +57,7 @@ class TableSyntax:
     key_span: TextSpan | None = None
     is_append_only: bool = False
     conflict: ConflictBehaviour = ConflictBehaviour.ERROR
-    options: dict[str, str] | None = None
+    options: Options = field(default_factory=Options)
     defaults: dict[str, Any] = field(default_factory=dict)
     not_null: set[str] = field(default_factory=set)
     max_lengths: dict[str, int] = field(default_factory=dict)
@@ -193,11 +204,8 @@ def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
         table.is_append_only = True
     elif reader.accept("ON", "CONFLICT"):
         table.conflict = _read_conflict(reader)
-    elif reader.accept("WITH"):
-        span = reader.span
+    elif not table.options and reader.accept("WITH"):
         table.options = read_options(reader)
-        if CONNECTOR_OPTION not in table.options:
-            raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **error_span(span))
     else:
         raise reader.fail("this is not a clause of CREATE TABLE")
 
@@ -211,30 +219,8 @@ def _read_conflict(reader: TokenReader) -> ConflictBehaviour:
     raise reader.fail("ON CONFLICT is followed by OVERWRITE, IGNORE or ERROR")
 
 
-def read_options(reader: TokenReader) -> dict[str, str]:
-    """(key = 'value', dotted.key = 'value')."""
-    options: dict[str, str] = {}
-    reader.expect("(")
-    while True:
-        span = reader.span
-        key = reader.name("an option")
-        while reader.accept("."):
-            key += "." + reader.name("an option")
-        reader.expect("=")
-        value = reader.next()
-        if value.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-            raise ParseError(f"option {key} takes a quoted text or a number", **error_span(span))
-        if key in options:
-            raise ParseError(f"option {key} appears twice", **error_span(span))
-        options[key] = value.text
-        if not reader.accept(","):
-            break
-    reader.expect(")")
-    return options
-
-
 def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
-    """The draft (id 0) of a table; without a declared key its rows get a hidden generated id."""
+    """The draft (id 0) of a table; without a declared key its rows get a hidden generated id. Takes the options."""
     columns = [
         ColumnCatalog(
             name,
@@ -256,6 +242,10 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
     else:
         key = [_position(name, syntax, syntax.key) for name in syntax.key]
     pk = tuple(map(SortKey, key))
+    ttl_ms = _take_ttl(syntax)
+    row_format, vnode_count = take_row_format(syntax.options), take_vnode_count(syntax.options)
+    if CONNECTOR not in syntax.options:
+        syntax.options.finish("a table", (*TABLE_OPTIONS, CONNECTOR))
     return TableCatalog(
         id=0,
         name=syntax.name,
@@ -265,24 +255,40 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         stream_key=tuple(key),
         distribution_key=tuple(key),
         value_indices=value_columns(columns, pk),
+        vnode_count=vnode_count,
         is_append_only=syntax.is_append_only,
         row_id_index=row_id,
         conflict=syntax.conflict,
         definition=definition,
-        connector=syntax.options,
+        connector=syntax.options.take_rest() or None,
+        row_format=row_format,
+        version=TTL_VERSION if ttl_ms else TABLE_VERSION,
+        ttl_ms=ttl_ms,
     )
+
+
+def _take_ttl(syntax: TableSyntax) -> int:
+    """The time to live of the rows, in milliseconds, 0 without one. BindError where they are changed otherwise [R31].
+    """
+    if not syntax.is_append_only:
+        syntax.options.refuse(TTL, "ttl needs rows that are never updated or deleted: a table that is APPEND ONLY")
+    if syntax.conflict is ConflictBehaviour.OVERWRITE:
+        syntax.options.refuse(TTL, "ttl needs rows that are never changed, and ON CONFLICT OVERWRITE changes them")
+    return syntax.options.take(TTL, ttl_of, 0)
 
 
 def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None) -> TableCatalog:
     """The draft (id 0) of a source: rows that are only inserted, and are stored by nobody. Each job that reads it gives
     them an id of its own. BindError for what needs stored rows.
     """
-    if syntax.options is None:
-        raise BindError(f"a source is created WITH ({CONNECTOR_OPTION} = …)", **error_span(span))
+    if CONNECTOR not in syntax.options:
+        raise BindError(f"a source is created WITH ({CONNECTOR} = …)", **error_span(span))
+    for name in TABLE_OPTIONS:
+        syntax.options.refuse(name, f"a source stores no rows, so it has no {name}")
     if syntax.key is not None or syntax.conflict is not ConflictBehaviour.ERROR or syntax.defaults:
         stored = "a primary key" if syntax.key is not None else "DEFAULT" if syntax.defaults else "ON CONFLICT"
         raise BindError(
-            f"a source stores no rows, so it has not {stored}: CREATE TABLE … WITH ({CONNECTOR_OPTION} = …) does",
+            f"a source stores no rows, so it has not {stored}: CREATE TABLE … WITH ({CONNECTOR} = …) does",
             **error_span(syntax.key_span or span),
         )
     draft = table_of(syntax, definition)

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import ColumnCatalog, ConflictBehaviour, TableCatalog, TableKind
+from relational.catalog.objects import ColumnCatalog, ConflictBehaviour, RowFormat, TableCatalog, TableKind
 from relational.expr.expression import Literal
+from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, ttl_text
 from relational.types.data_type import DataType, TypeKind
+from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -25,10 +27,22 @@ def definition_of(table: TableCatalog, name: ObjectName) -> str:
         clauses += " APPEND ONLY"
     if table.conflict is not ConflictBehaviour.ERROR:
         clauses += f" ON CONFLICT {table.conflict.upper()}"
-    if table.connector is not None:
-        options = ", ".join(f"{key} = {_text(value)}" for key, value in table.connector.items())
-        clauses += f" WITH ({options})"
+    options = {**(table.connector or {}), **_table_options(table)}
+    if options:
+        clauses += f" WITH ({', '.join(f'{key} = {_text(value)}' for key, value in options.items())})"
     return f"CREATE TABLE {'.'.join(map(_quoted, name.parts))} ({', '.join(parts)}){clauses}"
+
+
+def _table_options(table: TableCatalog) -> dict[str, str]:
+    """Those that are not the default."""
+    options = {}
+    if table.ttl_ms:
+        options[TTL] = ttl_text(table.ttl_ms)
+    if table.row_format is not RowFormat.ROW:
+        options[ROW_FORMAT] = table.row_format.value
+    if table.vnode_count != DEFAULT_VNODE_COUNT:
+        options[VNODE_COUNT] = str(table.vnode_count)
+    return options
 
 
 def _column(table: TableCatalog, index: int) -> str:

@@ -1,20 +1,25 @@
-"""Key watermarks by epoch: every reader finds the watermarks valid at its epoch, and none moves back."""
+"""Rules of tables from version to version: a change keeps watermarks, every reader finds those of its epoch."""
 
 import random
 
 import pytest
 
-from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules, next_tables
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import PrefixRule, TableRules, next_tables, tables_format
 from hummock.errors import Corruption
+
+VNODES = 4
 
 
 def mark(epoch, *keys, is_descending=False):
-    return KeyWatermark(epoch, tuple((vnode, key) for vnode, key in enumerate(keys)), is_descending)
+    return KeyWatermark.of(epoch, dict(enumerate(keys)), is_descending)
 
 
 def seen_by(rules, epoch):
     """The watermarks, by vnode, of a reader at `epoch`."""
-    return next((dict(found.keys) for found in rules.watermarks if found.epoch <= epoch), {})
+    found = rules.mark_at(epoch)
+    keys = {vnode: None if found is None else found.key_of(vnode) for vnode in range(VNODES)}
+    return {vnode: key for vnode, key in keys.items() if key is not None}
 
 
 def test_nothing_changes_by_itself():
@@ -27,6 +32,18 @@ def test_a_change_of_other_rules_keeps_watermarks_and_none_removes_all():
     changed = next_tables(tables, {1: TableRules(PrefixRule(9))}, 0)
     assert changed == {1: TableRules(PrefixRule(9), watermarks=(mark(9, b"a"),))}
     assert next_tables(changed, {1: None, 2: None}, 0) == {}
+
+
+def test_rules_that_say_nothing_are_none():
+    tables = {1: TableRules(ttl_ms=3), 2: TableRules(watermarks=(mark(9, b"a"),))}
+    assert next_tables(tables, {1: TableRules(vnode_count=7), 2: TableRules(), 3: TableRules()}, 0) == {
+        2: TableRules(watermarks=(mark(9, b"a"),))}
+
+
+def test_older_releases_read_records_without_ranges_of_vnodes():
+    one = TableRules(PrefixRule(9), watermarks=(mark(9, b"a", b"b"),))
+    assert tables_format({1: one, 2: None}) == 1
+    assert tables_format({1: one, 2: TableRules(watermarks=(KeyWatermark(9, ((0, 255, b"a"),)),))}) == 2
 
 
 def test_a_watermark_that_is_older_than_the_newest_is_refused():
@@ -53,9 +70,9 @@ def test_every_reader_finds_the_furthest_key_up_to_its_epoch(seed, is_descending
     tables, history, safe = {}, [], 0
     for epoch in range(1, 60):
         if rng.random() < .5:
-            keys = {vnode: rng.randbytes(2) for vnode in rng.sample(range(4), rng.randrange(1, 4))}
+            keys = {vnode: rng.randbytes(2) for vnode in rng.sample(range(VNODES), rng.randrange(1, VNODES))}
             history.append((epoch, keys))
-            added = KeyWatermark(epoch, tuple(sorted(keys.items())), is_descending)
+            added = KeyWatermark.of(epoch, keys, is_descending)
             tables = next_tables(tables, {1: TableRules(watermarks=(added,))}, safe)
         if rng.random() < .2:
             safe = rng.randrange(safe, epoch + 1)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, RangeSpec, TaskInput, TaskKind
 from hummock.errors import FormatTooNew, InvalidTask
 from hummock.sstable.info import SstableInfo
@@ -16,7 +17,7 @@ def info(number):
 
 
 RULES = TableRules(PrefixRule(columns=(KeyColumn(1, 8), KeyColumn(254, 0, True))), 60_000,
-                   (KeyWatermark(9 << 16, ((0, b"k"), (7, b"\xff"))),), 16)
+                   (KeyWatermark(9 << 16, ((0, 0, b"k"), (7, 9, b"\xff"))),), 16)
 TASK = CompactTask(
     7, TaskKind.L0_TO_BASE, (TaskInput(0, 4, (info(1), info(2))), TaskInput(6, 0, (info(3),))), 6, 0, 5 << 16, True,
     OutputOptions(1 << 20, 4096, "lz4", "none", 10), (3, 9), {1: RULES, 2: TableRules(PrefixRule(9))}, (b"b", b"c\0"))

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from hummock.base.key import KeyRange, user_key
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import TableRules
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.iterator.batch_collector import BatchCollector
@@ -42,8 +43,8 @@ def some_rules(rng, passed=range(1, 16)):
         for step, epoch in enumerate(epochs):
             vnodes = sorted(rng.sample(range(VNODES), rng.randint(1, VNODES))) if len(epochs) == 1 else range(VNODES)
             bound = 9 - 3 * step if is_descending else 3 * step + 1
-            keys = tuple((vnode, rng.choice((b"%02d", b"%02dw")) % bound) for vnode in vnodes)
-            marks.append(KeyWatermark(Epoch(epoch << 16), keys, is_descending))
+            keys = {vnode: rng.choice((b"%02d", b"%02dw")) % bound for vnode in vnodes}
+            marks.append(KeyWatermark.of(Epoch(epoch << 16), keys, is_descending))
         tables[table] = TableRules(None, rng.choice((0, 2, 5)), tuple(reversed(marks)))
     return tables
 
@@ -56,7 +57,7 @@ def is_hidden(tables, key, written, epoch):
     if rules.ttl_ms and written >> 16 < (epoch >> 16) - rules.ttl_ms:
         return True
     mark = next((mark for mark in rules.watermarks if mark.epoch <= epoch), None)
-    bound = dict(mark.keys).get(int.from_bytes(key[4:6].ljust(2, b"\0"), "big")) if mark is not None else None
+    bound = mark.key_of(int.from_bytes(key[4:6].ljust(2, b"\0"), "big")) if mark is not None else None
     if bound is None or len(key) < 6:
         return False
     return key[6:] > bound and not key[6:].startswith(bound) if mark.is_descending else key[6:] < bound
@@ -139,7 +140,7 @@ def test_every_read_of_a_store_hides_what_the_rules_hide(seed):
 
 
 def test_rules_are_asked_one_row_at_a_time():
-    tables = {7: TableRules(None, 10, (KeyWatermark(Epoch(5 << 16), ((0, b"k"),)),))}
+    tables = {7: TableRules(None, 10, (KeyWatermark(Epoch(5 << 16), ((0, 0, b"k"),)),))}
     rules = RowRules(tables)
     key = user_key(7, 0, b"a")
     assert not rules.hides_row(key, 1 << 16, 4 << 16)

@@ -1,13 +1,16 @@
 """Commits: one transaction each, ascending, fenced, idempotent, and visible to later readers of the log."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.errors import (
     Fenced,
     InvalidEpoch,
+    InvalidOption,
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
@@ -123,18 +126,63 @@ class TestCommit:
         assert (version.tables, version.dropped_tables) == ({7: seven}, {8})
 
     def test_a_key_watermark_holds_from_its_own_commit_on(self, manager, writer):
-        first = KeyWatermark(epoch_of(2), ((0, b"c"), (1, b"d")))
+        first = KeyWatermark.of(epoch_of(2), {0: b"c", 1: b"d"})
         manager.commit_epoch(writer, epoch_of(2), [], tables={7: TableRules(ttl_ms=5, watermarks=(first,))})
-        again = TableRules(ttl_ms=6, watermarks=(KeyWatermark(epoch_of(3), ((0, b"e"), (1, b"a"))), first))
+        again = TableRules(ttl_ms=6, watermarks=(KeyWatermark.of(epoch_of(3), {0: b"e", 1: b"a"}), first))
         version = manager.commit_epoch(writer, epoch_of(3), [], tables={7: again})
-        newest = KeyWatermark(epoch_of(3), ((0, b"e"), (1, b"d")))
+        newest = KeyWatermark.of(epoch_of(3), {0: b"e", 1: b"d"})
         assert version.tables[7] == TableRules(ttl_ms=6, watermarks=(newest, first))
         for number in (1, 3, 5):
             with pytest.raises(InvalidEpoch, match="watermark"):
                 manager.commit_epoch(writer, epoch_of(4), [], tables={
-                    7: TableRules(watermarks=(KeyWatermark(epoch_of(number), ((0, b"z"),)),))})
+                    7: TableRules(watermarks=(KeyWatermark(epoch_of(number), ((0, 0, b"z"),)),))})
         manager.advance_safe_epoch(epoch_of(3))
         assert manager.version.tables[7].watermarks == (newest,)
+
+    def test_a_commit_moves_watermarks_and_keeps_the_other_rules(self, manager, writer):
+        rules = TableRules(PrefixRule(9), 5)
+        manager.commit_epoch(writer, epoch_of(1), [], tables={7: rules})
+        first = KeyWatermark(epoch_of(2), ((0, 255, b"c"),))
+        version = manager.commit_epoch(writer, epoch_of(2), [], watermarks={7: first, 8: first})
+        assert version.tables == {7: replace(rules, watermarks=(first,)), 8: TableRules(watermarks=(first,))}
+        second = KeyWatermark(epoch_of(3), ((0, 3, b"d"),))
+        moved = KeyWatermark(epoch_of(3), ((0, 3, b"d"), (4, 255, b"c")))
+        again = replace(first, epoch=second.epoch)
+        version = manager.commit_epoch(writer, epoch_of(3), [], watermarks={7: second, 8: again})
+        assert version.tables == {7: replace(rules, watermarks=(moved, first)), 8: TableRules(watermarks=(first,))}
+        both = {7: TableRules(ttl_ms=6, watermarks=(KeyWatermark(epoch_of(4), ((9, 9, b"e"),)),))}
+        version = manager.commit_epoch(writer, epoch_of(4), [], tables=both,
+                                       watermarks={7: KeyWatermark(epoch_of(4), ((0, 0, b"f"),))})
+        assert version.tables[7].ttl_ms == 6 and version.tables[7].prefix is None
+        assert [version.tables[7].watermarks[0].key_of(vnode) for vnode in (0, 1, 9, 10)] == [b"f", b"d", b"e", b"c"]
+        with pytest.raises(InvalidEpoch, match="watermark of table 7"):
+            manager.commit_epoch(writer, epoch_of(5), [], watermarks={7: KeyWatermark(epoch_of(4), ((0, 0, b"z"),))})
+        with pytest.raises(InvalidOption, match="table id"):
+            manager.commit_epoch(writer, epoch_of(5), [], watermarks={-1: KeyWatermark(epoch_of(5), ())})
+
+    def test_rules_end_with_their_table(self, manager, writer):
+        mark = KeyWatermark(epoch_of(1), ((0, 255, b"c"),))
+        manager.commit_epoch(writer, epoch_of(1), [], tables={7: TableRules(ttl_ms=5), 8: TableRules(ttl_ms=6)},
+                             watermarks={7: mark, 8: mark})
+        version = manager.commit_epoch(writer, epoch_of(2), [], dropped_tables=[7], tables={7: TableRules(ttl_ms=9)},
+                                       watermarks={7: replace(mark, epoch=epoch_of(2))})
+        assert set(version.tables) == {8} and version.dropped_tables == {7}
+        version = manager.commit_epoch(writer, epoch_of(3), [], watermarks={7: replace(mark, epoch=epoch_of(3))})
+        assert set(version.tables) == {8}
+
+    def test_rules_are_set_without_an_epoch(self, manager, writer, meta_store):
+        mark = KeyWatermark(epoch_of(1), ((0, 255, b"c"),))
+        manager.commit_epoch(writer, epoch_of(1), [], tables={7: TableRules(ttl_ms=5), 8: TableRules(PrefixRule(8))},
+                             watermarks={7: mark})
+        version = manager.set_rules(writer, {7: TableRules(PrefixRule(9)), 8: None, 9: TableRules()})
+        assert version.tables == {7: TableRules(PrefixRule(9), watermarks=(mark,))}
+        assert (version.id, version.max_committed_epoch) == (2, epoch_of(1))
+        assert manager.set_rules(writer, {7: TableRules(PrefixRule(9))}).id == 2
+        assert open_manager(meta_store).version.tables == version.tables
+        open_manager(meta_store, seed=2).claim_writer()
+        with pytest.raises(Fenced):
+            manager.set_rules(writer, {7: None})
+        assert open_manager(meta_store).version.tables == version.tables
 
     def test_the_callers_operations_share_the_transaction(self, manager, writer, meta_store):
         create = MetaOperations(require={"catalog/1": None}, put={"catalog/1": b"t"})

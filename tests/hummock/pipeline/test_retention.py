@@ -7,7 +7,8 @@ import random
 import pytest
 
 from hummock.base.key import table_id_of, vnode_of
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import TableRules
 from hummock.epoch import Epoch
 from hummock.iterator.merge import MergeIterator
 from hummock.pipeline.retention import RetentionIterator
@@ -78,7 +79,7 @@ def is_gone(key, epoch, watermark, dropped, tables):
     if table_id_of(key) in dropped or (rules.ttl_ms and (epoch >> 16) < watermark - rules.ttl_ms):
         return True
     mark = next((mark for mark in rules.watermarks if mark.epoch >> 16 <= watermark), None)
-    bound = dict(mark.keys).get(vnode_of(key)) if mark else None
+    bound = mark.key_of(vnode_of(key)) if mark else None
     if bound is None:
         return False
     return key[6:] > bound and not key[6:].startswith(bound) if mark.is_descending else key[6:] < bound
@@ -87,8 +88,8 @@ def is_gone(key, epoch, watermark, dropped, tables):
 def random_rules(rng):
     marks = sorted({rng.randint(1, 30) for _ in range(rng.randrange(3))}, reverse=True)
     watermarks = tuple(
-        KeyWatermark(Epoch(epoch << 16), tuple((vnode, rng.randbytes(rng.randint(0, 2)))
-                     for vnode in sorted(rng.sample(range(5), rng.randint(0, 5)))), rng.random() < 0.5)
+        KeyWatermark.of(Epoch(epoch << 16), {vnode: rng.randbytes(rng.randint(0, 2))
+                        for vnode in rng.sample(range(5), rng.randint(0, 5))}, rng.random() < 0.5)
         for epoch in marks)
     return TableRules(ttl_ms=rng.choice((0, 0, 1, 5, 20, 1_000)), watermarks=watermarks)
 

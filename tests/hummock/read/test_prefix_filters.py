@@ -15,31 +15,19 @@ from hummock.epoch import Epoch
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path
-from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.store.storage import HummockStorage
+from tests.support.servers.counting_object_store import CountingObjectStore
 
 COLUMN = KeyColumn(1, 2)
 RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(COLUMN,)))}
 
 
-class CountingObjectStore(MemoryObjectStore):
-    """Records the path of each read."""
-
-    def __init__(self):
-        super().__init__()
-        self.reads = []
-
-    def get(self, path, byte_range=None):
-        self.reads.append(path)
-        return super().get(path, byte_range)
-
-
-def store_with_rules(**options):
+def store_with_rules(rules=RULES, **options):
     objects = CountingObjectStore()
     manager = HummockManager(MemoryMetaStore(), objects)
     session = manager.claim_writer()
-    manager.commit_epoch(session, Epoch(1 << 16), (), tables=RULES)
+    manager.commit_epoch(session, Epoch(1 << 16), (), tables=rules)
     return HummockStorage(manager, objects, StorageOptions(**options), session=session)
 
 
@@ -105,7 +93,7 @@ def eight_runs():
 
 
 def data_reads(store):
-    return [path for path in store._sstable_store.object_store.reads if path.endswith(".data")]
+    return store._sstable_store.object_store.data_reads
 
 
 def test_a_scan_under_a_prefix_reads_the_files_that_hold_it(eight_runs):
@@ -137,3 +125,17 @@ def test_prefixes_that_no_file_holds_read_nearly_no_data(eight_runs):
 def test_files_record_the_rules_that_they_were_built_under(eight_runs):
     store, _ = eight_runs
     assert {info.prefixes for info in store.version.sstables} == {((1, PrefixRule(8)),)}
+
+
+def test_files_have_the_prefixes_of_rules_that_enter_with_their_own_commit():
+    """So the rows that a new view begins with are filtered too."""
+    rows = WriteBatch([(user_key(table, 0, b"\x01%03d" % number), b"") for table in (1, 3) for number in range(9)])
+    with store_with_rules(rules={}) as store:
+        store.announce_rules({1: RULES[1], 2: RULES[2], 3: TableRules(ttl_ms=5)})
+        store.ingest_batch(rows, Epoch(2 << 16))
+        store.commit(Epoch(2 << 16), tables={1: RULES[1]})
+        assert [info.prefixes for info in store.version.sstables] == [((1, RULES[1].prefix),)]
+        store.commit(Epoch(3 << 16), tables={1: None}, dropped_tables=[2])
+        store.ingest_batch(rows, Epoch(4 << 16))
+        store.commit(Epoch(4 << 16))
+        assert next(iter(store.version.sstables)).prefixes == (), "the version's rules, not those announced before"

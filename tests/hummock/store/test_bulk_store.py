@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, StoreClosed
@@ -86,6 +87,16 @@ def test_what_leaves_is_what_a_read_finds_in_files_of_one_table_each(rng):
         found = collector.next_batch(1 << 20, 1 << 30)
         assert list(found) == rows(model)
         assert sum(info.rows for info in infos) == len(found)
+
+
+def test_files_are_built_by_the_rules_that_were_announced():
+    rules = {3: TableRules(PrefixRule(7)), 4: TableRules(PrefixRule(8)), 9: TableRules(PrefixRule(8))}
+    with closing(open_object_store("memory://")) as objects, BulkStore(SMALL) as store:
+        store.announce_rules({3: rules[3]})
+        store.announce_rules({4: rules[4], 9: rules[9]})
+        store.ingest_batch(WriteBatch.from_pairs([(user_key(table, 0, b"key"), b"v") for table in (3, 4)]), EPOCH)
+        infos = store.write_out(objects, lambda: mint_sstable_name(random.randbytes), (3, 4))
+        assert [info.prefixes for info in infos] == [((table, rules[table].prefix),) for table in (3, 4)]
 
 
 def test_rows_that_came_once_each_are_as_many_as_leave():

@@ -11,7 +11,8 @@ import pytest
 
 import hummock
 from hummock.base.key import KeyRange, user_key
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import TableRules
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, InvalidEpoch, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
@@ -22,7 +23,7 @@ from hummock.store.snapshot_store import SnapshotStore
 from hummock.version import HummockVersion
 
 OPTIONS = StorageOptions(block_bytes=100, sstable_bytes=600)
-TABLES = {7: TableRules(ttl_ms=3), 8: TableRules(watermarks=(KeyWatermark(Epoch(6 << 16), ((1, b"40"),)),))}
+TABLES = {7: TableRules(ttl_ms=3), 8: TableRules(watermarks=(KeyWatermark(Epoch(6 << 16), ((1, 1, b"40"),)),))}
 EVERYTHING = KeyRange()
 
 

@@ -82,6 +82,26 @@ def test_documented_vnodes():
         assert vnodes_of(columns, 1000)[0] == int(crc, 16) % 1000
 
 
+@pytest.mark.parametrize("count", [1, 7, 256, 1_024, 32_768])
+def test_a_vnode_is_the_documented_checksum_modulo_the_count(count, rng):
+    examples = [(types, values, int(crc, 16)) for types, values, _, crc, _ in documented("Examples of vnodes")]
+    assert len(examples) > 50
+    for spelled, literals, crc in examples:
+        types = [DataType.parse(each) for each in spelled.split("; ")]
+        row = tuple(value_of(kind, text) for kind, text in zip(types, literals.split("; "), strict=True))
+        assert vnodes_of(columns_of(types, [row]), count).tolist() == [crc % count], (spelled, literals)
+    rows = 100_000
+    found = np.bincount(vnodes_of([pa.array(rng.sample(range(1 << 40), rows))], count), minlength=count)
+    assert len(found) == count and (found > 0).mean() > 0.94
+    assert abs(found - rows / count).max() < 7 * (rows / count) ** 0.5 + 2 * (count > 1)
+
+
+@pytest.mark.parametrize("count", [0, -1, 32_769, 65_536])
+def test_no_other_count_is_taken(count):
+    with pytest.raises(ValueError, match="1 to 32768 vnodes"):
+        vnodes_of([pa.array([1])], count)
+
+
 def test_vnodes_do_not_see_how_arrow_holds_the_values(rng):
     words = [rng.choice(["", "a", "EUROPE", "a longer piece of text", "漢字", None]) for _ in range(500)]
     array = pa.array(words, pa.utf8())

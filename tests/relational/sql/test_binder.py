@@ -194,7 +194,7 @@ def test_show(text, kind, catalog):
     statement = one(text, catalog)
     assert statement == Show(kind)
     names = show(statement, catalog)["name"].to_pylist()
-    assert names == (["fed", "log", "orders", "pairs", "plain"] if kind is ShowKind.TABLES else ["revenue"])
+    assert names == (["fed", "log", "orders", "pairs", "plain", "visits"] if kind is ShowKind.TABLES else ["revenue"])
 
 
 def test_show_jobs_and_errors(catalog):

@@ -82,6 +82,27 @@ def test_changes_that_come_meanwhile_are_in_the_view(session, rng, query):
     assert stored(session, "mv") == stored(session, "twin")
 
 
+@pytest.mark.parametrize(("of_table", "of_view"), [(7, 256), (256, 3), (1, 1_000), (32_768, 5)])
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_views_with_other_vnodes_than_their_table(rng, query, of_table, of_view):
+    """Each vnode of each table of the view is written by one task."""
+    with stream.connect("memory://", barrier_interval_ms=50) as session:
+        session.create_table("t", {"id": "bigint", "k": "bigint", "v": "int", "note": "varchar"}, primary_key="id",
+                             vnode_count=of_table)
+        session.table("t").insert([(n, rng.randrange(20), rng.randrange(-50, 50), "x") for n in range(500)])
+        session.flush()
+        tasks = LocalTasks(session, rng, lambda: churn(session, rng))
+        session.create_materialized_view("mv", session.sql(query), backfill=BulkBackfill(tasks), vnode_count=of_view)
+        session.create_materialized_view("twin", session.sql(query), vnode_count=of_view)
+        assert rows(session, "SELECT * FROM mv") == rows(session, query)
+        assert stored(session, "mv") == stored(session, "twin")
+        version = session._playground.manager.version
+        found = [(dict(info.prefixes).get(table), version.tables[table].prefix)
+                 for info in version.sstables for table in info.table_ids if table in version.tables]
+        assert all(prefix == rule for prefix, rule in found) and bool(found) == (query != QUERIES["a projection"]
+                                                                                 and "GROUP BY" in query)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_no_shuffle_file_is_left(session, rng, monkeypatch, fails):
     objects = session._playground.storage._sstable_store.object_store

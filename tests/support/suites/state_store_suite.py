@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
@@ -364,6 +365,14 @@ class StateStoreSuite:
         store.commit(E1)
         waiter.join(20)
         assert not waiter.is_alive()
+
+    def test_announced_rules_change_no_read(self, store, settle):
+        keys = [user_key(table, 0, key) for table in (1, 2) for key in (b"a1", b"a2", b"b1")]
+        store.announce_rules({1: TableRules(PrefixRule(7), ttl_ms=1), 2: TableRules(PrefixRule(99))})
+        store.ingest_batch(WriteBatch([(key, b"v") for key in keys]), E1)
+        settle(E1)
+        assert [key for key, _ in pairs(store, E3)] == keys
+        assert under(store, [user_key(1, 0, b"a"), user_key(2, 0, b"c")], E3) == [(0, key, b"v") for key in keys[:2]]
 
     def test_clear_uncommitted_forgets_what_is_not_committed(self, store):
         store.ingest_batch(WriteBatch([(b"a", b"1")]), E1)

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from hummock.base.key import user_key
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import TableRules
 from hummock.compaction.picker.expiry import all_dead, dead_share
 from hummock.epoch import Epoch
 from hummock.iterator.row_filter import RowRules
@@ -26,7 +27,7 @@ def file_of(rows):
 
 
 def marked(key, is_descending=False):
-    return {2: TableRules(watermarks=(KeyWatermark(Epoch(9 << 16), ((0, key),), is_descending),))}
+    return {2: TableRules(watermarks=(KeyWatermark(Epoch(9 << 16), ((0, 0, key),), is_descending),))}
 
 
 def test_a_file_is_dead_only_where_each_of_its_rows_is_hidden():

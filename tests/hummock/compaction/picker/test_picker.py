@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hummock.base.key import KeyRange, user_key
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.base.key_watermark import KeyWatermark
+from hummock.base.table_rules import TableRules
 from hummock.compaction.picker import l0 as picker_l0
 from hummock.compaction.picker import pick_compaction, pick_range
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, key_bounds
@@ -70,7 +71,7 @@ class Tree:
             self.tables[int(words[0])] = TableRules(ttl_ms=int(words[1]))
         elif verb == "mark":
             rules = self.tables.get(int(words[0]), TableRules())
-            mark = KeyWatermark(int(words[2][1:]) << 16, ((0, words[1].encode()),))
+            mark = KeyWatermark(int(words[2][1:]) << 16, ((0, 0, words[1].encode()),))
             self.tables[int(words[0])] = replace(rules, watermarks=(mark, *rules.watermarks))
         elif verb == "range":
             self.range = KeyRange(*(user_key(1, 0, word.encode()) for word in words))
