@@ -62,7 +62,7 @@ def test_rows_that_are_there_come_first_then_what_changes():
     assert before.apply_all(messages[messages.index(barrier(3)) :]).rows[(4,)] == (4, 40)
 
 
-def test_the_whole_snapshot_lies_in_the_first_epoch():
+def test_the_whole_snapshot_is_in_the_first_epoch():
     rows = "\n".join(f"+ {number} n {number}" for number in range(50))
     messages = list(backfill(upstream_with(barrier(2), barrier(3)), store_with(rows), chunk_rows=7))
     assert isinstance(messages[-1], Barrier) and len(messages) > 2
