@@ -303,4 +303,4 @@ def use_c_libraries(bint wanted) -> tuple:
     return tuple(found)
 
 
-C_CODECS = use_c_libraries(True)
+use_c_libraries(True)

@@ -210,7 +210,7 @@ def test_local_rows_are_never_uploaded_and_have_a_limit_of_their_own():
     assert not buffer.has_room(1, True)
 
 
-def test_a_later_local_batch_of_an_epoch_stands_above_an_earlier_one():
+def test_a_later_local_batch_of_an_epoch_is_above_an_earlier_one():
     buffer = SharedBuffer(1 << 20, Epoch(0))
     for value in (b"1", b"2", b"3"):
         buffer.add(rows(b"a", value=value), E2, True)
@@ -253,7 +253,7 @@ def test_neighbours_without_a_common_range_form_a_chain():
         SharedBufferChainIterator(buffer_of((rows(b"a"), E1), (rows(b"a"), E2)).sources)
 
 
-def test_a_chain_seeks_as_its_entries_stand():
+def test_a_chain_seeks_in_the_order_of_its_entries():
     buffer = buffer_of(*[(rows(*keys), epoch) for keys, epoch in (
         ((b"a", b"c"), E1), ((b"d",), E2), ((b"f", b"g"), E1))])  # fmt: skip
     (chain,) = chains_of(buffer.sources)

@@ -228,7 +228,7 @@ def test_memory_is_what_the_workers_limit_leaves(monkeypatch):
     assert task_memory(1 << 20) == 1 << 20
 
 
-def test_files_of_a_task_lie_in_a_directory_that_spark_names_if_it_is_there(monkeypatch, tmp_path):
+def test_files_of_a_task_are_in_a_directory_that_spark_names_if_it_exists(monkeypatch, tmp_path):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     assert local_directory() is None
     for named, expected in (("", None), (f"{tmp_path}/none,", None), (f"{tmp_path}/none,{tmp_path}", str(tmp_path))):

@@ -32,7 +32,7 @@ def test_files_hold_all_entries_in_order_and_are_about_the_asked_size():
     assert len({output.name for output in outputs}) == len(outputs)
 
 
-def test_all_versions_of_a_key_lie_in_one_file():
+def test_all_versions_of_a_key_are_in_one_file():
     builder = split_builder(sstable_bytes=2_000, block_bytes=300, codec="none")
     entries = [(b"%03d" % key, epoch, b"v" * 40) for key in range(40) for epoch in range(key % 30 + 1, 0, -1)]
     for entry in entries:

@@ -224,7 +224,7 @@ def test_what_a_task_made_that_ends_otherwise_is_taken_away():
     assert store.rows() == before
 
 
-def test_a_journal_whose_driver_died_behind_the_report_is_taken_away():
+def test_a_progress_log_whose_driver_died_after_the_report_is_removed():
     store = large_store()
     driver = Driver(store.objects)
     driver.forget = lambda task: None

@@ -167,7 +167,7 @@ def test_a_lost_answer_is_found_out_or_called_unknown(world, kind, reading):
     assert world.open().get("n") == (b"10" if happened else b"3")
 
 
-def test_a_create_that_lands_late_has_no_second_effect(world):
+def test_a_create_that_arrives_late_has_no_second_effect(world):
     """Its transaction was retried meanwhile, so the record number is already used."""
     store = world.open()
     count(store)
@@ -185,7 +185,7 @@ def test_a_create_that_lands_late_has_no_second_effect(world):
     assert store.get("n") == b"2"
 
 
-def test_a_sleeper_never_writes_under_a_number_that_was_used_before(world):
+def test_a_process_that_slept_never_writes_under_a_used_number(world):
     """It stalls inside its create until the records that it had not read are deleted."""
     sleeper, other = world.open(), world.open()
     count(sleeper, 2)
@@ -210,7 +210,7 @@ def test_a_sleeper_never_writes_under_a_number_that_was_used_before(world):
     assert used[0] not in world.paths()
 
 
-def test_a_sleeper_that_reads_lists_the_log_again(world):
+def test_a_process_that_slept_lists_the_log_again_when_it_reads(world):
     sleeper, other = world.open(), world.open()
     count(sleeper, 2)
     for _ in range(40):

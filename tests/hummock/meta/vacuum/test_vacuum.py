@@ -351,7 +351,7 @@ def test_a_name_is_remembered_for_its_time(world):
     assert len(rows(world, VACUUMED)) == 1
 
 
-def test_names_are_forgotten_in_whichever_page_they_would_stand(world):
+def test_names_are_forgotten_in_whichever_page_they_would_be(world):
     for number in range(30):
         world.upload(name=f"{number:032x}")
     vacuum = world.vacuum(page_files=3)
