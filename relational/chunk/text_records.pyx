@@ -45,6 +45,30 @@ def record_ends(
     return np.frombuffer(ends, np.int64)
 
 
+def edge_bytes(const uint8_t[::1] data not None, const int64_t[::1] ends not None) -> np.ndarray:
+    """uint8[2, records]: the first and the last byte of each record that is no white space, 0 if there is none.
+    REQUIRES the ends of records of `data`, ascending.
+    """
+    out = np.zeros((2, ends.shape[0]), np.uint8)
+    cdef uint8_t[:, ::1] found = out
+    cdef Py_ssize_t record, at, stop, start = 0
+    with nogil:
+        for record in range(ends.shape[0]):
+            at, stop = start, ends[record]
+            start = stop
+            while at < stop and is_white(data[at]):
+                at += 1
+            while at < stop and is_white(data[stop - 1]):
+                stop -= 1
+            if at < stop:
+                found[0, record], found[1, record] = data[at], data[stop - 1]
+    return out
+
+
+cdef inline bint is_white(uint8_t byte) noexcept nogil:
+    return byte == 32 or byte == 9 or byte == 10 or byte == 13
+
+
 cdef int find_ends(
     const uint8_t* text, Py_ssize_t size, bint is_last, const Format* format, ByteBuffer ends
 ) except -1 nogil:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
-from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
+from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, settings_of
 from stream.connector.sink import open_sink
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
@@ -180,7 +180,7 @@ class _ActorChain(ExecutorChain):
             self.request_barrier,
             read_columns(node.table, node.columns),
             connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
-            skips_malformed=skips_malformed(node.table),
+            skips_malformed=settings_of(node.table).skips_malformed,
             skip=self.spec.skip,
             errors=self.errors,
             most_chunk_rows=self.options.source_chunk_rows,

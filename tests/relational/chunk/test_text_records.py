@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 
-from relational.chunk.text_records import record_ends
+from relational.chunk.text_records import edge_bytes, record_ends
 from tests.support.drivers.seeds import run_seed
 
 COMMA, QUOTE, ESCAPE = ord(","), ord('"'), ord("\\")
@@ -104,3 +104,16 @@ def test_many_records_are_found_in_parts():
     lines = [b"x" * (number % 5) + b"y\n" for number in range(50_000)]
     ends = np.cumsum([len(line) for line in lines])
     assert (record_ends(b"".join(lines), is_last=False) == ends).all()
+
+
+def test_edges_are_those_of_the_stripped_records():
+    rng = random.Random(run_seed())
+    for _ in range(500):
+        text = bytes(rng.choices(b"ab{ \t\n\n\r", k=rng.randrange(40)))
+        ends = record_ends(text, is_last=True, skips_blank=True)
+        starts = [0, *ends.tolist()[:-1]]
+        records = [text[start:end].strip(b" \t\r\n") for start, end in zip(starts, ends, strict=False)]
+        first, last = edge_bytes(text, ends)
+        assert bytes(first) == b"".join(record[:1] for record in records)
+        assert bytes(last) == b"".join(record[-1:] for record in records)
+    assert edge_bytes(b" \n", np.array([2])).tolist() == [[0], [0]]
