@@ -62,6 +62,9 @@ class Start(NamedTuple):
     moment: datetime | None = None
 
 
+EARLIEST = Start()
+
+
 class SourceSettings(NamedTuple):
     """The options of a table or source that are not its connector's own."""
 
@@ -69,7 +72,7 @@ class SourceSettings(NamedTuple):
     skips_malformed: bool = False
     rate_limit: int = 0
     """Rows per second of each job; 0: no limit."""
-    start: Start = Start()
+    start: Start = EARLIEST
 
 
 ROWS_AFTER_FAULT = 16

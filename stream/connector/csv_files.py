@@ -120,8 +120,8 @@ def code_of(character: str) -> int:
 
 
 def text_type(data_type: DataType) -> pa.DataType:
-    """What pyarrow makes of a text: the column's type, but a text of JSON, and for REAL, which it would make infinite, a
-    DOUBLE."""
+    """What pyarrow makes of a text: the column's type, but a text of JSON, and a DOUBLE for REAL, whose range it does
+    not know."""
     return {TypeKind.JSONB: pa.utf8(), TypeKind.REAL: pa.float64()}.get(data_type.kind, data_type.arrow)
 
 

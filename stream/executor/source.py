@@ -9,15 +9,18 @@ rows themselves [R13, C13]: after a recovery the readers seek there, and no row 
 precedence over the readers, so a barrier waits for one chunk at most.
 
 A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
-table's option `malformed`. A job that is resumed may skip rows (`SkippedRows`): either a number of malformed ones,
-wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they are before the
-offset that the same commit stores. How many malformed ones may still be skipped is a row of the state table too
-(`SKIP_ROW`, "<rows> <split>"), first stored by the commit that resumes the job: no recovery forgets or repeats it.
+table's option `malformed`. A new job begins where the option `start` says, which its first offsets record; splits that
+are found later begin at their beginning. A job that is resumed may skip rows (`SkippedRows`): either a number of
+malformed ones, wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they
+are before the offset that the same commit stores. How many malformed ones may still be skipped is a row of the state
+table too (`SKIP_ROW`, "<rows> <split>"), first stored by the commit that resumes the job: no recovery forgets or
+repeats it.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -26,12 +29,15 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
-from stream.connector.base import SplitReader, validated, without_malformed
+from stream.connector.base import EARLIEST, SplitReader, Start, validated, without_malformed
 from stream.errors import ChannelClosed, MalformedRows, SourcePosition
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.rate_limit import RateLimit
 from stream.message import SKIP_ROW, Add, Barrier, Message, Pause, Resume, SkippedRows
 from stream.runtime.channel import Channel
 
+BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
+"""Key of a row of the offset table, like SKIP_ROW: a job without it and without offsets is new."""
 MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
 SHORT_SECONDS, LONG_SECONDS = 0.0025, 0.01
@@ -61,7 +67,9 @@ class SourceExecutor(Executor):
     """Reads `readers` (split -> reader) round robin, `chunk_rows` to `most_chunk_rows` at a time. After
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
-    waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits."""
+    waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
+    It reads at most `rate_limit` rows per second (0: no limit), and none while `may_read()` is false. A new job begins
+    at `start`. Readers that hold what they delivered release it when `committed_epoch()` covers it."""
 
     def __init__(
         self,
@@ -81,6 +89,10 @@ class SourceExecutor(Executor):
         most_chunk_rows: int = 0,
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
+        rate_limit: int = 0,
+        start: Start = EARLIEST,
+        may_read: Callable[[], bool] = lambda: True,
+        committed_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         self.info = info
         self._table = table
@@ -91,6 +103,10 @@ class SourceExecutor(Executor):
         self._most_chunk_rows = max(chunk_rows, most_chunk_rows)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
+        self._rate, self._may_read_now = RateLimit(rate_limit), may_read
+        self._start, self._is_begun = start, start == EARLIEST
+        self._committed_epoch = committed_epoch
+        self._held: deque[tuple[int, dict[str, str]]] = deque()  # epoch, and its offsets of readers that hold rows
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
         self._connector = connector
@@ -109,8 +125,7 @@ class SourceExecutor(Executor):
         messages = self._messages()
         barrier = first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
-        for split, reader in self._readers.items():
-            self._seek_to_stored_offset(split, reader)
+        self._begin()
         self._load_skip()
         self._is_reading = not begins_paused(barrier)
         yield barrier
@@ -127,6 +142,16 @@ class SourceExecutor(Executor):
         finally:
             for reader in self._readers.values():
                 reader.close()
+
+    def _begin(self) -> None:
+        """Move the readers to the stored offsets, or those of a new job to where it begins."""
+        is_new = not self._is_begun and next(self._offset_table.scan(limit=1), None) is None
+        self._is_begun = not is_new
+        for split, reader in self._readers.items():
+            if is_new:
+                reader.begin_at(self._start)
+            else:
+                self._seek_to_stored_offset(split, reader)
 
     def _messages(self) -> Iterator[Message]:
         """The messages of the channel, with the chunks of the readers between them; ends when the channel is closed."""
@@ -164,17 +189,19 @@ class SourceExecutor(Executor):
 
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first active reader, round robin, that has one."""
+        self._release()
         if any(self._readers[split].is_finished for split in self._active):
             self._choose_active()
-        splits, rows = self._active, self._rows_at_once
+        splits, rows = self._active, self._rate.allowed(self._rows_at_once)
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
-        for _ in splits:
+        for _ in splits if rows and self._may_read_now() else ():
             split = splits[self._next_reader % len(splits)]
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
+                self._rate.spend(chunk.visible_rows)
                 is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
                 if is_full or self._is_finished:
                     self._request_barrier()
@@ -269,10 +296,23 @@ class SourceExecutor(Executor):
                 self._offset_table.update_row((split, self._stored[split]), (split, offset))
             self._stored[split] = offset
         self._store_skip()
+        if not self._is_begun:
+            self._offset_table.insert_row((BEGUN_ROW, ""))
+            self._is_begun = True
         self._offset_table.commit(barrier.epoch)
+        held = {split: self._stored[split] for split, reader in self._readers.items() if reader.holds_rows}
+        if held:
+            self._held.append((barrier.epoch.prev, held))
+            self._release()
         self._rows_since_barrier = 0
         if isinstance(barrier.mutation, (Pause, Resume)):
             self._is_reading = isinstance(barrier.mutation, Resume)
+
+    def _release(self) -> None:
+        """Readers need not hold what is committed."""
+        while self._held and self._held[0][0] <= self._committed_epoch():
+            for split, offset in self._held.popleft()[1].items():
+                self._readers[split].committed(offset)
 
     def _discover(self) -> None:
         """Open the splits that were added to the connector."""
@@ -289,6 +329,7 @@ class SourceExecutor(Executor):
         if row is not None:
             self._stored[split] = str(row[1])
             reader.seek(self._stored[split])
+            reader.committed(self._stored[split])
 
     def _load_skip(self) -> None:
         """What an earlier RESUME allowed is still in force, unless the job begins with another one."""

@@ -64,7 +64,7 @@ class Snapshot:
             return {}
         offsets = StorageTable(stored, self._storage).to_arrow(self.epoch)
         rows = zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True)
-        return {split: offset for split, offset in rows if split != SKIP_ROW}
+        return {split: offset for split, offset in rows if split[:1] != SKIP_ROW[:1]}  # which no split begins with
 
     # -- what relations ask of their runner ------------------------------------------------------------
 

@@ -33,6 +33,7 @@ MAX_LENGTH = 10_485_760
 _LIMITED = re.compile(
     r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
 )
+_OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)
 _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 
 
@@ -221,12 +222,13 @@ def read_options(reader: TokenReader) -> dict[str, str]:
         while reader.accept("."):
             key += "." + reader.name("an option")
         reader.expect("=")
+        sign = "-" if reader.accept("-") else ""
         value = reader.next()
-        if value.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
+        if value.token_type not in ((TokenType.NUMBER,) if sign else _OPTION_VALUES):
             raise ParseError(f"option {key} takes a quoted text or a number", **error_span(span))
         if key in options:
             raise ParseError(f"option {key} appears twice", **error_span(span))
-        options[key] = value.text
+        options[key] = sign + value.text
         if not reader.accept(","):
             break
     reader.expect(")")
