@@ -116,6 +116,11 @@ class SplitReader(ABC):
     def committed(self, offset: str) -> None:  # noqa: B027  most readers can read again
         """Everything before `offset`, an earlier value of the property, is committed and will not be read again."""
 
+    @property
+    def needs_commit(self) -> bool:
+        """Whether it delivers nothing more before what it holds is committed."""
+        return False
+
     def close(self) -> None:  # noqa: B027  most readers hold nothing
         """Release the resources of the reader."""
 

@@ -119,6 +119,7 @@ class SourceExecutor(Executor):
         self._active: list[str] = []  # splits that are read at present
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
+        self._has_requested = False  # a barrier, for a reader that needs a commit
         self._is_reading = False  # not before the stored offsets are known, nor while paused
 
     def execute(self) -> Iterator[Message]:
@@ -206,6 +207,9 @@ class SourceExecutor(Executor):
                 if is_full or self._is_finished:
                     self._request_barrier()
                 return chunk
+        if not self._has_requested and any(self._readers[split].needs_commit for split in splits):
+            self._has_requested = True
+            self._request_barrier()
         return None
 
     def _choose_active(self) -> None:
@@ -304,7 +308,7 @@ class SourceExecutor(Executor):
         if held:
             self._held.append((barrier.epoch.prev, held))
             self._release()
-        self._rows_since_barrier = 0
+        self._rows_since_barrier, self._has_requested = 0, False
         if isinstance(barrier.mutation, (Pause, Resume)):
             self._is_reading = isinstance(barrier.mutation, Resume)
 
