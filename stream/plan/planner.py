@@ -7,12 +7,13 @@ tables are requested by name from a callback, in a fixed order: planning with th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind
+from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan, positions_of, table_schema
 from relational.plan.serialize import plan_from_text
@@ -156,7 +157,7 @@ class _Planner:
         if isinstance(child, FilterNode):
             predicate = conjunction(conjuncts(child.predicate) + conjuncts(predicate))
             child = child.input
-        return FilterNode(child.schema, child.stream_key, child, predicate)
+        return FilterNode(child.schema, child.stream_key, with_source_filters(child, predicate), predicate)
 
     def _project(self, query: Project) -> StreamNode:
         child = self.plan(query.input)
@@ -199,6 +200,22 @@ class _Planner:
             table_id, name, job.id, child.schema, columns, groups, argument, call.kind, job.vnode_count
         )
         return KeptInput(number, table, columns, argument)
+
+
+def with_source_filters(node: StreamNode, predicate: Expression) -> StreamNode:
+    """A source, possibly below generated row ids, that knows what of the predicate its connector can use."""
+    if isinstance(node, RowIdGenNode):
+        own = node.row_id_index
+        found = [each for each in comparisons_of(predicate) if each.column != own]
+        moved = [replace(each, column=each.column - (each.column > own)) for each in found]
+        return replace(node, input=_filtered(node.input, moved))
+    return _filtered(node, comparisons_of(predicate))
+
+
+def _filtered(node: StreamNode, comparisons: Sequence[Comparison]) -> StreamNode:
+    if not isinstance(node, SourceNode) or node.table.kind is not TableKind.SOURCE:
+        return node
+    return replace(node, filters=tuple(replace(each, column=node.columns[each.column]) for each in comparisons))
 
 
 def _passes_all(expressions: tuple[Expression, ...]) -> bool:

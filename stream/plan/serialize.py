@@ -4,7 +4,8 @@
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
-table changes no plan. What a later release plans for the same query does not matter to a stored plan [R34].
+table changes no plan. What a source may leave out follows from the filter above it. What a later release plans for the
+same query does not matter to a stored plan [R34].
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
 from relational.types import DataType, Field, Schema
+from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     ExchangeNode,
     FilterNode,
@@ -113,7 +115,8 @@ class _Reader:
         return RowIdGenNode(schema, key, input, record["row_id"])
 
     def filter(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
-        return FilterNode(schema, key, input, expression_from_json(record["predicate"]))
+        predicate = expression_from_json(record["predicate"])
+        return FilterNode(schema, key, with_source_filters(input, predicate), predicate)
 
     def project(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return ProjectNode(schema, key, input, tuple(map(expression_from_json, record["expressions"])))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.expr.aggregates import AggCall
+from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
 from relational.types import Schema
 
@@ -77,11 +78,13 @@ class DmlNode(StreamNode):
 @dataclass(frozen=True, slots=True)
 class SourceNode(StreamNode):
     """The `columns` of the connector of `table`, a source or a table, with the options `table.connector`; and the
-    statements of a table."""
+    statements of a table. `filters`: comparisons of the table's columns that rows pass later, which the connector may
+    use to leave rows out."""
 
     table: TableCatalog
     columns: tuple[int, ...]
     offset_table: TableCatalog
+    filters: tuple[Comparison, ...] = ()
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:

@@ -66,7 +66,7 @@ class Snapshot:
             return {}
         offsets = StorageTable(stored, self._storage).to_arrow(self.epoch)
         rows = zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True)
-        return {split: offset for split, offset in rows if split != SKIP_ROW}
+        return {split: offset for split, offset in rows if split[:1] != SKIP_ROW[:1]}  # which no split begins with
 
     def progress_of(self, job: TableCatalog) -> float:
         """The share of the existing rows of its tables that a job has read, estimated by their vnodes."""

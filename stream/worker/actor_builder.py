@@ -15,7 +15,7 @@ from relational.expr import ErrorCounts
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
-from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
+from stream.connector.base import SplitReader, connector_of, open_reader, settings_of
 from stream.connector.sink import open_sink
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
@@ -213,6 +213,7 @@ class _ActorChain(ExecutorChain):
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         readers, find_splits = self.readers(node)
+        settings = settings_of(node.table)
         source = SourceExecutor(
             info,
             self.head_channel(),
@@ -222,14 +223,17 @@ class _ActorChain(ExecutorChain):
             self.options.checkpoint_rows,
             self.request_barrier,
             read_columns(node.table, node.columns),
-            connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
-            skips_malformed=skips_malformed(node.table),
+            connector=settings.connector,
+            skips_malformed=settings.skips_malformed,
             skip=self.spec.skip,
             errors=self.errors,
             most_chunk_rows=self.options.source_chunk_rows,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             cpu_clock=lambda: self.cpu_clock(),
+            rate_limit=-(-settings.rate_limit // self.spec.siblings),
+            start=settings.start,
+            committed_epoch=lambda: self.store.committed_epoch,
         )
         self.sources.append(source)
         return source
@@ -245,9 +249,12 @@ class _ActorChain(ExecutorChain):
         def find_splits(known: Collection[str]) -> dict[str, SplitReader]:
             listed = set(connector.enumerator().list_splits()).difference(known, spec.all_splits)
             mine = [each for each in sorted(listed) if crc32(each.encode()) % spec.siblings == spec.number]
-            return {split: connector.open_split(split, node.columns) for split in mine}
+            return {split: opened(split) for split in mine}
 
-        readers = {split: connector.open_split(split, node.columns) for split in spec.splits}
+        def opened(split: str) -> SplitReader:
+            return open_reader(connector, split, node.columns, node.filters)
+
+        readers = {split: opened(split) for split in spec.splits}
         return readers, find_splits if self.options.split_discovery_ms else None
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:

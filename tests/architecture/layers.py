@@ -87,7 +87,9 @@ MAY_IMPORT: dict[str, str] = {
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "
         "hummock.state_store"
     ),
-    "stream.connector": "relational.types relational.chunk relational.catalog relational.table",
+    "stream.connector": (
+        "relational.types relational.chunk relational.expr relational.catalog relational.table hummock.object_store"
+    ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
         "relational.agg relational.table relational.encoding relational.catalog"
@@ -117,7 +119,7 @@ MAY_IMPORT: dict[str, str] = {
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"
     ),
-    "stream.examples": "session connector cli relational.chunk relational.types relational.relation",
+    "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
     "stream.cli": "session spark hummock.base hummock.spark relational.relation",
     "stream.__main__": "cli",
     "stream": "session connector relational.expr relational.types",
