@@ -102,6 +102,26 @@ def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
     return (*found, Fragment(root, None if plan.is_single else _vnode_count(root)))
 
 
+def explained(plan: StreamPlan) -> str:
+    """The plan as text, and below it each fragment: its executors from the leaf up, and its distribution."""
+    lines = [plan.explain()]
+    for number, fragment in enumerate(fragments_of(plan)):
+        names = " > ".join(node.identity for node in reversed(list(fragment.root.walk())))
+        lines.append(f"fragment {number} ({_distribution_text(fragment)}): {names}")
+    return "\n".join(lines)
+
+
+def _distribution_text(fragment: Fragment) -> str:
+    if fragment.vnode_count is None:
+        return "one actor"
+    leaf = fragment.leaves[0]
+    if isinstance(leaf, SourceNode):
+        return "by split"
+    key = leaf.table.distribution_key if isinstance(leaf, StreamScanNode) else fragment.key
+    names = leaf.table.schema.names if isinstance(leaf, StreamScanNode) else leaf.schema.names
+    return f"{fragment.vnode_count} vnodes by {', '.join(names[column] for column in key)}"
+
+
 def scan_distribution(node: StreamScanNode) -> Distribution:
     """The distribution of a scan's output."""
     table = node.table

@@ -385,6 +385,11 @@ class Session:
         """Latencies and counts of barriers."""
         return self._playground.meta.figures
 
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the session serves its metrics; None without the option `metrics_port`."""
+        return self._playground.metrics_url
+
     def emitted_rows(self, *names: str) -> int:
         """The number of changes that the jobs of these tables and views have emitted since they were started."""
         jobs = [self._playground.catalog.resolve(ObjectName.parse(name)).id for name in names]

@@ -29,6 +29,7 @@ from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, tt
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
+from stream.plan.fragments import explained
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -218,12 +219,12 @@ class SessionStatements:
         text = "batch\n  " + _indented(optimize(query).explain())
         try:
             draft, plan = view_of("view", query, "")
-            return text + "\nas a view\n  " + _indented(self._meta.planner.explained(draft, plan).explain())
+            return text + "\nas a view\n  " + _indented(explained(self._meta.planner.explained(draft, plan)))
         except (BindError, PlanNotSupported) as refusal:
             return f"{text}\nas a view\n  no: {refusal}"
 
     def _explain_view(self, view: TableCatalog, query: LogicalPlan) -> str:
-        stream = self._meta.planner.explained(view, query).explain()
+        stream = explained(self._meta.planner.explained(view, query))
         return f"logical\n  {_indented(query.explain())}\nstream\n  {_indented(stream)}"
 
 

@@ -89,7 +89,7 @@ class ActorBuilder:
         outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
         actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position)
-        chain.cpu_clock = actor.cpu_seconds
+        chain.cpu_clock = actor.cpu_clock
         return actor
 
     def _state_table(self, catalog: TableCatalog) -> StateTable:
