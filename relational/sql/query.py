@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import ChainMap
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -57,7 +57,7 @@ class QueryBinder:
 
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
-        self._named: Mapping[str, _Relation] = {}
+        self._named: ChainMap[str, _Relation] = ChainMap()
         self._shares = 0
         self.views: frozenset[int] = frozenset()
         """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
@@ -68,14 +68,15 @@ class QueryBinder:
         clause = node.args.get("with_")
         if clause is not None:
             self._with(clause)
-        try:
-            return arrange(self._body(node), self._arrangement(node)) if not isinstance(node, exp.Select) else (
-                self._select(node))
-        finally:
-            self._named = outer
+        plan = self._select(node) if isinstance(node, exp.Select) else self._arranged(node)
+        self._named = outer
+        return plan
+
+    def _arranged(self, node: exp.Expr) -> LogicalPlan:
+        """A query other than a SELECT, with its ORDER BY and LIMIT."""
+        return arrange(self._body(node), self._arrangement(node))
 
     def _body(self, node: exp.Expr) -> LogicalPlan:
-        """The rows of a query other than a SELECT, before its ORDER BY and LIMIT."""
         if node.args.get("alias") is not None:
             raise unsupported(node.args["alias"], self._translate.tree)
         if isinstance(node, exp.Subquery):
@@ -88,18 +89,15 @@ class QueryBinder:
 
     def _with(self, node: exp.With) -> None:
         """Adds the queries of a WITH, each of which sees those before it. Each is shared by its readers."""
-        named = dict(self._named)
-        written = set[str]()
+        self._named = self._named.new_child()
         for each in node.expressions:
             name, span = alias_in_tree(each, self._translate) or "", self._translate.span(each.args["alias"].this)
-            if name in written:
+            if name in self._named.maps[0]:
                 raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
-            written.add(name)
             plan = self.query(each.this)
+            relation = _Relation.of(Share(plan, self._shares))
             self._shares += 1
-            relation = _Relation.of(Share(plan, self._shares - 1))
-            named[name] = self._renamed(relation, each, name)
-            self._named = dict(named)
+            self._named[name] = self._renamed(relation, each, name)
 
     def _union(self, node: exp.Union) -> LogicalPlan:
         """A chain of UNION and UNION ALL, from left to right: duplicates among all branches up to the last UNION are
