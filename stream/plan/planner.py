@@ -15,7 +15,17 @@ from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKin
 from relational.expr.aggregates import AggKind
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
-from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan, positions_of, table_schema
+from relational.plan.logical import (
+    Aggregate,
+    Filter,
+    LogicalPlan,
+    Project,
+    Scan,
+    Share,
+    Union,
+    positions_of,
+    table_schema,
+)
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
@@ -29,11 +39,13 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     ProjectNode,
     RowIdGenNode,
+    ShareNode,
     SinkNode,
     SourceNode,
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    UnionNode,
 )
 
 TableIds: TypeAlias = Callable[[str], int]
@@ -108,6 +120,7 @@ class _Planner:
         self._table_ids = table_ids
         self._has_progress = has_progress
         self._aggregations = self._scans = 0
+        self._shares: dict[int, ShareNode] = {}
 
     def root(self, query: LogicalPlan) -> MaterializeNode | SinkNode:
         """The whole job, without exchanges."""
@@ -125,6 +138,10 @@ class _Planner:
             return self._source(query)
         if isinstance(query, Scan):
             return StreamScanNode(query.schema, query.stream_key, query.table, query.columns, self._progress())
+        if isinstance(query, Union):
+            return UnionNode(query.schema, query.stream_key, tuple(self.plan(branch) for branch in query.branches))
+        if isinstance(query, Share):
+            return self._share(query)
         if isinstance(query, Filter):
             return self._filter(query)
         if isinstance(query, Project):
@@ -143,6 +160,13 @@ class _Planner:
             row_id = query.columns.index(table.row_id_index)
             node = RowIdGenNode(query.schema, query.stream_key, node, row_id)
         return node
+
+    def _share(self, query: Share) -> StreamNode:
+        """One node, with its state tables, for all readers."""
+        if query.number not in self._shares:
+            child = self.plan(query.input)
+            self._shares[query.number] = ShareNode(child.schema, child.stream_key, child, query.number)
+        return self._shares[query.number]
 
     def _progress(self) -> TableCatalog | None:
         if not self._has_progress:

@@ -43,10 +43,12 @@ from stream.plan.stream_plan import (
     MergeNode,
     ProjectNode,
     RowIdGenNode,
+    ShareNode,
     SinkNode,
     SourceNode,
     StreamNode,
     StreamScanNode,
+    UnionNode,
 )
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
@@ -136,6 +138,9 @@ class ExecutorChain:
 
     def state_table(self, catalog: Any) -> StateTable:
         return StateTable(catalog, self.store)
+
+    def share(self, node: ShareNode, info: ExecutorInfo) -> Executor:
+        return self.build(node.input)
 
     def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
         return FilterExecutor(info, self.build(node.input), node.predicate, self.errors)
@@ -264,6 +269,10 @@ class _ActorChain(ExecutorChain):
     def merge(self, node: MergeNode, info: ExecutorInfo) -> Executor:
         return MergeExecutor(info, next(self.inputs))
 
+    def union(self, node: UnionNode, info: ExecutorInfo) -> Executor:
+        """One merge of the channels of all branches [R11]."""
+        return MergeExecutor(info, [channel for _ in node.branches for channel in next(self.inputs)])
+
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
         progress = None if node.progress is None else StateTable(node.progress, self.store)
@@ -289,6 +298,8 @@ BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]
     RowIdGenNode: _ActorChain.row_id_gen,
     StreamScanNode: _ActorChain.stream_scan,
     MergeNode: _ActorChain.merge,
+    UnionNode: _ActorChain.union,
+    ShareNode: ExecutorChain.share,
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,

@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "relational.plan": "types expr catalog hummock.base",
     "relational.sql": "types expr catalog plan",
-    "relational.relation": "types expr plan catalog",
+    "relational.relation": "types expr plan catalog batch",
     "relational.batch": "types chunk encoding expr catalog plan agg table hummock.state_store",
     "relational.spark": (
         "types chunk catalog table expr plan sql hummock.base hummock.columnar hummock.compaction hummock.iterator "
