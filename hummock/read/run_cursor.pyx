@@ -19,7 +19,7 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 
 cdef class RunCursor(HummockIterator):
-    """Forward. Invariant: while `valid`, the entry is `row` of the current block (`pins` holds it), or that of `rest`."""
+    """Forward. Invariant: while `valid`, the entry is `row` of the current block (`pins` holds it), or in `rest`."""
 
     def __cinit__(self, SortedRun run not None, epoch):
         self.run, self.newest, self.direction = run, epoch, FORWARD

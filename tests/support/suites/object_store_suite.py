@@ -1,11 +1,12 @@
 """The contract of every object store. A test class derives from the suite and provides a fixture `store`."""
 
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
-from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, StoreClosed
+from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError, StoreClosed
 
 BAD_PATHS = ["", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\0b", "a\nb", "a\\b",
              "x" * 1025, "\ud800", "\x7f"]
@@ -166,7 +167,8 @@ class ObjectStoreSuite:
 
         def read():
             while not stop.is_set():
-                seen.add(bytes(set(store.get("a"))))
+                with suppress(ObjectStoreError):        # a busy server may refuse a read, but not shorten it
+                    seen.add(bytes(set(store.get("a"))))
 
         reader = threading.Thread(target=read)
         reader.start()
@@ -174,7 +176,7 @@ class ObjectStoreSuite:
             store.put("a", b"%d" % (number % 10) * 200_000)
         stop.set()
         reader.join()
-        assert all(len(kinds) == 1 for kinds in seen)
+        assert seen and all(len(kinds) == 1 for kinds in seen)
 
     @pytest.mark.parametrize(("start", "stop"), [(0, 0), (0, 5), (3, 7), (8, 99), (10, 12), (50, 60)])
     def test_a_range_gives_the_bytes_that_exist(self, store, start, stop):
