@@ -27,7 +27,7 @@ from bench.peers import Engine, LevelDb, RocksDb
 from hummock.columnar.buffer_pool import set_pool_limit
 from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.executors import ThreadRunner
-from hummock.compaction.subcompaction_planner import cuts_of
+from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.iterator.entry_collector import EntryCollector
@@ -86,7 +86,7 @@ class Runs:
 
     def task(self, ranges: int = 1) -> CompactTask:
         files = [info for part in self.inputs for info in part.sstables]
-        cuts = cuts_of(files, self.store, sum(info.data_bytes for info in files) // ranges)
+        cuts = boundaries_of(files, self.store, sum(info.data_bytes for info in files) // ranges)
         return CompactTask(1, TaskKind.MANUAL, self.inputs, 6, 0, Epoch(9 << 16), True, self.output, cuts=cuts)
 
     def compact(self, ranges: int = 1, threads: int = 1) -> list[RangeResult]:

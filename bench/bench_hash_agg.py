@@ -30,7 +30,7 @@ from relational.types import DataType, Schema
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Message
-from stream.plan.planner import plan_view
+from stream.plan.planner import plan_query
 from tests.support.drivers.catalogs import table_catalog
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
@@ -89,7 +89,7 @@ def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
     )
     query = Aggregate(Scan(table_catalog("t", SCHEMA, (0,))), (1,), calls, ("rows", "total"))
     view = table_catalog("mv", query.schema, (0,), table_id=2)
-    node: Any = plan_view(view, query, lambda name: 3).root.input
+    node: Any = plan_query(view, query, lambda name: 3).root.input
     return HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, node.identity),
         source,

@@ -27,7 +27,7 @@ from bench.datasets import SEED, keys, values
 from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.executors import Runner, ThreadRunner
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.subcompaction_planner import cuts_of
+from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.iterator.entry_collector import EntryCollector
@@ -68,7 +68,7 @@ class LargeRuns:
 
     def task(self, ranges: int) -> CompactTask:
         files = [info for part in self.inputs for info in part.sstables]
-        cuts = cuts_of(files, self.store, sum(info.data_bytes for info in files) // ranges)
+        cuts = boundaries_of(files, self.store, sum(info.data_bytes for info in files) // ranges)
         return CompactTask(1, TaskKind.MANUAL, self.inputs, 6, 0, Epoch(9 << 16), True, OUTPUT, cuts=cuts)
 
     def remove(self, results: Iterable[RangeResult]) -> None:

@@ -20,7 +20,7 @@ from typing import Protocol, Self
 
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.subcompaction import IsCancelled, Progress
-from hummock.compaction.subcompaction_planner import cuts_of
+from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError, MetaStoreError, TaskCancelled, TaskRefused
@@ -93,7 +93,7 @@ class Compactor:
         self._state = CompactorState.RUNNING
         self._beats_ended = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._subscriptions = (client.subscribe(self._hear), client.subscribe_requests(self._hear))
+        self._subscriptions = (client.subscribe(self._on_news), client.subscribe_requests(self._on_news))
 
     def start(self) -> Self:
         """Starts the background threads."""
@@ -182,7 +182,7 @@ class Compactor:
             self._is_watched = False
             self._pause = POLL_SECONDS if has_news else min(2 * self._pause, IDLE_POLL_SECONDS)
 
-    def _hear(self, news: HummockVersion | int) -> None:
+    def _on_news(self, news: HummockVersion | int) -> None:
         """Called with a version, or with the number of a request."""
         self._wake()
 
@@ -210,9 +210,9 @@ class Compactor:
             self._count(task, results)
         except TaskCancelled as error:
             outcome = "cancelled"
-            self._give_up(attempt, error)
+            self._report_end(attempt, error)
         except Exception as error:
-            self._give_up(attempt, error)
+            self._report_end(attempt, error)
             raise
         finally:
             self.metrics.compact_tasks.labels(task.kind.value, outcome).inc()
@@ -236,7 +236,7 @@ class Compactor:
             return self._large.run(task, prefix, progress=progress, is_cancelled=is_cancelled)
         sstables = [info for part in task.inputs for info in part.sstables]
         share = max(SMALL_RANGE_BYTES, task.input_bytes // options.threads)
-        cuts = cuts_of(sstables, self._object_store, min(options.range_bytes, share))
+        cuts = boundaries_of(sstables, self._object_store, min(options.range_bytes, share))
         return self._threads_runner.run(replace(task, cuts=cuts).ranges(), prefix, progress=progress,
                                         is_cancelled=is_cancelled)
 
@@ -254,7 +254,7 @@ class Compactor:
             with suppress(HummockError):        # vacuum removes what is left
                 self._large.forget(attempt.task)
 
-    def _give_up(self, attempt: _Attempt, error: Exception) -> None:
+    def _report_end(self, attempt: _Attempt, error: Exception) -> None:
         """Reports the end to the manager; if that fails too, the attempt's lease expires."""
         try:
             if isinstance(error, TaskCancelled):

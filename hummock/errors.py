@@ -163,14 +163,14 @@ class MetaStoreCorrupt(Corruption, MetaStoreError):
 
 
 class MetaStoreRolledBack(MetaStoreCorrupt):
-    """`store` ends at transaction `found`, but `witness` records `acknowledged`: an older copy was restored."""
+    """`store` ends at transaction `found`, but `guard` records `acknowledged`: an older copy was restored."""
 
-    def __init__(self, store: str, witness: str, acknowledged: int, found: int):
+    def __init__(self, store: str, guard: str, acknowledged: int, found: int):
         super().__init__(store, "last transaction", acknowledged, found)
-        self.args = self.store, self.witness, self.acknowledged, self.found = store, witness, acknowledged, found
+        self.args = self.store, self.guard, self.acknowledged, self.found = store, guard, acknowledged, found
 
     def __str__(self) -> str:
-        return (f"{self.store} was put back to an older copy: its last transaction is {self.found}, and {self.witness} "
+        return (f"{self.store} was put back to an older copy: its last transaction is {self.found}, and {self.guard} "
                 f"knows of transaction {self.acknowledged}: accept_rollback=True (--accept-rollback) gives those up")
 
 

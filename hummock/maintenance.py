@@ -31,7 +31,7 @@ class Maintenance:
                                    metrics=manager.metrics)
         self.vacuum_loop = VacuumLoop(self._new_vacuum())
         self._left_at = manager.left_at
-        self._subscription = manager.subscribe(self._hear)
+        self._subscription = manager.subscribe(self._on_version)
 
     def start(self) -> Self:
         self.compactor.start()
@@ -68,7 +68,7 @@ class Maintenance:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _hear(self, version: HummockVersion) -> None:
+    def _on_version(self, version: HummockVersion) -> None:
         """Notifies vacuum if files left with this version."""
         if self._manager.left_at > self._left_at:
             self._left_at = self._manager.left_at

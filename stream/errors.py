@@ -17,6 +17,7 @@ StreamError
 ├── KernelsChanged                     a view whose rows an older release computed differently
 ├── StatementsLost                     statements that a recovery undid and could not send again
 ├── JobFailed                          a table or view that was set aside, with the reason and the remedy
+├── JobCreating                        a view that has not read all existing rows of its tables yet
 ├── JobNotRunning                      a job that another one needs to begin does not run
 ├── InconsistentStream                 a change stream violated its contract: a bug upstream, named
 ├── ActorFailed                        an actor ended with an error, its cause chained
@@ -208,6 +209,14 @@ class JobFailed(StreamError):
         self.job = job
         self.since = since
         self.reason = reason
+
+
+class JobCreating(StreamError):
+    """The view, index or sink `job` is being created: it has not read all existing rows of its tables yet."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"{job!r} is being created: SHOW JOBS shows how far it is; DROP cancels it")
+        self.job = job
 
 
 class InconsistentStream(StreamError):

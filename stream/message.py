@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Add:
     """New actors begin with this barrier, their sources without reading if `is_paused`. `outputs`: upstream actor id ->
-    channels that it sends to from now on, this barrier included. `loading`: as in Loading. `failed`: job id -> error,
-    of the jobs that do not run because they failed."""
+    (id, edge) of the edges that it sends on from now on, this barrier included. `loading`: as in Loading. `failed`: job
+    id -> error, of the jobs that do not run because they failed. `stopped`: actors that the new ones replace, which end
+    as with Stop; the new ones process nothing before these have passed this barrier."""
 
     actors: frozenset[int]
-    outputs: Mapping[int, tuple[object, ...]] = field(default_factory=dict)
+    outputs: Mapping[int, tuple[tuple[tuple[int, ...], object], ...]] = field(default_factory=dict)
     is_paused: bool = False
     loading: frozenset[int] = frozenset()
     failed: Mapping[int, Exception] = field(default_factory=dict)
+    stopped: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,14 @@ class Barrier:
 
     def stops(self, actor_id: int) -> bool:
         """Whether `actor_id` ends after this barrier."""
-        return isinstance(self.mutation, Stop) and actor_id in self.mutation.actors
+        return actor_id in self.stopped
+
+    @property
+    def stopped(self) -> frozenset[int]:
+        """The actors that end after this barrier."""
+        if isinstance(self.mutation, Stop):
+            return self.mutation.actors
+        return self.mutation.stopped if isinstance(self.mutation, Add) else frozenset()
 
     def is_loading(self, table_id: int, was_loading: bool) -> bool:
         """Whether a table accepts no statements after this barrier."""
@@ -113,6 +122,16 @@ class Watermark:
 
     column: int
     value: object
+
+
+class Wait(NamedTuple):
+    """No message is available. It is passed on to the actor, which is parked until one of its channels changes or,
+    where `seconds` is given, until they have passed."""
+
+    seconds: float | None = None
+
+
+WAIT = Wait()
 
 
 _evaluations = itertools.count(1)
@@ -196,4 +215,4 @@ class Replayed:
 Statement: TypeAlias = InsertRows | UpdateRows | DeleteRows
 STATEMENTS = (InsertRows, UpdateRows, DeleteRows)
 
-Message: TypeAlias = "StreamChunk | Barrier | Watermark | Statement | Replayed"
+Message: TypeAlias = "StreamChunk | Barrier | Watermark | Wait | Statement | Replayed"

@@ -19,6 +19,7 @@ RANGES = {
     "barrier_timeout_ms": (10, MS_LIMIT),
     "recovery_attempts": (1, 1 << 16),
     "recovery_backoff_ms": (0, MS_LIMIT),
+    "parallelism": (0, 1_024),
     "chunk_rows": (2, 1 << 24),
     "source_chunk_rows": (2, 1 << 24),
     "split_discovery_ms": (0, MS_LIMIT),
@@ -50,6 +51,9 @@ class StreamOptions:
     """Consecutive recoveries without a committed epoch before the session ends with RecoveryFailed."""
     recovery_backoff_ms: int = 20
     """Wait before the second consecutive recovery; doubled each time, at most 5 s."""
+    parallelism: int = 0
+    """Actors of each fragment of a job that can have several, unless its own setting says otherwise; 0: as many as the
+    machine has cores."""
     chunk_rows: int = 4_096
     """Maximum rows of a chunk; at least two, so that both halves of an update fit."""
     source_chunk_rows: int = 65_536

@@ -26,7 +26,7 @@ from relational.table.store_rules import missing_rules
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.protocol import StepObserver, unobserved
-from stream.runtime.run_slots import RunSlots
+from stream.runtime.actor_pool import ActorPool
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
@@ -35,8 +35,8 @@ CLOSE_SECONDS = 60.0
 SESSION_COMPACTION = CompactionOptions(history_ms=0)
 """The default of sessions: epochs stay readable only while they are pinned. With a history of ten minutes, scanning a
 table whose rows change each second costs 70 times as much."""
-ACTORS_AT_ONCE = 2
-"""Run slots of actors; beyond two, waiting for the interpreter's lock costs more than parallelism gains."""
+MOST_THREADS = 8
+"""Threads that run actors, at most: beyond a few, waiting for the interpreter's lock costs more than they gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Playground:
                 self.storage,
                 builder,
                 options.stream,
-                RunSlots(ACTORS_AT_ONCE),
+                ActorPool(min(os.cpu_count() or 1, MOST_THREADS)),
                 lambda error: self.meta.fail(error),
                 lambda step, epoch: self.meta.observe(step, epoch),
                 lambda: self.meta.request_barrier(),

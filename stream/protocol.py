@@ -6,15 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stream.message import Barrier, SkippedRows
+from stream.plan.stream_plan import MaterializeNode, SinkNode, StreamNode
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from hummock.epoch import Epoch
-    from stream.plan.stream_plan import MaterializeNode, SinkNode
+    from relational.catalog.objects import TableCatalog
+    from relational.chunk.vnode_map import VnodeMap
 
 
 class Step(StrEnum):
@@ -38,33 +42,74 @@ def unobserved(step: Step, epoch: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class EdgeSpec:
+    """How rows reach the actors of one input of a fragment.
+
+    `edge_id`: job, fragment and input of the receivers, and the first of them. `vnode_map`: each row goes to the actor
+    that owns the vnode of its columns `key`; None: to the only actor that an upstream actor is an input of. `table`:
+    the table whose rows these are, if they are those of another job; `key` are indices of its columns then."""
+
+    edge_id: tuple[int, ...]
+    key: tuple[int, ...] = ()
+    vnode_map: VnodeMap | None = None
+    table: TableCatalog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """An input of an actor: the edge, and the actors that send on it."""
+
+    edge: EdgeSpec
+    upstreams: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ActorSpec:
     """What a worker needs to build one actor.
 
-    `root`: the last executor of its chain. `upstreams`: the actors whose changes it reads, in the order of its plan's
-    scans. `splits`: the splits of its connector that it reads, None without one. `is_new`: its job is not committed
-    yet, so it also reads the rows that its upstream tables already have; with `loaded_at` only the changes since that
-    epoch, because the job's tables were loaded with the rest, or hold what they held when the job failed. `skip`: rows
-    of a split that it skips before it begins.
+    `root`: the last executor of its fragment, number `fragment` of the plan of job `table`. `inputs`: one for each leaf
+    of the fragment that receives rows from actors, in pre-order. `vnodes`: uint8[vnode_count], 1 for those it owns;
+    None: it is the only actor of the fragment. `error_table`: of the rows without a value. `splits`: the splits of its
+    connector that it reads, None without one; `all_splits`: those of all actors of the fragment, of which there are
+    `siblings`, and this one is number `number`. `is_new`: its job has not read all rows yet that its upstream tables
+    already have; with `loaded_at` only the changes since that epoch are missing, because the job's tables were loaded
+    with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
     """
 
     actor_id: int
-    job_id: int
-    root: MaterializeNode | SinkNode
-    upstreams: tuple[int, ...] = ()
+    table: TableCatalog
+    root: StreamNode
+    fragment: int = 0
+    inputs: tuple[InputSpec, ...] = ()
+    vnodes: np.ndarray | None = field(default=None, compare=False)
+    number: int = 0
+    siblings: int = 1
+    error_table: TableCatalog | None = None
     splits: tuple[str, ...] | None = None
-    is_new: bool = False
-    loaded_at: Epoch | None = None
+    all_splits: tuple[str, ...] = ()
+    since: Epoch | None = None
+    is_loaded: bool = False
     skip: SkippedRows | None = None
+
+    @property
+    def job_id(self) -> int:
+        return self.table.id
+
+    @property
+    def is_root(self) -> bool:
+        """Whether its output is that of the job."""
+        return isinstance(self.root, MaterializeNode | SinkNode)
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedEpoch:
     """A barrier has passed every actor. `sstables`: at a checkpoint the files with everything up to `epoch` that no
-    earlier checkpoint contains; otherwise empty."""
+    earlier checkpoint contains; otherwise empty. `backfilled`: actors that have read, by the end of this epoch, all
+    rows that the tables they scan had before."""
 
     epoch: int
     sstables: tuple[Any, ...] = ()
+    backfilled: tuple[int, ...] = ()
 
 
 class Worker(Protocol):

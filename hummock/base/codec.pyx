@@ -57,7 +57,7 @@ pthread_mutex_init(&compressors.lock, NULL)
 pthread_mutex_init(&decompressors.lock, NULL)
 
 
-cdef void* take_context(ContextPool* pool) noexcept nogil:
+cdef void* acquire_context(ContextPool* pool) noexcept nogil:
     cdef void* context = NULL
     pthread_mutex_lock(&pool.lock)
     if pool.kept > 0:
@@ -67,7 +67,7 @@ cdef void* take_context(ContextPool* pool) noexcept nogil:
     return context if context != NULL else pool.create()
 
 
-cdef void give_context(ContextPool* pool, void* context) noexcept nogil:
+cdef void release_context(ContextPool* pool, void* context) noexcept nogil:
     pthread_mutex_lock(&pool.lock)
     if pool.kept < KEPT_CONTEXTS:
         pool.contexts[pool.kept] = context
@@ -117,12 +117,12 @@ cdef Py_ssize_t compress(
 cdef Py_ssize_t compress_zstd(
     const uint8_t* source, Py_ssize_t size, uint8_t* target, Py_ssize_t capacity
 ) noexcept nogil:
-    cdef void* context = take_context(&compressors)
+    cdef void* context = acquire_context(&compressors)
     cdef size_t written
     if context == NULL:
         return -1
     written = zstd_compress(context, target, <size_t>capacity, source, <size_t>size, ZSTD_LEVEL)
-    give_context(&compressors, context)
+    release_context(&compressors, context)
     return -1 if zstd_is_error(written) else <Py_ssize_t>written
 
 
@@ -139,11 +139,11 @@ cdef bint decompress(
     if codec == CODEC_LZ4 and lz4_decompress != NULL:
         return lz4_decompress(<const char*>source, <char*>target, <int>size, <int>raw_size) == raw_size
     if codec == CODEC_ZSTD and zstd_decompress != NULL:
-        context = take_context(&decompressors)
+        context = acquire_context(&decompressors)
         if context == NULL:
             return False
         written = zstd_decompress(context, target, <size_t>raw_size, source, <size_t>size)
-        give_context(&decompressors, context)
+        release_context(&decompressors, context)
         return written == <size_t>raw_size      # error codes are far above any size
     with gil:
         return decompress_by_pyarrow(codec, source, size, target, raw_size)
@@ -303,4 +303,4 @@ def use_c_libraries(bint wanted) -> tuple:
     return tuple(found)
 
 
-C_CODECS = use_c_libraries(True)
+use_c_libraries(True)

@@ -10,7 +10,6 @@ from hummock.errors import InvalidKey
 
 USER_KEY_PREFIX_BYTES = 6           # table id and vnode
 MAX_TABLE_ID = 0xFFFF_FFFF
-MAX_VNODE = 0xFFFF
 
 
 def user_key(table_id, vnode, key) -> bytes:    # a parameter declared int would accept 1.5 as 1
@@ -66,7 +65,3 @@ class KeyRange:
 
     def __contains__(self, key: bytes) -> bool:
         return self.start <= key and (self.end is None or key < self.end)
-
-    def overlaps(self, smallest: bytes, largest: bytes) -> bool:
-        """Whether a file with keys in [smallest, largest] may hold a key of this range."""
-        return not self.is_empty and self.start <= largest and (self.end is None or smallest < self.end)

@@ -56,7 +56,7 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
 
     @click.argument("url", required=False)
     @click.option("--store", "named", metavar="URL", help="URL, by name.")
-    @click.option("--meta", metavar="URL", help="Where the truth about the files is, if not where the store is.")
+    @click.option("--meta", metavar="URL", help="Where the meta store is, if not where the store is.")
     @accept_rollback_option
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @wraps(function)
@@ -86,7 +86,7 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
 def repair_log(url: str, meta: str | None, output: Output, damage: MetaStoreCorrupt, *, yes: bool) -> None:
     """Quarantines the damaged end of a log in a bucket, if `yes`; otherwise raises `damage`."""
     if not is_log(url, meta):
-        output.line("this truth keeps no earlier records: put a copy back, and open it with --accept-rollback")
+        output.line("this meta store keeps no earlier records: put a copy back, and open it with --accept-rollback")
         raise damage
     objects = open_object_store(url)
     try:

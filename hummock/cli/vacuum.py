@@ -25,7 +25,7 @@ WHOLE = 1 << 62         # objects per run: no limit
               help="Leave alone what is in no version, unregistered, and younger than that.")
 @click.option("--follow", is_flag=True, help="Go on until interrupted.")
 @click.option("--interval", type=Duration(), default=DEFAULTS.interval_ms, show_default="30s",
-              help="With --follow: between two looks at the stale list.")
+              help="With --follow: between two looks at the obsolete list.")
 @click.option("--listing", type=Duration(), default=DEFAULTS.listing_ms, show_default="1h",
               help="With --follow: between two listings of all objects.")
 @port_option

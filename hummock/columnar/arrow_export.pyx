@@ -73,7 +73,7 @@ cdef object stream_of(list batches):
         free(parts)
         free(stream)
         raise MemoryError("no memory for an Arrow stream")
-    stream.get_schema, stream.get_next, stream.get_last_error = give_schema, give_next, last_error
+    stream.get_schema, stream.get_next, stream.get_last_error = stream_schema, stream_next, last_error
     stream.private_data, stream.release = parts, release_stream
     capsule = PyCapsule_New(stream, "arrow_array_stream", free_stream_capsule)
     parts.batches = <ArrowArray*>calloc(<size_t>max(1, len(batches)), sizeof(ArrowArray))
@@ -115,11 +115,11 @@ cdef int fill_schema(ArrowSchema* schema) noexcept nogil:
     return 0
 
 
-cdef int give_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
+cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
     return fill_schema(out)
 
 
-cdef int give_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
+cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
     cdef StreamParts* parts = <StreamParts*>stream.private_data
     if parts.given == parts.count:
         out.release = NULL              # end of the stream

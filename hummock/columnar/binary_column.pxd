@@ -66,5 +66,5 @@ cdef class BinaryColumnBuilder:
     cdef int append_null(self) except -1 nogil
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil
     cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil
-    cdef void give_back(self) noexcept nogil
+    cdef void release_buffers(self) noexcept nogil
     cdef BinaryColumn finish(self)                          # transfers the memory and resets the builder

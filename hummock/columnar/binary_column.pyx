@@ -15,7 +15,7 @@ from hummock.columnar.arrow_c cimport (
     ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema, array_in, new_array_capsule, new_schema_capsule, schema_in,
     take_array,
 )
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_grow, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_grow, pool_acquire
 
 cdef extern from * nogil:
     int64_t __atomic_add_fetch(int64_t*, int64_t, int) noexcept
@@ -32,9 +32,9 @@ cdef void release_memory(Memory* memory) noexcept nogil:
         return
     if memory.imported.release != NULL:
         memory.imported.release(&memory.imported)
-    pool_give(memory.offsets, memory.offsets_bytes)
-    pool_give(memory.data, memory.data_bytes)
-    pool_give(memory.validity, memory.validity_bytes)
+    pool_release(memory.offsets, memory.offsets_bytes)
+    pool_release(memory.data, memory.data_bytes)
+    pool_release(memory.validity, memory.validity_bytes)
     free(memory)
 
 
@@ -259,7 +259,7 @@ cdef class BinaryColumnBuilder:
     """Builds a BinaryColumn row by row, without the GIL. One writer."""
 
     def __dealloc__(self):
-        self.give_back()
+        self.release_buffers()
 
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil:
         cdef Py_ssize_t bytes_now = 4 * (self.capacity_rows + 1) if self.offsets != NULL else 0
@@ -323,7 +323,7 @@ cdef class BinaryColumnBuilder:
         self.reserve(1, 0)
         if self.validity == NULL:
             bitmap = (self.capacity_rows + 7) >> 3
-            self.validity = pool_take(bitmap)
+            self.validity = pool_acquire(bitmap)
             if self.validity == NULL:
                 raise_no_memory(bitmap)
             memset(self.validity, 0xFF, <size_t>bitmap)
@@ -348,10 +348,10 @@ cdef class BinaryColumnBuilder:
         self.rows = self.data_bytes = self.capacity_rows = self.capacity_bytes = 0
         return out
 
-    cdef void give_back(self) noexcept nogil:
-        pool_give(<uint8_t*>self.offsets, 4 * (self.capacity_rows + 1))
-        pool_give(self.data, self.capacity_bytes)
-        pool_give(self.validity, (self.capacity_rows + 7) >> 3)
+    cdef void release_buffers(self) noexcept nogil:
+        pool_release(<uint8_t*>self.offsets, 4 * (self.capacity_rows + 1))
+        pool_release(self.data, self.capacity_bytes)
+        pool_release(self.validity, (self.capacity_rows + 7) >> 3)
 
 
 cdef int raise_no_memory(Py_ssize_t wanted) except -1 nogil:

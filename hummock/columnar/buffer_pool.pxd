@@ -7,17 +7,17 @@ GIL.
 
 from libc.stdint cimport uint8_t
 
-cdef uint8_t* pool_take(Py_ssize_t size) noexcept nogil
+cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil
 # allocates at least `size` bytes, aligned for any type, contents undefined; NULL if out of memory
 
-cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil
-# frees what `pool_take(size)` returned: the SAME size; NULL is allowed
+cdef void pool_release(uint8_t* memory, Py_ssize_t size) noexcept nogil
+# frees what `pool_acquire(size)` returned: the SAME size; NULL is allowed
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil
-# like take + copy of the first `used` bytes + give; NULL if out of memory, and the caller then still owns `memory`
+# acquire, copy of the first `used` bytes, release; NULL if out of memory, and the caller then still owns `memory`
 
 cdef Py_ssize_t pool_capacity(Py_ssize_t size) noexcept nogil
-# bytes that `pool_take(size)` really provides; taking and giving that number names the same memory
+# bytes that `pool_acquire(size)` really provides; taking and giving that number names the same memory
 
 
 cdef class ByteBuffer:

@@ -55,7 +55,7 @@ cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
     return (<Py_ssize_t>(5 + (index & 3))) << (SMALLEST_EXPONENT - 2 + (index >> 2))
 
 
-cdef uint8_t* take_kept(int index) noexcept nogil:
+cdef uint8_t* pop_kept(int index) noexcept nogil:
     global kept_bytes
     cdef FreeBuffer* found
     pthread_mutex_lock(&pool_lock)
@@ -74,11 +74,11 @@ cdef Py_ssize_t pool_capacity(Py_ssize_t size) noexcept nogil:
     return class_bytes(index)
 
 
-cdef uint8_t* pool_take(Py_ssize_t size) noexcept nogil:
+cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil:
     cdef int index = class_of(size)
     cdef uint8_t* found
     if index >= 0:
-        found = take_kept(index)
+        found = pop_kept(index)
         if found != NULL:
             return found
     return fresh(pool_capacity(size))
@@ -95,7 +95,7 @@ cdef inline uint8_t* fresh(Py_ssize_t size) noexcept nogil:
     return <uint8_t*>made
 
 
-cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
+cdef void pool_release(uint8_t* memory, Py_ssize_t size) noexcept nogil:
     global kept_bytes
     cdef int index = class_of(size)
     cdef FreeBuffer* buffer = <FreeBuffer*>memory
@@ -146,17 +146,17 @@ cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ss
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL
     if memory == NULL:
-        return pool_take(new_size)
+        return pool_acquire(new_size)
     if pool_capacity(size) == pool_capacity(new_size):
         return memory
     if index >= 0:
-        found = take_kept(index)
+        found = pop_kept(index)
     if found == NULL and new_size >= ALIGNED:
         found = fresh(pool_capacity(new_size))
     if found == NULL:
         return NULL if new_size >= ALIGNED else <uint8_t*>realloc(memory, <size_t>pool_capacity(new_size))
     memcpy(found, memory, <size_t>used)
-    pool_give(memory, size)
+    pool_release(memory, size)
     return found
 
 
@@ -175,7 +175,7 @@ def set_pool_limit(Py_ssize_t limit_bytes):
     kept_limit = limit_bytes
     for index in range(CLASSES - 1, -1, -1):
         while kept_bytes > kept_limit:
-            found = <FreeBuffer*>take_kept(index)
+            found = <FreeBuffer*>pop_kept(index)
             if found == NULL:
                 break
             free(found)
@@ -194,7 +194,7 @@ cdef class ByteBuffer:
             self.reserve(capacity)
 
     def __dealloc__(self):
-        pool_give(self.data, self.capacity)
+        pool_release(self.data, self.capacity)
 
     cdef int reserve(self, Py_ssize_t more) except -1 nogil:
         cdef Py_ssize_t wanted = self.size + more

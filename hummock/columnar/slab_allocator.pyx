@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t, uintptr_t
 
 from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
 
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* at, size_t size, int protection, int flags, int file, Py_ssize_t offset) noexcept
@@ -135,13 +135,13 @@ cdef Slab* new_slab(int index) noexcept nogil:
     return slab
 
 
-cdef uint8_t* slab_take(Py_ssize_t size) noexcept nogil:
+cdef uint8_t* slab_acquire(Py_ssize_t size) noexcept nogil:
     global cut_bytes, taken_bytes
     cdef int index = class_of(size)
     cdef Slab* slab
     cdef uint8_t* slot = NULL
     if index < 0:
-        return pool_take(size)
+        return pool_acquire(size)
     pthread_mutex_lock(&lock)
     slab = with_room[index] if with_room[index] != NULL else new_slab(index)
     if slab != NULL:
@@ -160,14 +160,14 @@ cdef uint8_t* slab_take(Py_ssize_t size) noexcept nogil:
     return slot
 
 
-cdef void slab_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
+cdef void slab_release(uint8_t* memory, Py_ssize_t size) noexcept nogil:
     global cut_bytes, empty_bytes, mapped_bytes, taken_bytes
     cdef int index = class_of(size)
     cdef FreeSlot* slot = <FreeSlot*>memory
     cdef Slab* slab
     cdef bint is_surplus = False
     if index < 0 or memory == NULL:
-        pool_give(memory, size)
+        pool_release(memory, size)
         return
     slab = <Slab*>(<uintptr_t>memory & ~<uintptr_t>(slab_bytes(index) - 1))
     pthread_mutex_lock(&lock)

@@ -34,7 +34,7 @@ cdef class KvBatch:
         self.keys = BinaryColumn.from_arrow(keys)
         self.values = BinaryColumn.from_arrow(values)
         if self.keys.rows != self.values.rows:
-            raise InvalidWriteBatch(f"{self.keys.rows} keys stand beside {self.values.rows} values")
+            raise InvalidWriteBatch(f"{self.keys.rows} keys for {self.values.rows} values")
 
     def to_arrow(self) -> pa.RecordBatch:
         """The rows as a record batch of two binary columns, key and value, without a copy."""

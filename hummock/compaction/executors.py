@@ -53,8 +53,8 @@ class ThreadRunner:
 
     def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        hands = max(1, min(2 * self.slots, len(specs)))
-        turns, indexes = threading.Semaphore(self.slots), IndexCache()
+        workers = max(1, min(2 * self.slots, len(specs)))
+        merge_slots, indexes = threading.Semaphore(self.slots), IndexCache()
         rows: dict[int, int] = {}
         failed = threading.Event()
 
@@ -66,8 +66,8 @@ class ThreadRunner:
 
             try:
                 return run_subcompaction(
-                    spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // hands,
-                    progress=report_rows, turn=turns, indexes=indexes,
+                    spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // workers,
+                    progress=report_rows, merge_slot=merge_slots, indexes=indexes,
                     is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
             except BaseException as error:
                 failed.set()
@@ -76,7 +76,7 @@ class ThreadRunner:
 
         if len(specs) == 1:             # on the caller's thread, to avoid starting and joining another
             return [run(specs[0])]
-        with ThreadPoolExecutor(hands, thread_name_prefix="hummock-compact") as pool:
+        with ThreadPoolExecutor(workers, thread_name_prefix="hummock-compact") as pool:
             futures = [pool.submit(run, spec) for spec in specs]
         return _results_of(futures)
 

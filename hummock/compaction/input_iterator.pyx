@@ -86,7 +86,7 @@ cdef class RunIterator(HummockIterator):
                 self.index = self.window.block
                 if self.window.decoder != self.block:
                     if self.block != NULL:
-                        (<Block>self.window.decoder).take_memory(<Block>self.block)
+                        (<Block>self.window.decoder).adopt_memory(<Block>self.block)
                     self.block = self.window.decoder
             if self.index >= self.window.held_end:
                 self.source.hold(self.run, self.window, self.index)
@@ -109,7 +109,7 @@ cdef class RunIterator(HummockIterator):
         if (<Block>self.block).rows != (<SstableIndex>index).rows[at]:
             (<Block>self.block).corrupt(at, "rows", (<SstableIndex>index).rows[at], (<Block>self.block).rows)
         if (<SstableIndex>index).global_epoch > 0:
-            (<Block>self.block).stand_under((<SstableIndex>index).global_epoch, at)
+            (<Block>self.block).override_epochs((<SstableIndex>index).global_epoch, at)
         (<Block>self.block).begin_key(&self.key, &self.key_capacity)
         return self.clip()
 

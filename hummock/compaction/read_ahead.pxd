@@ -58,7 +58,7 @@ cdef class ReadAhead:
     cdef object error                   # why a reader failed
     cdef readonly int64_t rows          # entries in the blocks entered so far
     cdef int64_t fetched_bytes
-    cdef int64_t untold_bytes           # read by the merge from local files since the last tick
+    cdef int64_t uncounted_bytes        # read by the merge from local files since the last tick
 
     cdef int pop(self, int run, Window** window) except -1 nogil
     # Returns the run's next window, valid until the next call for that run; NULL at the end. Waits for a reader.
@@ -69,6 +69,6 @@ cdef class ReadAhead:
     cdef int make_room(self, Window* window, Py_ssize_t wanted, Py_ssize_t usual) noexcept nogil    # -1: no memory
     cdef int fetch(self, int run, Window* window, Py_ssize_t start, Py_ssize_t end) except -1
     # reads the stored bytes of blocks [start, end) from the store
-    cdef void hand_over(self, Window* window) noexcept nogil
+    cdef void publish(self, Window* window) noexcept nogil
     cdef int open_file(self, RunFiles files) except -1
     cdef int raise_stopped(self) except -1 with gil

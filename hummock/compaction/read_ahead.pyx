@@ -25,7 +25,7 @@ from hummock.base.posix cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_release, pool_acquire
 from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
@@ -87,7 +87,7 @@ cdef class ReadAhead:
         cdef int run, slot
         for run in range(self.run_count if self.rings != NULL else 0):
             for slot in range(SLOTS):
-                pool_give(self.rings[run].slots[slot].data, self.rings[run].slots[slot].capacity)
+                pool_release(self.rings[run].slots[slot].data, self.rings[run].slots[slot].capacity)
         free(self.rings)
         pthread_cond_destroy(&self.changed)
         pthread_mutex_destroy(&self.lock)
@@ -138,10 +138,10 @@ cdef class ReadAhead:
                 if run != TICK:
                     window = self.plan(run)
                     if window.source != NULL:
-                        self.hand_over(window)
+                        self.publish(window)
                         continue
                     self.fetch(run, window, window.block, window.end)
-                    self.hand_over(window)
+                    self.publish(window)
                 if tick is not None:
                     tick()
             except BaseException as error:      # the merge must not wait for a dead reader
@@ -169,8 +169,8 @@ cdef class ReadAhead:
                 if not self.rings[run].is_done and not self.rings[run].is_claimed and self.rings[run].used < SLOTS and (
                         best < 0 or self.rings[run].used < self.rings[best].used):
                     best = run
-            if best == NO_RUN and self.untold_bytes >= TICK_BYTES:
-                best, self.untold_bytes = TICK, 0
+            if best == NO_RUN and self.uncounted_bytes >= TICK_BYTES:
+                best, self.uncounted_bytes = TICK, 0
             if best != NO_RUN or is_over or self.is_stopped:
                 break
             if not may_wait:
@@ -243,9 +243,9 @@ cdef class ReadAhead:
     cdef int make_room(self, Window* window, Py_ssize_t wanted, Py_ssize_t usual) noexcept nogil:
         if wanted <= window.capacity:
             return 0
-        pool_give(window.data, window.capacity)
+        pool_release(window.data, window.capacity)
         window.capacity = pool_capacity(wanted if wanted > usual else usual)
-        window.data = pool_take(window.capacity)
+        window.data = pool_acquire(window.capacity)
         if window.data == NULL:
             window.capacity = 0
             return -1
@@ -268,8 +268,8 @@ cdef class ReadAhead:
         window.held, window.held_end = block, end
         pthread_mutex_lock(&self.lock)
         self.fetched_bytes += wanted
-        self.untold_bytes += wanted
-        if self.untold_bytes >= TICK_BYTES:
+        self.uncounted_bytes += wanted
+        if self.uncounted_bytes >= TICK_BYTES:
             pthread_cond_broadcast(&self.changed)
         is_stopped = self.is_stopped
         pthread_mutex_unlock(&self.lock)
@@ -277,7 +277,7 @@ cdef class ReadAhead:
             self.raise_stopped()
         return 0
 
-    cdef void hand_over(self, Window* window) noexcept nogil:
+    cdef void publish(self, Window* window) noexcept nogil:
         """Makes the window available to the merge."""
         pthread_mutex_lock(&self.lock)
         window.is_ready = True

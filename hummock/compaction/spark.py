@@ -53,15 +53,15 @@ class SparkRunner:
         if not specs:
             return []
         task = specs[0].task
-        assignments = [WorkerTask(spec.narrowed(), self._url, prefix, self._memory_bytes, self._limit_ms,
-                                  log.path(spec.index) if log is not None else "").encode() for spec in specs]
+        encoded = [WorkerTask(spec.narrowed(), self._url, prefix, self._memory_bytes, self._limit_ms,
+                              log.path(spec.index) if log is not None else "").encode() for spec in specs]
 
         def report_tasks(done: int, tasks: int) -> None:
             if progress is not None and done:
                 progress(task.input_rows * done // max(done, tasks))
 
         try:
-            answers = run_specs(self._spark, assignments, WORK, name=f"hummock: compact task {task.id}",
+            answers = run_specs(self._spark, encoded, WORK, name=f"hummock: compact task {task.id}",
                                 is_cancelled=is_cancelled, on_progress=report_tasks)
         except SparkJobCancelled as error:
             raise TaskCancelled(task.id) from error

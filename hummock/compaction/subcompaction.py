@@ -34,11 +34,11 @@ from hummock.sstable.multi_builder import MultiSstableBuilder
 MintName = Callable[[], str]            # a new object name each time
 Progress = Callable[[int], None]        # rows read so far
 IsCancelled = Callable[[], bool]
-Turn = AbstractContextManager[Any]
+MergeSlot = AbstractContextManager[Any]
 
 PUT_THREADS = 2
-SMALLEST_PIECE = 256 << 10      # if memory is short
-PIECES = 5                      # being uploaded, in addition to those of the builders:
+SMALLEST_PART = 256 << 10      # if memory is short
+PARTS = 5                      # being uploaded, in addition to those of the builders:
 BUILDERS = 3                    # one being built, one waiting to be finished, one being finished
 
 
@@ -50,18 +50,18 @@ def run_subcompaction(
     memory_bytes: int,
     progress: Progress | None = None,
     is_cancelled: IsCancelled | None = None,
-    turn: Turn | None = None,
+    merge_slot: MergeSlot | None = None,
     indexes: IndexCache | None = None,
 ) -> RangeResult:
     """Merges one range into durable files and accounts for its rows.
 
     Uses about `memory_bytes`, more only if one output and one block of each run need it. `progress` and `is_cancelled`
-    are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it. `turn` is
-    held while rows are merged: not while the first blocks are read, nor while the last files are uploaded. `indexes`
-    are shared by all ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
-    `RowCountMismatch`, or what the store raises.
+    are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it.
+    `merge_slot` is held while rows are merged: not while the first blocks are read, nor while the last files are
+    uploaded. `indexes` are shared by all ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the
+    object, `RowCountMismatch`, or what the store raises.
     """
-    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext(),
+    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, merge_slot or nullcontext(),
                       indexes)
     return work.run()
 
@@ -70,13 +70,13 @@ class _RangeWork:
     """One attempt at one range."""
 
     def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
-                 progress: Progress | None, is_cancelled: IsCancelled | None, turn: Turn,
+                 progress: Progress | None, is_cancelled: IsCancelled | None, merge_slot: MergeSlot,
                  indexes: IndexCache | None):
         task = spec.task
-        self._spec, self._store, self._turn = spec, store, turn
+        self._spec, self._store, self._merge_slot = spec, store, merge_slot
         self._progress, self._is_cancelled = progress, is_cancelled
-        piece_bytes = max(min(PART_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
-        ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + BUILDERS) * piece_bytes)
+        part_bytes = max(min(PART_BYTES, memory_bytes // 16), SMALLEST_PART, 4 * task.output.block_bytes)
+        ahead_bytes = max(memory_bytes // 4, memory_bytes - (PARTS + BUILDERS) * part_bytes)
         self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes,
                                 indexes)
         self._runs = run_iterators(self._ahead)
@@ -85,9 +85,9 @@ class _RangeWork:
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
         borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
-        self._upload_queue = UploadQueue(store, PIECES * piece_bytes)
+        self._upload_queue = UploadQueue(store, PARTS * part_bytes)
         self._builder = MultiSstableBuilder(
-            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._upload_queue.file, is_served=True)
+            task.output, policy, mint_name, prefixes, borders, part_bytes, self._upload_queue.file, is_served=True)
         self._threads = ThreadGroup(f"compact-{spec.index}")
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
@@ -101,9 +101,9 @@ class _RangeWork:
             self._threads.start(partial(self._timed, self._builder.serve))
             for _ in range(PUT_THREADS):
                 self._threads.start(partial(self._timed, self._upload_queue.serve))
-            with self._turn:
+            with self._merge_slot:
                 self._check_cancelled()
-                self._timed(run_pipeline, self._kept, self._builder, self._take)
+                self._timed(run_pipeline, self._kept, self._builder, self._finish_file)
             sstables = tuple(output.info for output in self._upload_queue.wait())
         finally:
             self._ahead.stop()
@@ -118,7 +118,7 @@ class _RangeWork:
             self._spec.index, sstables, sum(run.rows_read for run in self._runs), self._kept.dropped_rows,
             sum(run.hash_read for run in self._runs) % U64, self._kept.dropped_hash, self._ahead.bytes_read,
             self._cpu_seconds)
-        if why := result.unaccounted():
+        if why := result.mismatch():
             raise RowCountMismatch(self._spec.task.id, self._spec.index, why)
         return result
 
@@ -132,7 +132,7 @@ class _RangeWork:
         if self._is_cancelled is not None and self._is_cancelled():
             raise TaskCancelled(self._spec.task.id)
 
-    def _take(self, output: SstableOutput) -> None:
+    def _finish_file(self, output: SstableOutput) -> None:
         """Uploads the rest of a finished file."""
         self._tick()
         self._upload_queue.finish(output)

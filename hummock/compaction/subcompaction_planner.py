@@ -35,18 +35,18 @@ ReadSamples = Callable[[Sequence[SstableInfo]], Samples]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
-    """About `sizes[i]` bytes of some file are at and after `keys[i]`, up to the file's next piece."""
+class KeySamples:
+    """About `sizes[i]` bytes of some file are at and after `keys[i]`, up to the file's next key."""
 
     keys: pa.LargeBinaryArray
     sizes: np.ndarray                   # int64
 
     @classmethod
-    def of(cls, keys: Sequence[bytes], sizes: Sequence[int]) -> Pieces:
+    def of(cls, keys: Sequence[bytes], sizes: Sequence[int]) -> KeySamples:
         return cls(pa.array(keys, pa.large_binary()), np.array(sizes, np.int64))
 
     @classmethod
-    def joined(cls, parts: Sequence[Pieces]) -> Pieces:
+    def joined(cls, parts: Sequence[KeySamples]) -> KeySamples:
         return cls(pa.concat_arrays([part.keys for part in parts] or [pa.array([], pa.large_binary())]),
                    np.concatenate([part.sizes for part in parts] or [np.empty(0, np.int64)]))
 
@@ -79,14 +79,14 @@ def split_of(sstables: Iterable[SstableInfo], range_bytes: int, read: ReadSample
         return Split((), (total,))
     large = [info for info in files if info.data_bytes * SAMPLED_SHARE > range_bytes]
     small = [info for info in files if info.data_bytes * SAMPLED_SHARE <= range_bytes]
-    parts, samples = [_pieces(small, [()] * len(small))], iter(read(large))
+    parts, samples = [_key_samples(small, [()] * len(small))], iter(read(large))
     for at in range(0, len(large), FILES_AT_ONCE):
         some = large[at:at + FILES_AT_ONCE]
-        parts.append(_pieces(some, islice(samples, len(some))))
-    return split(Pieces.joined(parts), range_bytes)
+        parts.append(_key_samples(some, islice(samples, len(some))))
+    return split(KeySamples.joined(parts), range_bytes)
 
 
-def cuts_of(sstables: Iterable[SstableInfo], store: ObjectStore, range_bytes: int) -> tuple[bytes, ...]:
+def boundaries_of(sstables: Iterable[SstableInfo], store: ObjectStore, range_bytes: int) -> tuple[bytes, ...]:
     """The cuts of `split_of` for files in `store`. Raises `Corruption` naming an object with damaged samples."""
     return split_of(sstables, range_bytes, partial(read_samples, store)).cuts
 
@@ -107,8 +107,8 @@ def _samples_of(store: ObjectStore, info: SstableInfo) -> list[SplitSample]:
     return samples_in_tail(tail, info.meta_bytes, path)
 
 
-def _pieces(files: Sequence[SstableInfo], samples: Samples) -> Pieces:
-    """The files as pieces between their samples; a file without samples as two halves, at its first and last key."""
+def _key_samples(files: Sequence[SstableInfo], samples: Samples) -> KeySamples:
+    """The keys and sizes of the files' samples; a file without samples as two halves, at its first and last key."""
     keys: list[bytes] = []
     sizes: list[int] = []
     for info, some in zip(files, samples, strict=True):
@@ -120,17 +120,17 @@ def _pieces(files: Sequence[SstableInfo], samples: Samples) -> Pieces:
         else:
             keys += (info.smallest, info.largest)
             sizes += (info.data_bytes - info.data_bytes // 2, info.data_bytes // 2)
-    return Pieces.of(keys, sizes)
+    return KeySamples.of(keys, sizes)
 
 
-def split(pieces: Pieces, range_bytes: int) -> Split:
+def split(samples: KeySamples, range_bytes: int) -> Split:
     """Divides all bytes into ranges of `range_bytes`, rounded, at least one.
 
     Near its ideal position a cut is preferably between two tables, else between two vnodes.
     """
-    total = int(pieces.sizes.sum())
+    total = int(samples.sizes.sum())
     ranges = range_count(total, range_bytes)
-    keys, before, rank = _possible_cuts(pieces)
+    keys, before, rank = _possible_boundaries(samples)
     slack = total // ranges // SLACK_SHARE
     chosen: list[int] = []
     first = 0                           # of the remaining possible cuts
@@ -156,14 +156,14 @@ def range_count(total_bytes: int, range_bytes: int) -> int:
     return max(1, round(total_bytes / range_bytes))
 
 
-def _possible_cuts(pieces: Pieces) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
-    """Possible cuts, before each piece whose key differs from the previous one, with bytes on both sides: key, bytes
+def _possible_boundaries(samples: KeySamples) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
+    """Possible cuts, before each sample whose key differs from the previous one, with bytes on both sides: key, bytes
     before, rank.
 
     A cut between two tables has rank 0, one between two vnodes 1, one inside a vnode 2.
     """
-    order = pc.sort_indices(pieces.keys)
-    keys, sizes = pieces.keys.take(order), pieces.sizes[order.to_numpy()]
+    order = pc.sort_indices(samples.keys)
+    keys, sizes = samples.keys.take(order), samples.sizes[order.to_numpy()]
     before = np.cumsum(sizes) - sizes
 
     def differs(part: pa.LargeBinaryArray) -> np.ndarray:

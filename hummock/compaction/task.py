@@ -192,7 +192,7 @@ class RangeResult:
     bytes_read: int                     # from the object store
     cpu_seconds: float = 0.0
 
-    def unaccounted(self) -> str:
+    def mismatch(self) -> str:
         """Describes rows that were read and are neither in a file nor dropped; empty if there are none."""
         kept, kept_hash = sum(info.rows for info in self.sstables), 0
         for info in self.sstables:

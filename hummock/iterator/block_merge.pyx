@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memmove
 
 from hummock.base.key cimport Slice, compare_bytes
 from hummock.base.prefetch cimport prefetch
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
 from hummock.iterator.base cimport Entry, HummockIterator, Span, copy_key
 from hummock.iterator.key_prefix128 cimport (
     KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
@@ -30,8 +30,8 @@ cdef class BlockMerge:
     """Invariant: `items[at : count]` are the next entries, in order; no other row of a window comes before them."""
 
     def __dealloc__(self):
-        pool_give(self.memory, self.memory_bytes)
-        pool_give(self.keys, self.keys_capacity)
+        pool_release(self.memory, self.memory_bytes)
+        pool_release(self.keys, self.keys_capacity)
 
     cdef bint add(self, void* child) noexcept nogil:
         cdef Window* window = &self.windows[self.live]
@@ -51,9 +51,9 @@ cdef class BlockMerge:
         wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(KeyPrefix128) + 2 * sizeof(Item)) * rows
                   + <Py_ssize_t>sizeof(Py_ssize_t) * (count + 1))
         if wanted > self.memory_bytes:
-            pool_give(self.memory, self.memory_bytes)
+            pool_release(self.memory, self.memory_bytes)
             self.memory_bytes = pool_capacity(wanted)
-            self.memory = pool_take(self.memory_bytes)
+            self.memory = pool_acquire(self.memory_bytes)
             if self.memory == NULL:
                 self.memory_bytes = 0
                 with gil:
@@ -93,7 +93,7 @@ cdef class BlockMerge:
                 join_key(span, key_prefix, self.keys + self.keys_bytes, &out.user_key)
                 self.keys_bytes += size
             out.epoch = span.epochs[0 if span.one_epoch else row]
-            take_value(span, row, &out.value)
+            set_value(span, row, &out.value)
             out += 1
             done += 1
             self.at += 1
@@ -104,9 +104,9 @@ cdef class BlockMerge:
         cdef Py_ssize_t at, wanted = KEYS_BYTES
         for at in range(self.live):
             wanted = max(wanted, self.windows[at].span.longest_key + KEY_PREFIX_BYTES)
-        pool_give(self.keys, self.keys_capacity)
+        pool_release(self.keys, self.keys_capacity)
         self.keys_capacity = pool_capacity(wanted)
-        self.keys = pool_take(self.keys_capacity)
+        self.keys = pool_acquire(self.keys_capacity)
         if self.keys == NULL:
             self.keys_capacity = 0
             with gil:
@@ -328,7 +328,7 @@ cdef inline void join_key(
     key.data, key.size = target, size
 
 
-cdef inline void take_value(const Span* span, Py_ssize_t row, Slice* value) noexcept nogil:
+cdef inline void set_value(const Span* span, Py_ssize_t row, Slice* value) noexcept nogil:
     cdef Py_ssize_t bit
     cdef bint is_marked
     value.data = span.value_data + span.value_offsets[row]

@@ -80,11 +80,11 @@ cdef class RowRules:
     cdef VnodeRule rule_of(self, uint64_t table_vnode, uint64_t epoch) noexcept nogil
     # for readers at that epoch, of keys whose first six bytes are the integer `table_vnode`
 
-    cdef void stand(self, RuleHold* hold, uint64_t table_vnode, uint64_t epoch) noexcept nogil
+    cdef void move_hold(self, RuleHold* hold, uint64_t table_vnode, uint64_t epoch) noexcept nogil
 
     cdef inline bint hides_at(self, RuleHold* hold, Slice user_key, uint64_t written, uint64_t epoch) noexcept nogil:
         """Whether a row is hidden from readers at `epoch`; moves `hold` to its vnode. REQUIRES one epoch per `hold`."""
         cdef uint64_t table_vnode = head_of(user_key.data, user_key.size) >> 16
         if table_vnode != hold.table_vnode:
-            self.stand(hold, table_vnode, epoch)
+            self.move_hold(hold, table_vnode, epoch)
         return hides(&hold.rule, user_key, written)

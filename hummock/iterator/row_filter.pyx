@@ -12,7 +12,7 @@ from hummock.base.key cimport SPILL_MASK, Slice, head_of, slice_of
 from hummock.base.table_rules import TableRules
 
 cdef uint64_t NEVER_AGAIN = ~<uint64_t>0    # above every epoch
-cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF
+cdef uint64_t LAST_VNODE = 0xFFFFFFFFFFFF
 cdef uint8_t NOTHING = 0                # target of the pointer of an empty mark
 
 
@@ -100,13 +100,13 @@ cdef class RowRules:
                 break
         return out
 
-    cdef void stand(self, RuleHold* hold, uint64_t table_vnode, uint64_t epoch) noexcept nogil:
+    cdef void move_hold(self, RuleHold* hold, uint64_t table_vnode, uint64_t epoch) noexcept nogil:
         cdef uint64_t after
         cdef int at
         hold.table_vnode, hold.rule = table_vnode, self.rule_of(table_vnode, epoch)
         after = table_vnode + 1 if hold.rule.is_any else ((table_vnode >> 16) + 1) << 16
         for at in range(TABLE_VNODE_BYTES):
-            hold.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (TABLE_VNODE_BYTES - 1 - at)))
+            hold.limit[at] = <uint8_t>((after if after <= LAST_VNODE else 0) >> (8 * (TABLE_VNODE_BYTES - 1 - at)))
 
     def hides_row(self, bytes user_key not None, uint64_t written, uint64_t epoch) -> bool:
         """Whether a row of `user_key` written at `written` is hidden from readers at `epoch`."""

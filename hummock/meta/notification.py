@@ -101,7 +101,7 @@ class NotificationService:
 
     def _deliver_all(self, serial: int) -> bool:
         for subscription in self._subscriptions:
-            self._hand_over(subscription)
+            self._deliver(subscription)
         while True:
             with self._condition:
                 if not self._queue:
@@ -113,11 +113,11 @@ class NotificationService:
                     subscription.due = posted, update
                 self._delivered = posted
             for subscription in receivers:
-                self._hand_over(subscription)
+                self._deliver(subscription)
             with self._condition:
                 self._condition.notify_all()
 
-    def _hand_over(self, subscription: TopicSubscription) -> None:
+    def _deliver(self, subscription: TopicSubscription) -> None:
         """Delivers the subscriber's due update, if any. It stays due if the callback raises."""
         for _ in range(TRIES):
             if subscription.due is None:

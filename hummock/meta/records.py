@@ -50,7 +50,7 @@ LARGE = "hummock/large"
 REPORTS = "hummock/report/"
 UPLOADS = "hummock/upload/"
 LOADS = "hummock/load/"
-STALE = "hummock/stale/"
+OBSOLETE = "hummock/stale/"
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 
 
@@ -199,8 +199,8 @@ def upload_key(prefix: str) -> str:
     return UPLOADS + prefix
 
 
-def stale_key(version_id: int) -> str:
-    return f"{STALE}{version_id:020d}"
+def obsolete_key(version_id: int) -> str:
+    return f"{OBSOLETE}{version_id:020d}"
 
 
 def generation_of(row: bytes | None) -> int:

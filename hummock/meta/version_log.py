@@ -22,7 +22,7 @@ from hummock.meta.records import (
     encode_value,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore
-from hummock.meta.vacuum.stale_list import stale_row
+from hummock.meta.vacuum.obsolete_files import obsolete_row
 from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
 from hummock.version import HummockVersion, VersionDelta
 
@@ -107,7 +107,7 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
         gone = tuple(delta_key(version_id) for version_id in kept)
     head_bytes = encode(head)
     operations = position.requirement + MetaOperations(put={HEAD: head_bytes, **rows}, delete=gone)
-    operations += stale_row(position.version, delta)
+    operations += obsolete_row(position.version, delta)
     return operations, LogPosition(head, head_bytes, version)
 
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 @cython.final
 cdef class FileReads:
-    """Counts reads through open files since the last `take`."""
+    """Counts reads through open files since the last `pop_counts`."""
     cdef int64_t calls
     cdef int64_t bytes
 

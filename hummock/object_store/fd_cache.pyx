@@ -48,7 +48,7 @@ FILES_SHARE = 4                         # and at most one in four of the process
 @cython.final
 cdef class FileReads:
 
-    def take(self) -> tuple[int, int]:
+    def pop_counts(self) -> tuple[int, int]:
         """Calls and bytes since the last call."""
         return exchange(&self.calls, 0, __ATOMIC_RELAXED), exchange(&self.bytes, 0, __ATOMIC_RELAXED)
 

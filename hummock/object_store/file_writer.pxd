@@ -10,7 +10,7 @@ cdef class FileWriter:
     cdef const char* path               # the same; owner: `temporary`
     cdef int descriptor                 # -1: not open
     cdef Py_ssize_t size                # bytes written
-    cdef Py_ssize_t appended            # of them by `append` since the last `take_appended`
+    cdef Py_ssize_t appended            # of them by `append` since the last `pop_appended`
     cdef bint is_durable
     cdef bint has_failed                # the file may be longer than `size`
     cdef bint is_direct
@@ -22,7 +22,7 @@ cdef class FileWriter:
     cdef int append(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
     # appends all and returns 0, or appends nothing and returns an errno. REQUIRES that the file is not finished
     cdef int open(self) noexcept nogil
-    cdef int take(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
+    cdef int write_fully(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
     cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil
     cdef bint set_direct(self, bint wanted) noexcept nogil
     cdef void sync_ahead(self) noexcept nogil

@@ -82,7 +82,7 @@ cdef class FileWriter:
         cdef Py_ssize_t size = data.shape[0]
         cdef const uint8_t* start = &data[0] if size > 0 else NULL
         with nogil:
-            failure = self.take(start, size)
+            failure = self.write_fully(start, size)
         return failure
 
     def finish(self, bytes target, bytes directory, bint if_absent, const uint8_t[::1] data=None) -> tuple | None:
@@ -97,7 +97,7 @@ cdef class FileWriter:
         cdef int step = 0, failure = 0
         with nogil:
             if not self.is_synced:
-                failure = self.take(start, size)
+                failure = self.write_fully(start, size)
             if failure == 0:
                 step, failure = 1, self.sync()
             if failure == 0:
@@ -106,7 +106,7 @@ cdef class FileWriter:
                 step, failure = 3, sync_directory(parent)
         return None if failure == 0 else (STEPS[step], failure)
 
-    def take_appended(self) -> int:
+    def pop_appended(self) -> int:
         """Bytes written by `append` since the last call."""
         taken, self.appended = self.appended, 0
         return taken
@@ -125,7 +125,7 @@ cdef class FileWriter:
                 calls.unlink(self.path)
 
     cdef int append(self, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-        cdef int failure = self.take(data, size)
+        cdef int failure = self.write_fully(data, size)
         if failure == 0:
             self.appended += size
         return failure
@@ -140,7 +140,7 @@ cdef class FileWriter:
             if errno != EINTR:
                 return errno
 
-    cdef int take(self, const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef int write_fully(self, const uint8_t* data, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t done = 0, taken
         cdef int failure = self.open()
         if failure != 0:

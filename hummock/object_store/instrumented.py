@@ -111,7 +111,7 @@ class InstrumentedObjectStore(ObjectStore):
         return file
 
     def _count_file_reads(self) -> None:
-        calls, size = self._file_reads.take()       # type: ignore[union-attr]
+        calls, size = self._file_reads.pop_counts()       # type: ignore[union-attr]
         self._metrics.object_store_file_reads.inc(calls)
         self._read.inc(size)
 
@@ -187,7 +187,7 @@ class _RetriedWriter(ObjectWriter):
 
         self._store.call("close", self._path, once)
         if self.file is not None:
-            self._store.count_written(self.file.take_appended())
+            self._store.count_written(self.file.pop_appended())
 
     def abort(self) -> None:
         self._writer.abort()

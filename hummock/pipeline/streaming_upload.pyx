@@ -15,7 +15,7 @@ from hummock.base.posix cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_t, pthread_cond_wait,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
 )
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_give
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_release
 from hummock.object_store.file_writer cimport FileWriter
 from hummock.sstable.builder cimport PartSink
 
@@ -65,7 +65,7 @@ cdef class UploadingFile(PartSink):
         cdef UploadPart* part
         while self.first != NULL:
             part, self.first = self.first, self.first.following
-            pool_give(part.data, part.capacity)
+            pool_release(part.data, part.capacity)
             free(part)
 
     cdef bint has_work(self) noexcept nogil:
@@ -201,7 +201,7 @@ cdef class UploadQueue:
     cdef int push(self, UploadingFile file, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
         cdef UploadPart* part = <UploadPart*>calloc(1, sizeof(UploadPart)) if size > 0 else NULL
         if part == NULL:
-            pool_give(data, capacity)
+            pool_release(data, capacity)
             if size > 0:
                 with gil:
                     raise MemoryError
@@ -273,7 +273,7 @@ cdef class UploadQueue:
         pthread_mutex_unlock(&self.lock)
         return answer
 
-    cdef UploadPart* shift(self, UploadingFile file) noexcept nogil:
+    cdef UploadPart* pop_part(self, UploadingFile file) noexcept nogil:
         cdef UploadPart* part
         pthread_mutex_lock(&self.lock)
         part = file.first
@@ -288,7 +288,7 @@ cdef class UploadQueue:
         """Appends all queued parts to the file; False if the GIL is needed: at its end, or for a part that failed."""
         cdef UploadPart* part
         while True:
-            part = self.shift(file)
+            part = self.pop_part(file)
             if part == NULL:
                 if self.is_to_sync(file):
                     file.file.sync_ahead()
@@ -308,7 +308,7 @@ cdef class UploadQueue:
         self.leaving -= part.size
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
-        pool_give(part.data, part.capacity)
+        pool_release(part.data, part.capacity)
         free(part)
 
     cdef void release(self, UploadingFile file) noexcept nogil:
@@ -331,7 +331,7 @@ cdef class UploadQueue:
                     self.append_parts(file)
                 if not file.has_refused:
                     return 0
-            part = self.shift(file)
+            part = self.pop_part(file)
             if part == NULL:
                 return 0
             file.has_refused = False

@@ -33,7 +33,7 @@ from hummock.state_store import ChangeBatch
 cdef Py_ssize_t DENSE_SHARE = 16        # one scan beats point reads if more than one in so many rows is requested
 
 
-cdef class ChangeWalk:
+cdef class ChangeIterator:
     """Finds each key of [start, end) once, ascending, if `source` holds an entry of it in (since, until], or one that
     the tables' rules hide from only one of the two readers.
     """
@@ -87,7 +87,7 @@ cdef class ChangeWalk:
                 self.source.next()
             elif self.pass_span(max_rows - self.keys.rows,
                                 max_bytes - self.keys.data_bytes - self.values.data_bytes) == 0:
-                self.take_key()
+                self.append_key()
         return 0
 
     cdef bint is_at_end(self) noexcept nogil:
@@ -145,7 +145,7 @@ cdef class ChangeWalk:
             clip_span(span, limit)
         return True
 
-    cdef int take_key(self) except -1 nogil:
+    cdef int append_key(self) except -1 nogil:
         """Consumes one user key with all its entries. REQUIRES an entry that the later reader may see."""
         cdef Slice key = self.source.user_key, value = self.source.value
         cdef uint64_t epoch = self.source.epoch
@@ -178,7 +178,7 @@ cdef class ChangeReader:
     cdef uint64_t first_expiring        # rows written in [first_expiring, end_expiring) may expire between the epochs
     cdef uint64_t end_expiring
     cdef list parts                     # remaining (start, end, whether every file is read), the next one last
-    cdef ChangeWalk walk                # over the current part; None: not started
+    cdef ChangeIterator current         # over the current part; None: not started
     cdef list found                     # finished batches, the next one last
 
     def __init__(self, ReadView view not None, bytes start not None, bytes end, since, until, options):
@@ -198,21 +198,21 @@ cdef class ChangeReader:
         REQUIRES both limits to be at least 1 and `close` not called.
         """
         while not self.found:
-            if self.walk is None:
+            if self.current is None:
                 if not self.parts:
                     return None
                 start, end, reads_all = self.parts.pop()
-                self.walk = self.walk_of(start, end, reads_all)
-            keys, new = self.walk.next_keys(max_rows, max_bytes)
+                self.current = self.iterator_of(start, end, reads_all)
+            keys, new = self.current.next_keys(max_rows, max_bytes)
             if len(keys) == 0:
-                self.walk = None
+                self.current = None
             else:
                 self.find_changes(keys, new)
         return self.found.pop()
 
     def close(self):
         """Releases the view and everything held of it."""
-        self.view = self.walk = None
+        self.view = self.current = None
         self.parts, self.found = [], []
 
     def note_expiring(self, tables):
@@ -228,7 +228,7 @@ cdef class ChangeReader:
                     self.first_expiring = before.oldest
                 self.end_expiring = max(self.end_expiring, after.oldest)
 
-    cdef ChangeWalk walk_of(self, bytes start, bytes end, bint reads_all):
+    cdef ChangeIterator iterator_of(self, bytes start, bytes end, bint reads_all):
         cdef list children = []
         cdef HummockIterator child
         for source in self.view.owners:
@@ -236,7 +236,7 @@ cdef class ChangeReader:
             if child is not None:
                 children.append(child)
         child = children[0] if len(children) == 1 else MergeIterator(children, FORWARD)
-        return ChangeWalk(child, start, end, self.since, self.until, self.view.rules)
+        return ChangeIterator(child, start, end, self.since, self.until, self.view.rules)
 
     cdef HummockIterator child_of(self, source, bytes start, bytes end, bint reads_all):
         cdef SortedRun run

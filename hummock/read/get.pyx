@@ -17,7 +17,7 @@ from hummock.base.key cimport SPILL_MASK, Slice, head_of
 from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.multi_get cimport PointReader
 from hummock.read.probe cimport Probe
-from hummock.read.sorted_run cimport EXPECTED, SURE, SortedRun
+from hummock.read.sorted_run cimport LIKELY_HIT, MAX_BIAS, SortedRun
 from hummock.read.view cimport ReadView
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
@@ -124,7 +124,7 @@ cdef inline void foresee(void* run, Slice key, uint64_t hash, RunFile* out) noex
     out.run, out.reader, out.is_expected = run, (<SortedRun>run).reader_of(key), False
     if out.reader == NULL:
         return
-    if (<SortedRun>run).found >= EXPECTED and (<SstableReader>out.reader).slots is not None:
+    if (<SortedRun>run).hit_bias >= LIKELY_HIT and (<SstableReader>out.reader).slots is not None:
         lines.count = 0
         out.is_expected = True
         out.predicted = (<SstableReader>out.reader).slots.predicted_row(key)
@@ -150,14 +150,14 @@ cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, An
 cdef Py_ssize_t row_of(RunFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
     """The row of the answer in the file, NOT_HERE, or NEEDS_IO."""
     cdef Py_ssize_t row = UNDECIDED
-    cdef int* found = &(<SortedRun>file.run).found
+    cdef int* found = &(<SortedRun>file.run).hit_bias
     if (<SortedRun>file.run).min_epoch > answer.newest:
         return NOT_HERE
     if file.is_expected:
         row = predicted_row(file, key, answer)
     if row == UNDECIDED:
-        row = sure_row(file, key, hash, answer)
-    if row >= 0 and found[0] < SURE:
+        row = indexed_row(file, key, hash, answer)
+    if row >= 0 and found[0] < MAX_BIAS:
         found[0] += 1
     elif row == NOT_HERE and found[0] > 0:
         found[0] -= 1
@@ -179,7 +179,7 @@ cdef inline Py_ssize_t predicted_row(RunFile* file, Slice key, Answer* answer) n
     return row
 
 
-cdef Py_ssize_t sure_row(RunFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
+cdef Py_ssize_t indexed_row(RunFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
     """The row of the answer by filter and index, NOT_HERE, or NEEDS_IO."""
     cdef SstableReader reader = <SstableReader>file.reader
     cdef PyObject* found = used(reader.meta_slot)
@@ -209,7 +209,7 @@ cdef Py_ssize_t sure_row(RunFile* file, Slice key, uint64_t hash, Answer* answer
 
 
 cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* answer) noexcept:
-    """As `sure_row`, in the block that the slot holds."""
+    """As `indexed_row`, in the block that the slot holds."""
     cdef Py_ssize_t row = row_by_slot(slot, share, key, answer.newest)
     if row >= 0:
         answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
@@ -224,7 +224,7 @@ cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* an
 cdef Py_ssize_t row_beside_cache(
     SstableReader reader, OpenedSstable opened, Py_ssize_t block, Slice key, Answer* answer
 ) noexcept:
-    """As `sure_row`, in a block that is not to be cached, if its bytes are in this machine's page cache."""
+    """As `indexed_row`, in a block that is not to be cached, if its bytes are in this machine's page cache."""
     cdef Py_ssize_t row
     try:
         if reader.file is None or reader.file.is_closing:

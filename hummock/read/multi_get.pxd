@@ -26,7 +26,7 @@ cdef class PointReader:
     cdef Probe* probes                  # borrowed from the caller
     cdef Py_ssize_t count               # started so far
     cdef uint64_t newest                # entries with a greater epoch are not seen
-    cdef UncachedGets cold              # probes whose blocks are not to be cached; None before the first
+    cdef UncachedGets uncached          # probes whose blocks are not to be cached; None before the first
     cdef list pins                      # opened files and fetched blocks that probes point into
     cdef PyObject** held                # cached blocks that probes point into; owned references in an owned array
     cdef Py_ssize_t held_count
@@ -38,9 +38,9 @@ cdef class PointReader:
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
     cdef bint run_in_memory(self, Probe* probes, Py_ssize_t count) except -1
     cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil    # drops answers that a table's rules hide
-    cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
-    cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
-    cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
+    cdef int advance(self, Probe* probes, Py_ssize_t count) except -1
+    cdef int advance_in_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
+    cdef int advance_in_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
     cdef bint may_hold(self, OpenedSstable opened, uint64_t hash) except -1
     cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1
     cdef void find_blocks(self, Probe* probes, Py_ssize_t count) noexcept

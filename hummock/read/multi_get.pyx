@@ -24,7 +24,7 @@ from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.probe cimport (
     DONE, IN_BLOCK, NEEDS_BLOCK, NEEDS_META, SEEKING, SEEKING_BLOCK, SEEKING_NEXT, Probe, leave_block,
 )
-from hummock.read.sorted_run cimport EXPECTED, SURE, SortedRun
+from hummock.read.sorted_run cimport LIKELY_HIT, MAX_BIAS, SortedRun
 from hummock.read.uncached_get cimport UncachedGets
 from hummock.read.view cimport ReadView, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
@@ -135,7 +135,7 @@ cdef class PointReader:
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1:
         cdef Py_ssize_t position, left = count
         while left > 0:
-            self.walk(probes, count)
+            self.advance(probes, count)
             self.open_files(probes, count)
             self.pin_blocks(probes, count)
             self.search(probes, count)
@@ -149,7 +149,7 @@ cdef class PointReader:
         """Advances each probe until it is DONE or waits for a file or block; whether all are DONE."""
         cdef Py_ssize_t position, walking = count, waiting = 0
         while walking > 0:
-            self.walk(probes, count)
+            self.advance(probes, count)
             self.pin_cached(probes, count)
             self.search(probes, count)
             walking = waiting = 0
@@ -174,21 +174,21 @@ cdef class PointReader:
                 if hides(&rule, probes[position].key, probes[position].epoch):
                     probes[position].value.data, probes[position].value.size = NULL, 0
 
-    cdef int walk(self, Probe* probes, Py_ssize_t count) except -1:
+    cdef int advance(self, Probe* probes, Py_ssize_t count) except -1:
         """Advances every probe, source by source, to the next block that may hold its key, or to DONE."""
         cdef Py_ssize_t position
         cdef int number
         for number in range(self.view.count):
             if self.view.sources[number].batch != NULL:
-                self.walk_batch(self.view.sources[number].batch, number, probes, count)
+                self.advance_in_batch(self.view.sources[number].batch, number, probes, count)
             else:
-                self.walk_run(self.view.sources[number].run, number, probes, count)
+                self.advance_in_run(self.view.sources[number].run, number, probes, count)
         for position in range(count):
             if probes[position].state == SEEKING:
                 probes[position].state = DONE
         return 0
 
-    cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1:
+    cdef int advance_in_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1:
         cdef Py_ssize_t position, row, searched = 0
         if (<SharedBufferBatch>batch).epoch > self.newest:
             return 0
@@ -210,14 +210,14 @@ cdef class PointReader:
             (<SharedBufferBatch>batch).count_probes(searched)
         return 0
 
-    cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
+    cdef int advance_in_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
         cdef Probe* probe
         cdef PyObject* opened
         cdef Py_ssize_t position, hits = 0, passed = 0
         cdef PrefetchList lines
         if (<SortedRun>run).min_epoch > self.newest:
             return 0
-        if count > 1 and (<SortedRun>run).found >= EXPECTED:
+        if count > 1 and (<SortedRun>run).hit_bias >= LIKELY_HIT:
             if answer_predicted(run, number, probes, count, self.newest) > 0:
                 self.is_borrowing = True
         lines.count = 0
@@ -251,7 +251,7 @@ cdef class PointReader:
                     probe.state, probe.source = SEEKING, number + 1
         (<SstableReader>(<SortedRun>run).files[0].reader).admission.meta_hits += hits
         if 2 * passed > count > 1:
-            (<SortedRun>run).found = SURE
+            (<SortedRun>run).hit_bias = MAX_BIAS
         issue(&lines)
         self.find_blocks(probes, count)
         return 0
@@ -357,14 +357,14 @@ cdef class PointReader:
         cdef dict missing = {}
         if self.pin_cached(probes, count) == 0:
             return 0
-        if self.cold is None:
-            self.cold = UncachedGets()
+        if self.uncached is None:
+            self.uncached = UncachedGets()
         for position in range(count):
             if probes[position].state == NEEDS_BLOCK:
                 (<SstableReader>probes[position].reader).admission.misses += 1
-                self.cold.take(&probes[position])
+                self.uncached.add(&probes[position])
         self.hold_found()
-        self.cold.run(self.newest)
+        self.uncached.run(self.newest)
         for position in range(count):
             if probes[position].state == NEEDS_BLOCK:
                 missing.setdefault(<SstableReader>probes[position].reader, set()).add(probes[position].block_index)
@@ -442,7 +442,7 @@ cdef Py_ssize_t answer_predicted(void* run, int number, Probe* probes, Py_ssize_
                 probe.source = number + 1
     if answered > 0:
         (<SstableReader>(<SortedRun>run).files[0].reader).admission.hits += answered
-        (<SortedRun>run).found = SURE if 2 * here >= answered else 0
+        (<SortedRun>run).hit_bias = MAX_BIAS if 2 * here >= answered else 0
     return answered
 
 

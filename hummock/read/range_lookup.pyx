@@ -61,7 +61,7 @@ cdef class RangeCollector:
     def __dealloc__(self):
         free(self.upper)
 
-    cdef void take_bounds(self) noexcept nogil:
+    cdef void set_bounds(self) noexcept nogil:
         self.source.start = self.starts.at(self.row)
         self.source.end.data, self.source.end.size = NULL, 0
         if self.by_prefix:
@@ -79,7 +79,7 @@ cdef class RangeCollector:
             for row in range(first, first + rows):
                 if among == NULL or memchr(among, 1, <size_t>children) != NULL:
                     self.row = row
-                    self.take_bounds()
+                    self.set_bounds()
                     self.source.among = among if children > 1 else NULL
                     self.collector.started = False
                     self.collector.fill(

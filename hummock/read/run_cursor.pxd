@@ -28,8 +28,8 @@ cdef class RunCursor(HummockIterator):
     cdef Py_ssize_t aimed
     cdef Py_ssize_t capacity
     cdef list pins                      # blocks that aims point to
-    cdef ConcatIterator walker          # continues where the fetched blocks end; None before its first use
-    cdef bint is_walking                # the current entry is the walker's
+    cdef ConcatIterator rest            # continues where the fetched blocks end; None before its first use
+    cdef bint in_rest                   # the current entry is that of `rest`
     cdef Py_ssize_t file
     cdef Py_ssize_t blocks              # of that file
     cdef Py_ssize_t block_index
@@ -49,6 +49,6 @@ cdef class RunCursor(HummockIterator):
     cdef int load_missing(self, dict missing, bint is_following) except -1
     cdef void search(self, BinaryColumn keys) noexcept nogil
     cdef int enter(self) except -1 nogil                # makes `block` the current one
-    cdef int walk_on(self) except -1 nogil              # continues after the current block
-    cdef int follow(self) except -1 nogil               # makes the walker's entry the current one
+    cdef int continue_run(self) except -1 nogil         # continues after the current block
+    cdef int follow(self) except -1 nogil               # makes the entry of `rest` the current one
     cdef int settle(self) except -1 nogil

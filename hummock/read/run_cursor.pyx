@@ -19,7 +19,7 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 
 cdef class RunCursor(HummockIterator):
-    """Forward. Invariant: while `valid`, the entry is `row` of the current block (`pins` holds it), or the walker's."""
+    """Forward. Invariant: while `valid`, the entry is `row` of the current block (`pins` holds it), or that of `rest`."""
 
     def __cinit__(self, SortedRun run not None, epoch):
         self.run, self.newest, self.direction = run, epoch, FORWARD
@@ -123,7 +123,7 @@ cdef class RunCursor(HummockIterator):
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         """REQUIRES that `user_key` is the key at `turn`, and `epoch` that of the cursor."""
         cdef Aim* aim = &self.aims[self.turn[0] - self.first]
-        self.valid = self.is_walking = False
+        self.valid = self.in_rest = False
         if aim.block == NULL:
             return 0
         self.file, self.blocks, self.block_index = aim.file, aim.blocks, aim.block_index
@@ -132,20 +132,20 @@ cdef class RunCursor(HummockIterator):
         return self.settle()
 
     cdef int next(self) except -1 nogil:
-        if self.is_walking:
-            self.walker.next()
+        if self.in_rest:
+            self.rest.next()
             return self.follow()
         self.row += 1
         return self.settle()
 
     cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
-        if self.is_walking:
-            return self.walker.span(out, as_rows)
+        if self.in_rest:
+            return self.rest.span(out, as_rows)
         return (<Block>self.block).span_from(self.row, out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
-        if self.is_walking:
-            self.walker.skip(rows)
+        if self.in_rest:
+            self.rest.skip(rows)
             return self.follow()
         self.row += rows
         return self.settle()
@@ -156,7 +156,7 @@ cdef class RunCursor(HummockIterator):
         while self.row >= (<Block>self.block).rows:
             self.valid = False
             if self.following == NULL:
-                return self.walk_on()
+                return self.continue_run()
             self.block, self.following, self.row = self.following, NULL, 0
             self.block_index += 1
             self.enter()
@@ -167,22 +167,22 @@ cdef class RunCursor(HummockIterator):
         self.valid = True
         return 0
 
-    cdef int walk_on(self) except -1 nogil:
+    cdef int continue_run(self) except -1 nogil:
         if self.block_index + 1 == self.blocks:
             if self.file + 1 == self.run.count:
                 return 0
             self.file, self.block_index = self.file + 1, -1
-        if self.walker is None:
+        if self.rest is None:
             with gil:
-                self.walker = ConcatIterator(self.run.store, self.run.infos)
-        self.walker.stand(self.file, self.block_index + 1)
-        self.is_walking = True
+                self.rest = ConcatIterator(self.run.store, self.run.infos)
+        self.rest.move_to_block(self.file, self.block_index + 1)
+        self.in_rest = True
         return self.follow()
 
     cdef int follow(self) except -1 nogil:
-        self.valid = self.walker.valid
+        self.valid = self.rest.valid
         if self.valid:
-            self.user_key, self.epoch, self.value = self.walker.user_key, self.walker.epoch, self.walker.value
+            self.user_key, self.epoch, self.value = self.rest.user_key, self.rest.epoch, self.rest.value
         return 0
 
     cdef int enter(self) except -1 nogil:

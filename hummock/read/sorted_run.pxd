@@ -6,9 +6,9 @@ from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 
 
-cdef enum:                              # of a run's `found`
-    EXPECTED = 2                        # from here on predicted rows are examined before the filter
-    SURE = 3
+cdef enum:                              # of a run's `hit_bias`
+    LIKELY_HIT = 2                      # from here on predicted rows are examined before the filter
+    MAX_BIAS = 3
 
 
 cdef struct FileFence:
@@ -27,7 +27,7 @@ cdef class SortedRun:
     cdef uint64_t* first_heads          # ... and of each smallest key; in the same allocation
     cdef Slice prefix                   # common prefix of all keys of the run
     cdef readonly Py_ssize_t count
-    cdef int found                      # 0..SURE: hit bias, a saturating counter of recent hits; under the GIL
+    cdef int hit_bias                   # 0..MAX_BIAS, a saturating counter of recent hits; under the GIL
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
     cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil

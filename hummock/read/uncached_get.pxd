@@ -20,7 +20,7 @@ cdef class UncachedGets:
     cdef Py_ssize_t capacity
     cdef Page* page                     # owned, as are the older ones
 
-    cdef int take(self, Probe* probe) except -1             # queues it for `run`
+    cdef int add(self, Probe* probe) except -1             # queues it for `run`
     cdef int run(self, uint64_t newest) except -1
     # Searches the blocks of all queued probes: each becomes DONE, or advances, or stays NEEDS_BLOCK where its block is
     # to be cached, is not in a local file, or is corrupt.

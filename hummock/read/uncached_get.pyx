@@ -34,7 +34,7 @@ cdef class UncachedGets:
             free(self.page)
             self.page = older
 
-    cdef int take(self, Probe* probe) except -1:
+    cdef int add(self, Probe* probe) except -1:
         cdef Probe** grown
         if self.count == self.capacity:
             grown = <Probe**>realloc(self.probes, sizeof(Probe*) * <size_t>(2 * self.capacity + 8))

@@ -28,7 +28,7 @@ class UploadTask:
 
     batches: tuple[SharedBufferBatch, ...]
     flush: int
-    handed_to: Epoch | None = None  # the sync whose result contains its files
+    sync_epoch: Epoch | None = None  # the sync whose result contains its files
     is_running: bool = False
 
     @property
@@ -51,7 +51,7 @@ class StagedRun:
     sstables: tuple[SstableInfo, ...]
     max_epoch: Epoch  # pure
     min_epoch: Epoch  # pure
-    handed_to: Epoch | None  # the sync whose result contained the files; None before the first
+    sync_epoch: Epoch | None  # the sync whose result contained the files; None before the first
 
 
 Source: TypeAlias = "SharedBufferBatch | StagedRun"
@@ -102,7 +102,7 @@ class SharedBuffer:
         self.check_open(epoch)
         batch = SharedBufferBatch(rows, with_spill(epoch, self._flushes.get(epoch, 0)), is_local)
         if is_local:  # no key is written both ways, so it may be ordered below its epoch, where it splits no task
-            self._sources.insert(bisect_left(self._sources, (-epoch, True), key=_age_and_place), batch)
+            self._sources.insert(bisect_left(self._sources, (-epoch, True), key=_age_order), batch)
             self.local_bytes += batch.size_bytes
         else:
             self._sources.insert(bisect_left(self._sources, -epoch, key=_age), batch)
@@ -135,9 +135,9 @@ class SharedBuffer:
             if group:
                 self._cut_task(group)
         for task in self._tasks:
-            if task.handed_to is None and task.max_epoch <= epoch:
-                task.handed_to = epoch
-        self._hand(None, epoch, epoch)
+            if task.sync_epoch is None and task.max_epoch <= epoch:
+                task.sync_epoch = epoch
+        self._assign(None, epoch, epoch)
 
     def cut_oldest(self) -> None:
         """Cuts the waiting batches of the oldest epoch, sealed or not, into a task."""
@@ -177,20 +177,20 @@ class SharedBuffer:
         position = next((at for at, source in enumerate(self._sources) if id(source) in done), None)
         left = [source for source in self._sources if id(source) not in done]
         if sstables and position is not None:  # otherwise a version has superseded them meanwhile
-            left.insert(position, StagedRun(sstables, task.max_epoch, task.min_epoch, task.handed_to))
+            left.insert(position, StagedRun(sstables, task.max_epoch, task.min_epoch, task.sync_epoch))
         self._replace(left)
 
-    def hand_out(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
+    def files_of_sync(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
         """The files of all runs assigned to a sync at `epoch`; newest run first."""
-        given = (source for source in self._sources if isinstance(source, StagedRun) and source.handed_to == epoch)
+        given = (source for source in self._sources if isinstance(source, StagedRun) and source.sync_epoch == epoch)
         return tuple(info for run in given for info in run.sstables)
 
-    def take_back(self, epoch: Epoch) -> None:
+    def unassign(self, epoch: Epoch) -> None:
         """Unassigns the results of a failed sync at `epoch`; the next sync gets them."""
         for task in self._tasks:
-            if task.handed_to == epoch:
-                task.handed_to = None
-        self._hand(epoch, epoch, None)
+            if task.sync_epoch == epoch:
+                task.sync_epoch = None
+        self._assign(epoch, epoch, None)
 
     # -- versions ------------------------------------------------------------------------------------------
 
@@ -232,10 +232,10 @@ class SharedBuffer:
         self._cut.update(id(batch) for batch in batches)
         self.uncut_bytes -= sum(batch.size_bytes for batch in batches)
 
-    def _hand(self, held: Epoch | None, through: Epoch, given: Epoch | None) -> None:
+    def _assign(self, held: Epoch | None, through: Epoch, given: Epoch | None) -> None:
         for position, source in enumerate(self._sources):
-            if isinstance(source, StagedRun) and source.handed_to == held and source.max_epoch <= through:
-                self._sources[position] = replace(source, handed_to=given)
+            if isinstance(source, StagedRun) and source.sync_epoch == held and source.max_epoch <= through:
+                self._sources[position] = replace(source, sync_epoch=given)
 
     def _replace(self, sources: list[Source]) -> None:
         self._sources = sources
@@ -257,6 +257,6 @@ def _age(source: Source) -> int:
     return -_pure(source)
 
 
-def _age_and_place(source: Source) -> tuple[int, bool]:
+def _age_order(source: Source) -> tuple[int, bool]:
     """As `_age`; within an epoch local batches are ordered below all others."""
     return -_pure(source), isinstance(source, SharedBufferBatch) and source.is_local

@@ -29,13 +29,13 @@ def check_executors(spark: SparkSession, url: str) -> int:
     Every free slot is checked, twice on average; an executor that is added later is checked by its first task. Raises
     `ExecutorUnfit` naming the machine, the reason and the remedy.
     """
-    asked = 2 * slots(spark)
+    tasks = 2 * slots(spark)
     paths = [_probe_path()]
-    ask = _asking(shared_url(url), paths[0])
+    answers_of = _answering(shared_url(url), paths[0])
     store = open_object_store(url)
     try:
         _put(store, paths[0], b"driver")
-        frame = spark.range(0, asked, 1, asked).mapInArrow(ask, "answer string")
+        frame = spark.range(0, tasks, 1, tasks).mapInArrow(answers_of, "answer string")
         rows = run_job(spark, frame.collect, name="hummock: check of the executors")
         answers = [json.loads(row.answer) for row in rows]
         paths += [answer["path"] for answer in answers if "path" in answer]
@@ -90,10 +90,10 @@ def _judge(answer: dict[str, Any]) -> None:
         raise ExecutorUnfit(answer["host"], answer["store"], NOT_SHARED)
 
 
-def _asking(url: str, driver_path: str) -> Any:
+def _answering(url: str, driver_path: str) -> Any:
     """A function that is pickled by value, so that an executor without this package can report that."""
 
-    def ask(batches: Iterable[Any]) -> Iterator[Any]:
+    def answers_of(batches: Iterable[Any]) -> Iterator[Any]:
         import json
         import os
         import socket
@@ -109,4 +109,4 @@ def _asking(url: str, driver_path: str) -> Any:
                 answer["error"] = f"{type(error).__name__}: {error}"
             yield pyarrow.record_batch({"answer": [json.dumps(answer)]})
 
-    return ask
+    return answers_of

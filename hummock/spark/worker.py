@@ -51,7 +51,7 @@ def begin_task(version: str) -> None:
         raise ExecutorUnfit("an executor", found, SHIPPING)
     prepare_process()
     return_freed_memory(MAPPED_BYTES)
-    give_way(task_niceness())
+    lower_priority(task_niceness())
     _settle()
 
 
@@ -67,7 +67,7 @@ def is_niceness(text: str) -> bool:
     return re.fullmatch("1?[0-9]", text) is not None
 
 
-def give_way(niceness: int) -> None:
+def lower_priority(niceness: int) -> None:
     """Gives this thread, and those that it starts, at least `niceness`."""
     if os.getpriority(os.PRIO_PROCESS, 0) < niceness:
         os.setpriority(os.PRIO_PROCESS, 0, niceness)

@@ -55,7 +55,7 @@ cdef class Block:
     # decode many blocks into one object. REQUIRES the only reference to this block. Corruption if any check fails;
     # the block then has no rows
 
-    cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
+    cdef int override_epochs(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
     # overrides the epoch of every entry of this block, `index` of its file. Corruption if a key occurs twice.
     # REQUIRES the only reference to this block
 
@@ -76,7 +76,7 @@ cdef class Block:
     # `lower_bound` from `low`, the first row whose key prefix is not below `head`, that of the suffix. REQUIRES that
     # `ready_heads` has been called
     cdef void drop(self) noexcept nogil
-    cdef void take_memory(self, Block other) noexcept nogil
+    cdef void adopt_memory(self, Block other) noexcept nogil
     # moves the memory and `rows` of `other` here, for the next `load`. REQUIRES that this block is empty and that
     # neither has other references
 

@@ -14,7 +14,7 @@ from hummock.base.coding cimport get_u16, get_u32, get_u64
 from hummock.base.key cimport Slice, compare_bytes, slice_of
 from hummock.base.row_digest cimport row_hash
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
+from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
 from hummock.iterator.base cimport Span
 from hummock.sstable.block_format cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
@@ -109,11 +109,11 @@ cdef class Block:
         return 0
 
     cdef void drop(self) noexcept nogil:
-        slab_give(self.memory, self.memory_bytes)
+        slab_release(self.memory, self.memory_bytes)
         self.heads, self.memory = NULL, NULL
         self.rows = self.size_bytes = self.memory_bytes = 0
 
-    cdef void take_memory(self, Block other) noexcept nogil:
+    cdef void adopt_memory(self, Block other) noexcept nogil:
         self.memory, self.memory_bytes, self.rows = other.memory, other.memory_bytes, other.rows
         other.memory, other.memory_bytes, other.rows, other.heads = NULL, 0, 0, NULL
 
@@ -129,7 +129,7 @@ cdef class Block:
             self.corrupt(index, "payload", raw_size, -1)
         return self.parse(raw_size, index, True)
 
-    cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil:
+    cdef int override_epochs(self, uint64_t epoch, Py_ssize_t index) except -1 nogil:
         if not self.unique_keys:
             self.rows = 0
             self.corrupt(index, "versions of a key under one epoch", 1, 2)
@@ -153,12 +153,12 @@ cdef class Block:
         if wanted <= self.memory_bytes:
             return 0
         wanted = slab_capacity(wanted)
-        grown = slab_take(wanted)
+        grown = slab_acquire(wanted)
         if grown == NULL:
             raise_no_memory(wanted)
         if used > 0:
             memcpy(grown, self.memory, <size_t>used)
-        slab_give(self.memory, self.memory_bytes)
+        slab_release(self.memory, self.memory_bytes)
         self.memory, self.memory_bytes = grown, wanted
         return 0
 

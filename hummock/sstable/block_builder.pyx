@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from hummock.base.coding cimport put_u32
 from hummock.base.key cimport Slice, compare_bytes, slice_of
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_grow, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_grow, pool_acquire
 from hummock.iterator.base cimport copy_key
 from hummock.sstable.block_format cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
@@ -26,9 +26,9 @@ cdef class BlockBuilder:
         self.clear()
 
     def __dealloc__(self):
-        pool_give(self.keys, self.keys_capacity)
-        pool_give(self.values, self.values_capacity)
-        pool_give(<uint8_t*>self.epochs, ROW_BYTES * self.rows_capacity)
+        pool_release(self.keys, self.keys_capacity)
+        pool_release(self.values, self.values_capacity)
+        pool_release(<uint8_t*>self.epochs, ROW_BYTES * self.rows_capacity)
 
     cdef void clear(self) noexcept nogil:
         self.rows = self.keys_bytes = self.values_bytes = self.deletes = 0
@@ -75,7 +75,7 @@ cdef class BlockBuilder:
     cdef int grow_rows(self) except -1 nogil:
         """Grows the pooled buffer of the four arrays: epochs, key sizes, value sizes, tombstone flags."""
         cdef Py_ssize_t rows = self.rows, wanted = self.rows_capacity * 2 if self.rows_capacity > 0 else FIRST_ROWS
-        cdef uint8_t* grown = pool_take(ROW_BYTES * wanted)
+        cdef uint8_t* grown = pool_acquire(ROW_BYTES * wanted)
         if grown == NULL:
             raise_no_memory(ROW_BYTES * wanted)
         if rows > 0:
@@ -83,7 +83,7 @@ cdef class BlockBuilder:
             memcpy(grown + 8 * wanted, self.key_sizes, <size_t>(4 * rows))
             memcpy(grown + 12 * wanted, self.value_sizes, <size_t>(4 * rows))
             memcpy(grown + 16 * wanted, self.is_delete, <size_t>rows)
-        pool_give(<uint8_t*>self.epochs, ROW_BYTES * self.rows_capacity)
+        pool_release(<uint8_t*>self.epochs, ROW_BYTES * self.rows_capacity)
         self.epochs, self.key_sizes = <uint64_t*>grown, <uint32_t*>(grown + 8 * wanted)
         self.value_sizes, self.is_delete = <uint32_t*>(grown + 12 * wanted), grown + 16 * wanted
         self.rows_capacity = wanted

@@ -38,7 +38,7 @@ cdef class SstableBuilder:
     cdef IndexBuilder index
     cdef ByteBuffer data                # encoded blocks not yet passed to the sink
     cdef PartSink sink                  # receives parts as they fill; None: all data is kept until `finish`
-    cdef Py_ssize_t piece_bytes         # size at which a part is sent; 0: all data is kept until `finish`
+    cdef Py_ssize_t part_bytes          # size at which a part is sent; 0: all data is kept until `finish`
     cdef Py_ssize_t data_bytes          # memory of each part
     cdef Py_ssize_t left_bytes          # of `.data` passed to the sink
     cdef ByteBuffer hashes              # uint64 of each distinct user key and filtered prefix
@@ -79,7 +79,7 @@ cdef class SstableBuilder:
     cdef int start_key(self, Slice user_key) except -1 nogil
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
     cdef int cut_block(self) except -1 nogil
-    cdef int send_piece(self) except -1 nogil
+    cdef int send_part(self) except -1 nogil
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil
 
 

@@ -17,7 +17,7 @@ from hummock.base.checksum cimport crc32c, hash64
 from hummock.base.codec cimport CODEC_NONE, compress, compress_bound
 from hummock.base.key cimport Slice, compare_bytes, head_of, slice_of
 from hummock.base.row_digest cimport epoch_weight, row_digest
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_take
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_acquire
 from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 from hummock.iterator.base cimport Entry, low_of
 from hummock.sstable.block_builder cimport BlockBuilder
@@ -72,7 +72,7 @@ cdef class SstableBuilder:
         self.tables, self.sink, self.data_bytes = ByteBuffer(), sink, data_bytes
         self.note_rules()
         if sink is not None:
-            self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
+            self.part_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
         self.block_hashes = ByteBuffer()
@@ -207,8 +207,8 @@ cdef class SstableBuilder:
         self.data.size += written
         self.uncompressed_bytes += <uint64_t>payload.size
         self.block.clear()
-        if 0 < self.piece_bytes <= self.data.size:
-            self.send_piece()
+        if 0 < self.part_bytes <= self.data.size:
+            self.send_part()
         return 0
 
     cdef int end_rows(self) except -1 nogil:
@@ -216,7 +216,7 @@ cdef class SstableBuilder:
         cdef Py_ssize_t size, held
         if self.block.rows > 0:
             self.cut_block()
-        if self.piece_bytes > 0:
+        if self.part_bytes > 0:
             rest, size, held = self.data.data, self.data.size, self.data.capacity
             self.data.data, self.data.size, self.data.capacity = NULL, 0, 0
             self.left_bytes += size
@@ -224,11 +224,11 @@ cdef class SstableBuilder:
             self.sink.end()
         return 0
 
-    cdef int send_piece(self) except -1 nogil:
+    cdef int send_part(self) except -1 nogil:
         """Sends the whole pages encoded so far, and continues in other pooled memory."""
         cdef Py_ssize_t whole = self.data.size & ~(PAGE_BYTES - 1), capacity = pool_capacity(self.data_bytes)
         cdef uint8_t* piece = self.data.data
-        cdef uint8_t* fresh = pool_take(capacity)
+        cdef uint8_t* fresh = pool_acquire(capacity)
         cdef Py_ssize_t held = self.data.capacity
         if fresh == NULL:
             with gil:
@@ -248,7 +248,7 @@ cdef class SstableBuilder:
         last = self.block.last_key()
         before = (<const char*>last.data)[:last.size]
         raise ValueError(
-            f"entry {self.rows} of file {self.name}: ({key!r}, {epoch}) does not stand after "
+            f"entry {self.rows} of file {self.name}: ({key!r}, {epoch}) is not after "
             f"({before!r}, {self.block.last_epoch})")
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:

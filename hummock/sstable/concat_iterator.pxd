@@ -17,7 +17,7 @@ cdef class ConcatIterator(HummockIterator):
     cdef SstableIterator current        # of file `position`; None before the first move
     cdef Py_ssize_t position
 
-    cdef int stand(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil
+    cdef int move_to_block(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil
     # moves to the first entry of block `index` of file `position`
     cdef int enter(self, Py_ssize_t position) except -1 nogil       # opens that file unless it is the current one
     cdef int follow(self, Py_ssize_t position) except -1            # `enter` in a sequential scan

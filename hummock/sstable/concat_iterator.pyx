@@ -31,10 +31,10 @@ cdef class ConcatIterator(HummockIterator):
         self.current.rewind()
         return self.settle()
 
-    cdef int stand(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil:
+    cdef int move_to_block(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil:
         self.valid = False
         self.enter(position)
-        self.current.stand(index)
+        self.current.move_to_block(index)
         return self.settle()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:

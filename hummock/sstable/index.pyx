@@ -20,7 +20,7 @@ from hummock.base.coding cimport get_u32
 from hummock.base.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, slice_of
 from hummock.base.row_digest cimport hash_under
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
+from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
 from hummock.sstable.block_format cimport MAX_RAW_BYTES
 from hummock.sstable.interpolation_search cimport row_near
 
@@ -50,7 +50,7 @@ cdef class SstableIndex:
     """One entry per block, as C arrays; `index[i]` is a BlockMeta."""
 
     def __dealloc__(self):
-        slab_give(self.memory, self.memory_bytes)
+        slab_release(self.memory, self.memory_bytes)
 
     @staticmethod
     def decode(const uint8_t[::1] data, str object_name, data_bytes: int, rows: int) -> SstableIndex:
@@ -64,7 +64,7 @@ cdef class SstableIndex:
         if blocks < 1 or blocks > MAX_BLOCKS or HEADER_BYTES + blocks * ROW_BYTES + keys_bytes != size:
             raise Corruption(object_name, "size of the block index", f"that of {blocks} blocks", size)
         index.memory_bytes = slab_capacity(padded + 20 * blocks + 16)
-        index.memory = slab_take(index.memory_bytes)
+        index.memory = slab_acquire(index.memory_bytes)
         if index.memory == NULL:
             raise MemoryError(f"no memory for {index.memory_bytes} bytes of an index")
         memcpy(index.memory, &data[0], <size_t>size)
@@ -135,7 +135,7 @@ cdef class SstableIndex:
             self.even.blocks_per_head = (
                 <double>(self.blocks - 1) / <double>(self.heads[self.blocks - 1] - self.heads[0]))
 
-    def take_hashes(self, const uint8_t[::1] data, uint64_t content_hash, str object_name) -> None:
+    def set_hashes(self, const uint8_t[::1] data, uint64_t content_hash, str object_name) -> None:
         """Loads the content hash of each block. Corruption unless there is one per block and they add up to the file's.
 
         REQUIRES the only reference to the index, and no global epoch.
@@ -152,7 +152,7 @@ cdef class SstableIndex:
         if total != content_hash:
             raise Corruption(object_name, "sum of the content hashes", content_hash, total)
 
-    def stand_under(self, uint64_t epoch, str object_name) -> None:
+    def override_epochs(self, uint64_t epoch, str object_name) -> None:
         """Overrides the epoch of every entry. Corruption unless the first user keys of all blocks differ.
 
         REQUIRES the only reference to the index.

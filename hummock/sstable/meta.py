@@ -199,9 +199,9 @@ def _decode(
         info = replace(own, meta_bytes=len(data), meta_digest=digest_of(data))
     index = SstableIndex.decode(sections[INDEX], object_name, info.data_bytes, info.rows)
     if with_hashes and info.content_hash is not None and HASHES in sections:
-        index.take_hashes(sections[HASHES], info.content_hash, object_name)
+        index.set_hashes(sections[HASHES], info.content_hash, object_name)
     if info.global_epoch:
-        index.stand_under(info.global_epoch, object_name)
+        index.override_epochs(info.global_epoch, object_name)
     return info, index, sections
 
 

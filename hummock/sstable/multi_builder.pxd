@@ -40,13 +40,13 @@ cdef class MultiSstableBuilder:
     cdef void pass_border(self, uint64_t boundary) noexcept nogil
     cdef int roll(self, bint open_next) except -1 nogil     # ends the current file, begins the next
     cdef int hand_on(self, void* built) except -1 nogil     # passes a full file to the serving thread
-    cdef int take_spare(self) except -1 nogil
+    cdef int next_builder(self) except -1 nogil
     cdef int check_served(self) except -1 nogil     # raises the serving thread's error, if any
     cdef bint wait_for_work(self) noexcept nogil    # False: stopped
     cdef int begin_spare(self) except -1
     cdef int end_file(self, void* built) except -1
     cdef int end_all(self) except -1 nogil          # ends all files and resets to the first border
-    cdef void* take_built(self) noexcept nogil
+    cdef void* pop_built(self) noexcept nogil
     cdef void note_ended(self) noexcept nogil
     cdef void wait_until_ended(self) noexcept nogil
     cdef fail(self, error)

@@ -92,7 +92,7 @@ cdef class MultiSstableBuilder:
             if self.spare == NULL and not self.is_served:
                 with gil:
                     self.begin_spare()
-            self.take_spare()
+            self.next_builder()
             self.is_open = True
         return 0
 
@@ -107,7 +107,7 @@ cdef class MultiSstableBuilder:
         pthread_mutex_unlock(&self.lock)
         return self.check_served()
 
-    cdef int take_spare(self) except -1 nogil:
+    cdef int next_builder(self) except -1 nogil:
         pthread_mutex_lock(&self.lock)
         while self.spare == NULL and not self.has_failed:
             pthread_cond_wait(&self.changed, &self.lock)
@@ -172,7 +172,7 @@ cdef class MultiSstableBuilder:
             try:
                 if self.spare == NULL:
                     self.begin_spare()
-                built = self.take_built()
+                built = self.pop_built()
                 if built != NULL:
                     self.end_file(built)
                     self.note_ended()
@@ -186,7 +186,7 @@ cdef class MultiSstableBuilder:
         self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
         return self.check_served()
 
-    cdef void* take_built(self) noexcept nogil:
+    cdef void* pop_built(self) noexcept nogil:
         cdef void* built
         pthread_mutex_lock(&self.lock)
         built, self.built = self.built, NULL
@@ -235,7 +235,7 @@ cdef class MultiSstableBuilder:
         """Calls `taker(output)` for each file finished from now on; None: keeps the files."""
         self.taker = taker
 
-    def take_outputs(self) -> list:
+    def pop_outputs(self) -> list:
         """Returns and forgets the files finished since the last call, for upload while the next one is built."""
         taken, self.outputs = self.outputs, []
         return taken
@@ -244,4 +244,4 @@ cdef class MultiSstableBuilder:
         """Finishes the current file; returns all files not taken yet. Further entries begin a new run."""
         with nogil:
             self.end_all()
-        return self.take_outputs()
+        return self.pop_outputs()

@@ -12,7 +12,7 @@ from hummock.base.codec cimport CODEC_LZ4, can_hold, decompress
 from hummock.base.coding cimport get_u32
 from hummock.base.key cimport Slice
 from hummock.base.lz4_incremental cimport LZ4_SLACK, lz4_begin, lz4_until
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
 from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block, room_of
 from hummock.sstable.block_format cimport HEADER_BYTES, MAX_RAW_BYTES
@@ -28,7 +28,7 @@ cdef class PartialBlock:
         self.block = Block("")
 
     def __dealloc__(self):
-        pool_give(self.stored, self.capacity)
+        pool_release(self.stored, self.capacity)
 
     cdef Py_ssize_t read(self, CachedFd file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil:
         cdef Py_ssize_t size = <Py_ssize_t>(index.offsets[number + 1] - index.offsets[number]), got
@@ -42,7 +42,7 @@ cdef class PartialBlock:
         if not self.unpack(index, number, size) or self.block.rows != index.rows[number]:
             return NOT_READ
         if index.global_epoch > 0:
-            self.block.stand_under(index.global_epoch, number)
+            self.block.override_epochs(index.global_epoch, number)
         return self.block.rows
 
     cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil:
@@ -68,9 +68,9 @@ cdef class PartialBlock:
 
     cdef int make_room(self, Py_ssize_t size) except -1 nogil:
         if size > self.capacity:
-            pool_give(self.stored, self.capacity)
+            pool_release(self.stored, self.capacity)
             self.capacity = pool_capacity(2 * size)
-            self.stored = pool_take(self.capacity)
+            self.stored = pool_acquire(self.capacity)
             if self.stored == NULL:
                 self.capacity = 0
                 with gil:

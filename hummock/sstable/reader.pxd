@@ -74,4 +74,4 @@ cdef inline int load_block(
         index.raw_sizes[number], index.checksums[number], number)
     if block.rows != index.rows[number]:
         block.corrupt(number, "rows", index.rows[number], block.rows)
-    return block.stand_under(index.global_epoch, number) if index.global_epoch > 0 else 0
+    return block.override_epochs(index.global_epoch, number) if index.global_epoch > 0 else 0

@@ -40,7 +40,7 @@ cdef class SstableIterator(HummockIterator):
     cdef uint8_t* key                   # the current user key, assembled; owned
     cdef Py_ssize_t key_capacity
 
-    cdef int stand(self, Py_ssize_t index) except -1 nogil          # moves to the first entry of that block
+    cdef int move_to_block(self, Py_ssize_t index) except -1 nogil  # moves to the first entry of that block
     cdef int open(self) except -1 nogil                             # reads the meta on first use
     cdef int enter(self, Py_ssize_t index) except -1 nogil          # makes block `index` the current one
     cdef int prepare(self) except -1                                # so that `rewind` needs no GIL
@@ -49,7 +49,7 @@ cdef class SstableIterator(HummockIterator):
     cdef bint enters_source(self) except -1
     cdef int leave_source(self) except -1
     cdef int fetch(self, Py_ssize_t index) except -1                # moves the window to block `index`
-    cdef bint take_cached(self, Py_ssize_t index) except -1         # `fetch` of cached blocks only; False: not cached
+    cdef bint fetch_cached(self, Py_ssize_t index) except -1        # `fetch` of cached blocks only; False: not cached
     cdef int read_window(self, Py_ssize_t index) except -1
     cdef int show_window(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int read_missing(self, Py_ssize_t start, Py_ssize_t end) except -1
@@ -58,4 +58,4 @@ cdef class SstableIterator(HummockIterator):
     cdef int enter_end(self, Py_ssize_t index) except -1 nogil
     cdef int settle(self) except -1 nogil                           # moves on to the next block if `row` is outside
     cdef int show(self) noexcept nogil
-    cdef bint stands_at(self, Slice user_key, uint64_t epoch) noexcept nogil
+    cdef bint is_at(self, Slice user_key, uint64_t epoch) noexcept nogil

@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from hummock.base.key cimport Slice, compare_bytes
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport load_block
@@ -41,7 +41,7 @@ cdef class SstableIterator(HummockIterator):
 
     def __dealloc__(self):
         PyMem_Free(self.ready)
-        pool_give(self.bite, self.bite_capacity)
+        pool_release(self.bite, self.bite_capacity)
         free(self.key)
         self.leave_source()
 
@@ -62,7 +62,7 @@ cdef class SstableIterator(HummockIterator):
         self.open()
         return self.enter_end(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
 
-    cdef int stand(self, Py_ssize_t index) except -1 nogil:
+    cdef int move_to_block(self, Py_ssize_t index) except -1 nogil:
         self.open()
         return self.enter_end(index)
 
@@ -75,7 +75,7 @@ cdef class SstableIterator(HummockIterator):
         if self.block == NULL or index != self.block_index:
             self.enter(index)
         self.row = (<Block>self.block).lower_bound(user_key, epoch)
-        if self.direction != FORWARD and not self.stands_at(user_key, epoch):
+        if self.direction != FORWARD and not self.is_at(user_key, epoch):
             self.row -= 1
         return self.settle()
 
@@ -90,7 +90,7 @@ cdef class SstableIterator(HummockIterator):
         self.row += rows
         return self.settle()
 
-    cdef bint stands_at(self, Slice user_key, uint64_t epoch) noexcept nogil:
+    cdef bint is_at(self, Slice user_key, uint64_t epoch) noexcept nogil:
         """Whether `row` is exactly (user_key, epoch)."""
         cdef Slice suffix, rest
         if self.row >= (<Block>self.block).rows or user_key.size < (<Block>self.block).prefix.size:
@@ -160,11 +160,11 @@ cdef class SstableIterator(HummockIterator):
         self.follows_on = False
         self.window_start = self.window_end = 0
         self.leave_source()
-        if self.take_cached(index):
+        if self.fetch_cached(index):
             return 0
         return self.read_window(index)
 
-    cdef bint take_cached(self, Py_ssize_t index) except -1:
+    cdef bint fetch_cached(self, Py_ssize_t index) except -1:
         cdef Py_ssize_t at = index, end = index
         cdef PyObject* found
         cdef list taken = []
@@ -265,9 +265,9 @@ cdef class SstableIterator(HummockIterator):
         wanted = <Py_ssize_t>(offsets[end] - offsets[index])
         self.bite_start = self.bite_end = 0
         if wanted > self.bite_capacity:
-            pool_give(self.bite, self.bite_capacity)
+            pool_release(self.bite, self.bite_capacity)
             self.bite_capacity = pool_capacity(wanted if wanted > BITE_BYTES else BITE_BYTES)
-            self.bite = pool_take(self.bite_capacity)
+            self.bite = pool_acquire(self.bite_capacity)
             if self.bite == NULL:
                 self.bite_capacity = 0
         if self.bite != NULL and self.source.read(self.bite, wanted, offsets[index]) == wanted:

@@ -221,7 +221,7 @@ class _MemoryRead(Generic[Row]):
     def __init__(self, store: MemoryStateStore, rows: list[Row]):
         self._store, self._rows, self._next, self._is_closed = store, rows, 0, False
 
-    def _take(self, max_rows: int | None) -> list[Row]:
+    def _next_rows(self, max_rows: int | None) -> list[Row]:
         if self._is_closed or self._store.is_closed:
             raise StoreClosed("the scan")
         rows = self._rows[self._next : self._next + (SCAN_BATCH_ROWS if max_rows is None else max_rows)]
@@ -234,13 +234,13 @@ class _MemoryRead(Generic[Row]):
 
 class MemoryScan(_MemoryRead[tuple[bytes, bytes]], StateStoreIterator):
     def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
-        rows = self._take(max_rows)
+        rows = self._next_rows(max_rows)
         return _batch(rows) if rows else None
 
 
 class MemoryChanges(_MemoryRead[tuple[bytes, bytes | None, bytes | None]], StateStoreChanges):
     def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
-        rows = self._take(max_rows)
+        rows = self._next_rows(max_rows)
         columns = [BinaryColumn.from_pylist(list(column)) for column in zip(*rows, strict=True)]
         return ChangeBatch(*columns) if rows else None
 

@@ -23,7 +23,7 @@ from hummock.version import HummockVersion
 POLL_MS = 20            # polling interval of a waiting reader
 LEASE_SHARE = 6         # rounds of the refresher per lease, at least
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 
 class PinnedVersion:
@@ -183,7 +183,7 @@ class LocalVersionManager:
             except Exception as error:          # of a store or a listener: visible in `error`, and retried
                 self.error = error
 
-    def _leased(self, call: Callable[[str], Told]) -> Told:
+    def _leased(self, call: Callable[[str], Answer]) -> Answer:
         """Result of `call` for this node, under a new lease if the old one had expired: then everything that the old
         one protected is marked as lost.
         """

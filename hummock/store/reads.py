@@ -40,7 +40,7 @@ from hummock.store.stats import ReadCounts
 
 NO_LIMIT = 1 << 62  # rows
 
-Taken = TypeVar("Taken")
+Result = TypeVar("Result")
 Explain = Callable[[ReadView, HummockError], HummockError]
 
 
@@ -57,27 +57,27 @@ class _OnView:
         self._is_closed = False
         self._lock = threading.Lock()  # closing the store waits for the batch under construction
 
-    def _take(self, take: Callable[[], Taken], nothing: Taken) -> Taken:
-        """The result of `take`; releases the view when that is `nothing`."""
+    def _result_of(self, read: Callable[[], Result], nothing: Result) -> Result:
+        """The result of `read`; releases the view when that is `nothing`."""
         with self._lock:
             if self._is_closed:
                 raise StoreClosed("the scan")
             if self._view is None:
                 return nothing
             try:
-                taken = take()
+                result = read()
             except HummockError as error:
                 raise self._explain(self._view, error) from error
-            if taken == nothing:
-                self._let_go()
-            return taken
+            if result == nothing:
+                self._release()
+            return result
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._view = None
         self._source.close()
 
@@ -95,11 +95,11 @@ class HummockScan(_OnView, StateStoreIterator):
     def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
         rows = self._options.scan_batch_rows if max_rows is None else max_rows
 
-        def take() -> list[KvBatch]:
+        def read() -> list[KvBatch]:
             batch = self._collector.next_batch(min(rows, self._left), self._options.scan_batch_bytes)
             return [] if batch is None else [batch]
 
-        batches = self._next(take) if rows > 0 else []
+        batches = self._next(read) if rows > 0 else []
         return batches[0] if batches else None
 
     def next_batches(self) -> list[KvBatch]:
@@ -108,19 +108,19 @@ class HummockScan(_OnView, StateStoreIterator):
             self._left, TABLE_BATCH_ROWS, self._options.scan_batch_bytes))
 
     def to_arrow(self) -> pa.Table:
-        taken: list[KvBatch] = []
+        found: list[KvBatch] = []
         with self:
             while batches := self.next_batches():
-                taken += batches
-        return table_of(taken)
+                found += batches
+        return table_of(found)
 
-    def _next(self, take: Callable[[], list[KvBatch]]) -> list[KvBatch]:
-        def taken() -> list[KvBatch]:
-            batches = take() if self._left > 0 else []
+    def _next(self, read: Callable[[], list[KvBatch]]) -> list[KvBatch]:
+        def limited() -> list[KvBatch]:
+            batches = read() if self._left > 0 else []
             self._left -= sum(map(len, batches))
             return batches
 
-        return self._take(taken, [])
+        return self._result_of(limited, [])
 
 
 class HummockChanges(_OnView, StateStoreChanges):
@@ -133,10 +133,10 @@ class HummockChanges(_OnView, StateStoreChanges):
     def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
         rows = self._options.scan_batch_rows if max_rows is None else max_rows
 
-        def take() -> ChangeBatch | None:
+        def read() -> ChangeBatch | None:
             return self._reader.next_batch(rows, self._options.scan_batch_bytes)
 
-        return self._take(take, None) if rows > 0 else None
+        return self._result_of(read, None) if rows > 0 else None
 
 
 Read = TypeVar("Read", HummockScan, HummockChanges)

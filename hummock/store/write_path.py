@@ -165,11 +165,11 @@ class WritePath:
         except BaseException:
             with self._changed:
                 if cleared == self._cleared:
-                    self.buffer.take_back(epoch)
+                    self.buffer.unassign(epoch)
             raise
         with self._changed:
             self._check_cleared(epoch, cleared)
-            return SyncResult(epoch, self.buffer.hand_out(epoch))
+            return SyncResult(epoch, self.buffer.files_of_sync(epoch))
 
     def commit(self, epoch: Epoch, commit_files: CommitFiles) -> None:
         """Seals and syncs `epoch`, then calls `commit_files` with its files, once all earlier commits have ended."""

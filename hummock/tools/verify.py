@@ -24,8 +24,8 @@ from hummock.meta.records import (
     LEASES,
     LOADS,
     NEWEST_LEASE,
+    OBSOLETE,
     REPORTS,
-    STALE,
     TASK,
     TASKS,
     UPLOADS,
@@ -44,7 +44,7 @@ from hummock.meta.records import (
     decode_value,
 )
 from hummock.meta.store.base import MetaStore
-from hummock.meta.vacuum.stale_list import StaleFiles
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.sstable.block import Block, content_hash_of
@@ -59,7 +59,7 @@ RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lea
            VACUUMED: Tombstone, TASKS: TaskCounter, LARGE: LargeClaim, REPORTS: TaskAnswer, UPLOADS: Upload,
            LOADS: LoadAnswer}
 VALUES = {CHECKPOINT: HummockVersion, DELTAS: VersionDelta}
-OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, STALE: StaleFiles.decode}
+OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, OBSOLETE: ObsoleteFiles.decode}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from hummock.meta.store.base import MetaOperations
 from relational.catalog.alter import column_index, without_column
 from relational.catalog.job_failure import JobFailure
+from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.records import (
+    creating_key,
     database_key,
     database_name_key,
     encode,
     failed_key,
+    job_key,
     loaded_key,
     schema_key,
     schema_name_key,
@@ -50,10 +53,15 @@ class DropPlan:
 
 
 def create_table(
-    snapshot: CatalogSnapshot, table: TableCatalog, internals: Iterable[TableCatalog] = ()
+    snapshot: CatalogSnapshot,
+    table: TableCatalog,
+    internals: Iterable[TableCatalog] = (),
+    record: JobRecord | None = None,
+    *,
+    is_creating: bool = False,
 ) -> MetaOperations:
-    """Creates a table, view or index with the state tables of its job. Duplicate if the name is taken; NotFound if its
-    schema, or an object that it reads, no longer exists.
+    """Creates a table, view or index with the state tables of its job and how it runs. Duplicate if the name is taken;
+    NotFound if its schema, or an object that it reads, no longer exists.
     """
     check_name(table.name)
     require: dict[str, bytes | None] = dict(_within(snapshot, table))
@@ -62,6 +70,10 @@ def create_table(
         require[table_key(dependency)] = snapshot.rows[table_key(dependency)]
     put = {table_key(each.id): encode(each) for each in (table, *internals)}
     put[table_name_key(table.schema_id, table.name)] = str(table.id).encode()
+    if record is not None:
+        put[job_key(table.id)] = encode(record)
+    if is_creating:
+        put[creating_key(table.id)] = b""
     created = MetaOperations(require=require | dict.fromkeys(put), put=put)
     return created + forget_loaded(table.id) if table.id in snapshot.loaded else created
 
@@ -88,13 +100,27 @@ def note_failures(failures: Iterable[JobFailure], beside: Iterable[MetaOperation
     return MetaOperations(put={key: row for key, row in rows.items() if key not in deleted})
 
 
+def finish_creating(job_ids: Iterable[int]) -> MetaOperations:
+    """The jobs have read all existing rows of the tables that they read."""
+    return MetaOperations(delete=tuple(creating_key(job_id) for job_id in job_ids))
+
+
+def put_job_records(records: Iterable[JobRecord], states: Iterable[TableCatalog] = ()) -> MetaOperations:
+    """Stores how jobs run, and the current form of their state tables."""
+    jobs = {job_key(record.job_id): encode(record) for record in records}
+    return MetaOperations(put=jobs | {table_key(state.id): encode(state) for state in states})
+
+
 def forget_failures(job_ids: Iterable[int]) -> MetaOperations:
     """Resumes jobs that were set aside."""
     return MetaOperations(delete=tuple(failed_key(job_id) for job_id in job_ids))
 
 
 def rebuild_jobs(
-    snapshot: CatalogSnapshot, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]
+    snapshot: CatalogSnapshot,
+    jobs: Sequence[TableCatalog],
+    states: Iterable[TableCatalog],
+    records: Sequence[JobRecord],
 ) -> DropPlan:
     """Replaces views and indexes by those of the same names under new ids; their other readers read the new ones.
     REQUIRES that all jobs that read one of them are among them.
@@ -103,6 +129,8 @@ def rebuild_jobs(
     gone = _dropping(snapshot, [each for each in reversed(old) if each is not None])
     names = {table_name_key(job.schema_id, job.name): str(job.id).encode() for job in jobs}
     put = {table_key(each.id): encode(each) for each in (*jobs, *states)}
+    put |= {job_key(record.job_id): encode(record) for record in records}
+    put |= {creating_key(record.job_id): b"" for record in records}
     require = {**gone.operations.require, **dict.fromkeys(put), **{name: snapshot.rows[name] for name in names}}
     delete = tuple(key for key in gone.operations.delete if key not in names)
     return replace(gone, operations=MetaOperations(require=require, put={**put, **names}, delete=delete))
@@ -185,9 +213,9 @@ def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> Dro
     states = tuple(state for table in dropped for state in snapshot.internal_tables(table.id))
     keys = [table_key(table.id) for table in (*dropped, *states)]
     names = [table_name_key(table.schema_id, table.name) for table in dropped]
-    failures = [failed_key(table.id) for table in dropped if table.kind.is_job]
+    jobs = [key(table.id) for table in dropped if table.kind.is_job for key in (failed_key, job_key, creating_key)]
     require = {key: snapshot.rows[key] for key in keys}
-    return DropPlan(tuple(dropped), states, MetaOperations(require=require, delete=(*keys, *names, *failures)))
+    return DropPlan(tuple(dropped), states, MetaOperations(require=require, delete=(*keys, *names, *jobs)))
 
 
 def create_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog) -> MetaOperations:

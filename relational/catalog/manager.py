@@ -24,9 +24,10 @@ from hummock.metrics import Metrics
 from relational.catalog import ddl_plan as planning
 from relational.catalog.ddl_plan import DropPlan
 from relational.catalog.job_failure import JobFailure
+from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEFAULT_DATABASE, DEFAULT_SCHEMA, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
-from relational.catalog.records import CATALOG_PREFIX, FAILED_PREFIX, NEXT_ID, VERSION
+from relational.catalog.records import CATALOG_PREFIX, CREATING_PREFIX, FAILED_PREFIX, NEXT_ID, VERSION
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError, NotFound
 
@@ -63,16 +64,18 @@ class CatalogManager:
         """The number of DDLs in the current snapshot."""
         return self._snapshot.version
 
-    def refresh(self) -> CatalogSnapshot:
+    def refresh(self, *, is_forced: bool = False) -> CatalogSnapshot:
         """Loads everything committed before the call, and notifies the subscribers before it returns, unless one hangs.
+        `is_forced`: also what was committed without a new version of the catalog.
         """
         with self._lock:
             known = self._snapshot
-            version, failures = self._store.get(VERSION), dict(self._store.list(FAILED_PREFIX))
-            if version is None or version != known.rows.get(VERSION) or failures != known.failure_rows:
+            version = self._store.get(VERSION)
+            states = {key: row for prefix in (FAILED_PREFIX, CREATING_PREFIX) for key, row in self._store.list(prefix)}
+            if is_forced or version is None or version != known.rows.get(VERSION) or states != known.state_rows:
                 rows = dict(self._store.list(CATALOG_PREFIX))
                 self._snapshot = CatalogSnapshot.read(rows, known)
-                if self._snapshot.version > known.version or self._snapshot.failed != known.failed:
+                if self._snapshot.version > known.version or self._snapshot.state_rows != known.state_rows:
                     self._posted = self._notifications.post(CATALOG_TOPIC, self._snapshot)
             serial = self._posted
         self._notifications.deliver(serial)
@@ -149,17 +152,38 @@ class CatalogManager:
         raise CatalogError(f"no id after {ID_ATTEMPTS} attempts: others take them all the time")
 
     def plan_create(
-        self, draft: TableCatalog, internals: Iterable[TableCatalog] = ()
+        self,
+        draft: TableCatalog,
+        internals: Iterable[TableCatalog] = (),
+        record: JobRecord | None = None,
+        *,
+        is_creating: bool = False,
     ) -> tuple[TableCatalog, MetaOperations]:
         """The object under its id (allocated if the draft's is 0) and the operations that create it.
 
-        `internals` are the state tables of its job. Duplicate, NotFound; the transaction fails if either condition
+        `internals` are the state tables of its job, `record` how the job runs. `is_creating`: it has yet to read the
+        existing rows of the tables that it reads. Duplicate, NotFound; the transaction fails if either condition
         arises in the meantime.
         """
         snapshot = self._snapshot
         planning.create_table(snapshot, draft.with_id(draft.id or -1))
         table = draft if draft.id else draft.with_id(self.allocate_ids(1)[0])
-        return table, self._as_next(snapshot, planning.create_table(snapshot, table, internals))
+        created = planning.create_table(snapshot, table, internals, record, is_creating=is_creating)
+        return table, self._as_next(snapshot, created)
+
+    def plan_created(self, job_ids: Iterable[int]) -> MetaOperations:
+        """Operations for jobs that have read all existing rows; they create no catalog version."""
+        return planning.finish_creating(job_ids)
+
+    def plan_parallelism(self, record: JobRecord) -> MetaOperations:
+        """Operations that change how a job runs, as the next version of the catalog."""
+        return self._as_next(self._snapshot, planning.put_job_records([record]))
+
+    def plan_job_records(self, records: Iterable[JobRecord], states: Iterable[TableCatalog]) -> MetaOperations:
+        """Operations that store how jobs of an older release run, with their state tables as they are today. Another
+        process that runs jobs is fenced, so there is no condition; they create no catalog version.
+        """
+        return planning.put_job_records(records, states)
 
     def plan_loaded(self, table_id: int, table_ids: Iterable[int]) -> MetaOperations:
         """Operations recording that a load filled `table_ids` for an object that does not exist yet, until it is
@@ -186,12 +210,14 @@ class CatalogManager:
         """Operations that resume jobs set aside; they create no catalog version either."""
         return planning.forget_failures(job_ids)
 
-    def plan_rebuild(self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]) -> DropPlan:
+    def plan_rebuild(
+        self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog], records: Sequence[JobRecord]
+    ) -> DropPlan:
         """Replaces rebuilt views and indexes by `jobs`, which have the same names and new ids, with their state tables
-        `states`. The old rows are dropped.
+        `states` and `records`, to be created anew. The old rows are dropped.
         """
         snapshot = self._snapshot
-        return self._next_plan(snapshot, planning.rebuild_jobs(snapshot, jobs, states))
+        return self._next_plan(snapshot, planning.rebuild_jobs(snapshot, jobs, states, records))
 
     def plan_alter(self, altered: TableCatalog) -> MetaOperations:
         """Operations that make `altered` the next version of its table. CatalogError if it no longer is the next one.

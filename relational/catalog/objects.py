@@ -26,9 +26,10 @@ from relational.types.vnodes import DEFAULT_VNODE_COUNT
 FORMAT_VERSION = 5
 READABLE_VERSIONS = (1, 2, 3, 4, 5)
 """The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version, the
-third neither sources nor sinks, the fourth no time to live. An object is written as of the first version that has all
-of it: older releases read the others."""
-TABLE_VERSION, SOURCE_VERSION, TTL_VERSION = 3, 4, 5
+third neither sources nor sinks, the fourth neither stored stream plans nor a time to live. An object is written as of
+the first version that has all of it: older releases read the others. They cannot run the jobs of views, indexes and
+sinks of the fifth."""
+TABLE_VERSION, SOURCE_VERSION, TTL_VERSION, JOB_VERSION = 3, 4, 5, 5
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""
 

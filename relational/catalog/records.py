@@ -9,6 +9,8 @@
     catalog/name/<schema id>/<name>       the same of another schema
     catalog/loaded/<id>                   ids of the tables that a load filled for an object that is not there yet
     catalog/failed/<id>                   why a job was set aside, as JSON
+    catalog/job/<id>                      the stream plan and the parallelism of a job, as JSON
+    catalog/creating/<id>                 empty; its job has not read all existing rows of the tables that it reads
 
 Names are quoted as in a URL, so none contains a slash. The database `dev` and its `public` have no rows.
 """
@@ -19,6 +21,7 @@ import json
 from urllib.parse import quote
 
 from relational.catalog.job_failure import JobFailure
+from relational.catalog.job_record import JobRecord
 from relational.catalog.names import PUBLIC, DatabaseCatalog, SchemaCatalog
 from relational.catalog.objects import TableCatalog
 
@@ -28,6 +31,8 @@ NEXT_ID = "catalog/next_id"
 TABLE_PREFIX = "catalog/table/"
 LOADED_PREFIX = "catalog/loaded/"
 FAILED_PREFIX = "catalog/failed/"
+JOB_PREFIX = "catalog/job/"
+CREATING_PREFIX = "catalog/creating/"
 SCHEMA_PREFIX = "catalog/schema/"
 DATABASE_PREFIX = "catalog/database/"
 
@@ -45,6 +50,16 @@ def loaded_key(table_id: int) -> str:
 def failed_key(job_id: int) -> str:
     """The meta key of the JobFailure of a job set aside."""
     return f"{FAILED_PREFIX}{job_id:010}"
+
+
+def job_key(job_id: int) -> str:
+    """The meta key of the JobRecord of a job."""
+    return f"{JOB_PREFIX}{job_id:010}"
+
+
+def creating_key(job_id: int) -> str:
+    """The meta key of the note that a job is being created."""
+    return f"{CREATING_PREFIX}{job_id:010}"
 
 
 def schema_key(schema_id: int) -> str:
@@ -73,7 +88,7 @@ def database_name_key(name: str) -> str:
     return f"catalog/database_name/{_quoted(name)}"
 
 
-def encode(record: TableCatalog | SchemaCatalog | DatabaseCatalog | JobFailure) -> bytes:
+def encode(record: TableCatalog | SchemaCatalog | DatabaseCatalog | JobFailure | JobRecord) -> bytes:
     """The meta store value of an object."""
     return json.dumps(record.to_json(), sort_keys=True).encode()
 

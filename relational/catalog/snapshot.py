@@ -10,15 +10,18 @@ from functools import cached_property
 from typing import TypeVar
 
 from relational.catalog.job_failure import JobFailure
+from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
 from relational.catalog.records import (
+    CREATING_PREFIX,
     DATABASE_PREFIX,
     FAILED_PREFIX,
     LOADED_PREFIX,
     SCHEMA_PREFIX,
     TABLE_PREFIX,
     VERSION,
+    job_key,
 )
 from relational.errors import NotFound
 
@@ -66,15 +69,27 @@ class CatalogSnapshot:
         return {int(key[len(LOADED_PREFIX) :]): tuple(json.loads(self.rows[key])) for key in keys}
 
     @cached_property
-    def failure_rows(self) -> dict[str, bytes]:
-        """The rows of jobs set aside, by meta key."""
-        return {key: row for key, row in self.rows.items() if key.startswith(FAILED_PREFIX)}
+    def state_rows(self) -> dict[str, bytes]:
+        """The rows of jobs that were set aside or are being created, by meta key: they change without a DDL."""
+        return {key: row for key, row in self.rows.items() if key.startswith((FAILED_PREFIX, CREATING_PREFIX))}
 
     @cached_property
     def failed(self) -> dict[int, JobFailure]:
         """The jobs set aside, by id."""
-        found = (JobFailure.from_json(json.loads(row)) for row in self.failure_rows.values())
+        found = (JobFailure.from_json(json.loads(row)) for key, row in self.state_rows.items()
+                 if key.startswith(FAILED_PREFIX))
         return {failure.job_id: failure for failure in found if failure.job_id in self.tables}
+
+    @cached_property
+    def creating(self) -> frozenset[int]:
+        """The jobs that have not read all existing rows of the tables that they read, by id."""
+        keys = (key for key in self.state_rows if key.startswith(CREATING_PREFIX))
+        return frozenset(int(key[len(CREATING_PREFIX) :]) for key in keys) & self.tables.keys()
+
+    def job_record(self, job_id: int) -> JobRecord | None:
+        """How a job runs; None for a table, and for a job of an older release."""
+        row = self.rows.get(job_key(job_id))
+        return None if row is None else JobRecord.from_json(json.loads(row))
 
     # ---- by name -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from hummock.columnar.arrow_c cimport ArrowArray
-from hummock.columnar.buffer_pool cimport pool_give, pool_grow, pool_take
+from hummock.columnar.buffer_pool cimport pool_release, pool_grow, pool_acquire
 from relational.chunk.column cimport BOOLEAN, Column, LIST, STRUCT, as_column, has_bytes, is_nested, width_of
 from relational.chunk.scalar cimport store32
 
@@ -45,7 +45,7 @@ cdef void release_exported(ArrowArray* array) noexcept nogil:
     cdef Exported* exported = <Exported*>array.private_data
     cdef int i
     for i in range(3):
-        pool_give(exported.memory[i], exported.bytes[i])
+        pool_release(exported.memory[i], exported.bytes[i])
     for i in range(exported.child_count):
         if exported.arrays[i].release != NULL:
             exported.arrays[i].release(&exported.arrays[i])
@@ -84,28 +84,28 @@ cdef class ColumnBuilder:
             self.children[i] = <PyObject*>self.parts[i]
 
     def __dealloc__(self):
-        pool_give(self.present, self.capacity_rows)
-        pool_give(self.values, (self.capacity_rows + 1) * self.width)
-        pool_give(self.data, self.capacity_bytes)
+        pool_release(self.present, self.capacity_rows)
+        pool_release(self.values, (self.capacity_rows + 1) * self.width)
+        pool_release(self.data, self.capacity_bytes)
         free(self.children)
 
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil:
         cdef uint8_t* present
         cdef uint8_t* values
         wanted = max(wanted, 2 * self.capacity_rows, <Py_ssize_t>8)
-        present = pool_take(wanted)
-        values = pool_take((wanted + 1) * self.width)
+        present = pool_acquire(wanted)
+        values = pool_acquire((wanted + 1) * self.width)
         if present == NULL or values == NULL:
-            pool_give(present, wanted)
-            pool_give(values, (wanted + 1) * self.width)
+            pool_release(present, wanted)
+            pool_release(values, (wanted + 1) * self.width)
             raise_no_memory((wanted + 1) * (self.width + 1))
         if self.width >= 4:
             store32(values, 0)              # start of the first string or list
         if self.values != NULL:
             memcpy(present, self.present, <size_t>self.rows)
             memcpy(values, self.values, <size_t>((self.rows + 1) * self.width))
-            pool_give(self.present, self.capacity_rows)
-            pool_give(self.values, (self.capacity_rows + 1) * self.width)
+            pool_release(self.present, self.capacity_rows)
+            pool_release(self.values, (self.capacity_rows + 1) * self.width)
         self.present, self.values, self.capacity_rows = present, values, wanted
         return 0
 
@@ -192,11 +192,11 @@ cdef int export_to(ColumnBuilder builder, ArrowArray* array) except -1:
         for i in range(builder.child_count):
             exported.children[i] = &exported.arrays[i]
             export_to(<ColumnBuilder>builder.children[i], &exported.arrays[i])
-    hand_over(builder, exported)
+    move_memory(builder, exported)
     return 0
 
 
-cdef void hand_over(ColumnBuilder builder, Exported* exported) noexcept nogil:
+cdef void move_memory(ColumnBuilder builder, Exported* exported) noexcept nogil:
     """Moves the memory to `exported`; flags become bitmaps in the same memory: bit i precedes byte i."""
     if builder.kind == BOOLEAN:
         pack_bits(builder.values, builder.rows, builder.values)

@@ -22,6 +22,7 @@ A row without a key has vnode 0. `encoding/FORMAT.md` lists examples.
 import numpy as np
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from relational.chunk.canonical cimport pair_of, word_of
@@ -33,6 +34,7 @@ from relational.chunk.scalar cimport int128_t, load64, uint128_t
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 cdef enum:
+    BLOCK_ROWS = 1024                   # rows whose checksums are in the first-level cache
     NULL_BYTE = 0xFE
     TEXT_END = 0xFF                     # not a byte of UTF-8, so ('a', 'bc') and ('ab', 'c') differ
 
@@ -117,16 +119,18 @@ cdef uint32_t crc_value(const ColumnView* view, Py_ssize_t row, uint32_t crc) no
     return crc_word(crc, word_of(view, row))
 
 
-cdef void add_column(const ColumnView* view, Py_ssize_t rows, uint32_t* crcs) noexcept nogil:
-    """Continues the CRC of each row with the bytes of its value."""
+cdef void add_column(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, uint32_t* crcs) noexcept nogil:
+    """Continues crcs[i] with the bytes of the value of row first + i."""
     cdef Py_ssize_t row
     cdef int kind = view.kind
+    cdef const uint8_t* words
     if kind == BIGINT and view.validity == NULL:
+        words = view.values + first * 8
         for row in range(rows):
-            crcs[row] = crc_word(crcs[row], load64(view.values + row * 8))
+            crcs[row] = crc_word(crcs[row], load64(words + row * 8))
         return
     for row in range(rows):
-        crcs[row] = crc_value(view, row, crcs[row])
+        crcs[row] = crc_value(view, first + row, crcs[row])
 
 
 cdef void fold(const uint32_t* crcs, Py_ssize_t rows, uint32_t count, uint16_t* vnodes) noexcept nogil:
@@ -140,23 +144,20 @@ cdef void fold(const uint32_t* crcs, Py_ssize_t rows, uint32_t count, uint16_t* 
             vnodes[row] = <uint16_t>(<uint32_t>(~crcs[row]) % count)
 
 
-cdef int fill_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* vnodes) except -1:
-    """The vnode of each row of Columns, each of `rows` rows; no Python per row."""
-    cdef uint32_t[::1] crcs
-    cdef Column column
-    if not columns or rows == 0:
-        for row in range(rows):
-            vnodes[row] = 0
-        return 0
-    crcs = np.full(rows, 0xFFFFFFFF, dtype=np.uint32)
-    for column in columns:
-        if rows < LONG_WORK:
-            add_column(&column.view, rows, &crcs[0])
-        else:
-            with nogil:
-                add_column(&column.view, rows, &crcs[0])
-    fold(&crcs[0], rows, <uint32_t>vnode_count, vnodes)
-    return 0
+cdef void fill_vnodes(
+    const ColumnView** views, Py_ssize_t count, Py_ssize_t rows, uint32_t vnode_count, uint16_t* vnodes
+) noexcept nogil:
+    """The vnode of each row of `count` columns, a block of rows at a time."""
+    cdef uint32_t[BLOCK_ROWS] crcs
+    cdef Py_ssize_t first = 0, row, column, block
+    while first < rows:
+        block = min(rows - first, <Py_ssize_t>BLOCK_ROWS)
+        for row in range(block):
+            crcs[row] = <uint32_t>0xFFFFFFFF
+        for column in range(count):
+            add_column(views[column], first, block, crcs)
+        fold(crcs, block, vnode_count, vnodes + first)
+        first += block
 
 
 def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
@@ -166,6 +167,8 @@ def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
     """
     cdef tuple taken = tuple([as_column(source) for source in columns])
     cdef uint16_t[::1] out
+    cdef const ColumnView** views
+    cdef Py_ssize_t count, i, column_count = len(taken)
     if not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise ValueError(f"a table has 1 to {MAX_VNODE_COUNT} vnodes, not {vnode_count}")
     count = rows if rows is not None else len(taken[0]) if taken else 0
@@ -173,7 +176,18 @@ def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
         if len(source) != count:
             raise ValueError(f"a column of {len(source)} rows among {count}")
     vnodes = np.empty(count, dtype=np.uint16)
-    if count:
-        out = vnodes
-        fill_vnodes(taken, count, vnode_count, &out[0])
+    if count == 0:
+        return vnodes
+    out = vnodes
+    views = <const ColumnView**>malloc((column_count + 1) * sizeof(ColumnView*))
+    if views == NULL:
+        raise MemoryError("no memory to hash a chunk of rows")
+    for i in range(column_count):
+        views[i] = &(<Column>taken[i]).view
+    if count < LONG_WORK:
+        fill_vnodes(views, column_count, count, vnode_count, &out[0])
+    else:
+        with nogil:
+            fill_vnodes(views, column_count, count, vnode_count, &out[0])
+    free(views)
     return vnodes

@@ -54,7 +54,7 @@ cdef class JoinRows:
             for row in range(block):
                 tags[row] = <uint32_t>(hashes[row] >> 32)
             if self.name_count:
-                self.ask_rows(job, first, block, tags)
+                self.prefetch_rows(job, first, block, tags)
             self.records.clear_next(block)
             row = 0
             while row < block:
@@ -73,7 +73,7 @@ cdef class JoinRows:
             if written[row] >= 0:
                 self.header(written[row]).key = -self.header(written[row]).key
 
-    cdef void ask_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
+    cdef void prefetch_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
                        const uint32_t* tags) noexcept nogil:
         """Prefetches the memory of a block: entries, then the lists they point to, then rows that may be deleted."""
         cdef const int32_t* ids = job.ids + first
@@ -86,7 +86,7 @@ cdef class JoinRows:
             if ids[row] >= 0:
                 entry = self.lists.entry(ids[row])
                 if entry.exponent:
-                    self.lists.ask_block(entry, tags[row])
+                    self.lists.prefetch_block(entry, tags[row])
         if job.ops == NULL:
             return
         for row in range(rows):

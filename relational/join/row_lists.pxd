@@ -42,10 +42,10 @@ cdef class RowLists:
     # returns the row that is now at `position`, or -1; REQUIRES that there was one
     cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil
     # a row with that tag, of the key or, where it has many, of another one; -1: none is left. `after`: 0, then as it is
-    cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil
+    cdef void prefetch_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil
     # prefetches the memory of `candidate` and `add`; REQUIRES that it has a block
-    cdef int64_t take_block(self, int exponent) except -1 nogil
-    cdef void give_block(self, KeyEntry* entry) noexcept nogil              # frees its block; REQUIRES that it has one
+    cdef int64_t allocate_block(self, int exponent) except -1 nogil
+    cdef void free_block(self, KeyEntry* entry) noexcept nogil              # frees its block; REQUIRES that it has one
     cdef int keep(self, const int32_t[::1] keys, int32_t* order) except -1
     # renumbers `keys` to 0, 1, 2 … and drops the others; order[r]: the row that becomes row r, in key order
 

@@ -66,7 +66,7 @@ cdef class RowLists:
             with gil:
                 raise OverflowError(f"{entry.rows} rows of one key")
         wider.exponent += 1
-        wider.start = self.take_block(wider.exponent)
+        wider.start = self.allocate_block(wider.exponent)
         if entry.exponent == 0:
             self.block(&wider)[0] = <int32_t>entry.start
             if self.has_tags:
@@ -75,7 +75,7 @@ cdef class RowLists:
             memcpy(self.block(&wider), self.block(entry), <size_t>bytes)
             if self.has_tags:
                 memcpy(self.tags(&wider), self.tags(entry), <size_t>bytes)
-            self.give_block(entry)
+            self.free_block(entry)
         entry[0] = wider
         if self.has_tags and entry.exponent == SCANNED_EXPONENT + 1:
             for i in range(entry.rows):
@@ -96,7 +96,7 @@ cdef class RowLists:
                 self.tagged.drop(self.tags(entry)[position], numbers[position])
             self.tags(entry)[position] = self.tags(entry)[entry.rows]
         if entry.rows == 0:
-            self.give_block(entry)
+            self.free_block(entry)
             entry.exponent = 0
             return -1
         numbers[position] = numbers[entry.rows]
@@ -128,7 +128,7 @@ cdef class RowLists:
                 return self.block(entry)[position]
         return -1
 
-    cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil:
+    cdef void prefetch_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil:
         cdef Py_ssize_t line
         prefetch_for_write(self.block(entry) + entry.rows)
         prefetch_for_write(self.tags(entry) + entry.rows)
@@ -138,7 +138,7 @@ cdef class RowLists:
         for line in range(0, entry.rows, 16):   # tags per line
             prefetch(self.tags(entry) + line)
 
-    cdef int64_t take_block(self, int exponent) except -1 nogil:
+    cdef int64_t allocate_block(self, int exponent) except -1 nogil:
         cdef int64_t block = self.free_blocks[exponent]
         cdef Py_ssize_t size = (<Py_ssize_t>sizeof(int32_t)) << (exponent + self.has_tags)
         if block >= 0:
@@ -149,7 +149,7 @@ cdef class RowLists:
         self.numbers.size += size
         return block
 
-    cdef void give_block(self, KeyEntry* entry) noexcept nogil:
+    cdef void free_block(self, KeyEntry* entry) noexcept nogil:
         memcpy(self.numbers.data + 4 * entry.start, &self.free_blocks[entry.exponent], 8)
         self.free_blocks[entry.exponent] = entry.start
 

@@ -96,7 +96,7 @@ cdef class OrderedIndex(SortedLeaves):
         if start < stop:
             with nogil:
                 self.seek(stop - 1 if reverse else start, &position)
-                walk(self, &position, stop - start, reverse, keys, values)
+                append_from(self, &position, stop - start, reverse, keys, values)
         return keys.finish(), values.finish()
 
     def load(self, BinaryColumn keys not None, BinaryColumn values not None, bytes bound=None):
@@ -173,7 +173,7 @@ cdef ByteBuffer shrunk(ByteBuffer buffer):
     return out
 
 
-cdef int walk(OrderedIndex index, KeyPosition* position, int64_t copies, bint reverse, BinaryColumnBuilder keys,
+cdef int append_from(OrderedIndex index, KeyPosition* position, int64_t copies, bint reverse, BinaryColumnBuilder keys,
               BinaryColumnBuilder values) except -1 nogil:
     """Appends that many copies from a position on, in either direction; REQUIRES that they exist."""
     cdef const KeySlot* slot

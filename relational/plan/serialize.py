@@ -59,12 +59,12 @@ def _plan(plan: LogicalPlan) -> dict[str, Any]:
         ids = plan.table.column_ids
         return {"node": "scan", "table": plan.table.id, "columns": [ids[position] for position in plan.columns]}
     if isinstance(plan, Filter):
-        return {"node": "filter", "input": _plan(plan.input), "predicate": _expression(plan.predicate)}
+        return {"node": "filter", "input": _plan(plan.input), "predicate": expression_to_json(plan.predicate)}
     if isinstance(plan, Project):
         return {
             "node": "project",
             "input": _plan(plan.input),
-            "expressions": [_expression(each) for each in plan.expressions],
+            "expressions": [expression_to_json(each) for each in plan.expressions],
             "names": list(plan.names),
             "concealed": sorted(plan.concealed),
         }
@@ -73,7 +73,7 @@ def _plan(plan: LogicalPlan) -> dict[str, Any]:
             "node": "aggregate",
             "input": _plan(plan.input),
             "group_by": list(plan.group_by),
-            "calls": [_call(call) for call in plan.calls],
+            "calls": [call_to_json(call) for call in plan.calls],
             "names": list(plan.names),
         }
     if isinstance(plan, Sort):
@@ -83,7 +83,7 @@ def _plan(plan: LogicalPlan) -> dict[str, Any]:
         return {"node": "limit", "input": _plan(plan.input), "count": plan.count, "offset": plan.offset}
     if isinstance(plan, Values):
         fields = [[field.name, str(field.data_type)] for field in plan.fields]
-        rows = [[_expression(each) for each in row] for row in plan.rows]
+        rows = [[expression_to_json(each) for each in row] for row in plan.rows]
         return {"node": "values", "fields": fields, "rows": rows}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
 
@@ -94,19 +94,19 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan
         return _read_scan(record, table_of_id(record["table"]))
     if node == "values":
         fields = Schema(Field(name, DataType.parse(text)) for name, text in record["fields"])
-        return Values(fields, tuple(tuple(map(_read_expression, row)) for row in record["rows"]))
+        return Values(fields, tuple(tuple(map(expression_from_json, row)) for row in record["rows"]))
     child = _read_plan(record["input"], table_of_id)
     if node == "sort":
         return Sort(child, tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"]))
     if node == "limit":
         return Limit(child, record["count"], record["offset"])
     if node == "filter":
-        return Filter(child, _read_expression(record["predicate"]))
+        return Filter(child, expression_from_json(record["predicate"]))
     if node == "project":
-        expressions = tuple(map(_read_expression, record["expressions"]))
+        expressions = tuple(map(expression_from_json, record["expressions"]))
         return Project(child, expressions, tuple(record["names"]), frozenset(record["concealed"]))
     if node == "aggregate":
-        calls = tuple(map(_read_call, record["calls"]))
+        calls = tuple(map(call_from_json, record["calls"]))
         return Aggregate(child, tuple(record["group_by"]), calls, tuple(record["names"]))
     raise ValueError(f"unknown plan node {node!r}")
 
@@ -119,34 +119,37 @@ def _read_scan(record: Mapping[str, Any], table: TableCatalog) -> Scan:
     return Scan(table, tuple(positions[column_id] for column_id in record["columns"]))
 
 
-def _call(call: AggCall) -> dict[str, Any]:
+def call_to_json(call: AggCall) -> dict[str, Any]:
+    """An aggregate call as a JSON record."""
     return {
         "kind": call.kind.value,
         "argument": call.argument,
-        "filter": None if call.filter is None else _expression(call.filter),
+        "filter": None if call.filter is None else expression_to_json(call.filter),
         "distinct": call.distinct,
         "type": str(call.data_type),
     }
 
 
-def _read_call(record: Mapping[str, Any]) -> AggCall:
+def call_from_json(record: Mapping[str, Any]) -> AggCall:
+    """The inverse of `call_to_json`."""
     condition = record["filter"]
     return AggCall(
         AggKind(record["kind"]),
         record["argument"],
-        None if condition is None else _read_expression(condition),
+        None if condition is None else expression_from_json(condition),
         record["distinct"],
         DataType.parse(record["type"]),
     )
 
 
-def _expression(expression: Expression) -> dict[str, Any]:
+def expression_to_json(expression: Expression) -> dict[str, Any]:
+    """A bound expression as a JSON record, recursively."""
     record: dict[str, Any] = {"type": str(expression.data_type)}
     if isinstance(expression, InputRef):
         return record | {"node": "column", "index": expression.index}
     if isinstance(expression, Literal):
         return record | {"node": "literal", "value": value_to_json(expression.value, expression.data_type)}
-    record["args"] = [_expression(child) for child in expression.children]
+    record["args"] = [expression_to_json(child) for child in expression.children]
     if isinstance(expression, Call):
         return record | {"node": "call", "function": expression.function}
     if isinstance(expression, Cast):
@@ -155,13 +158,14 @@ def _expression(expression: Expression) -> dict[str, Any]:
     return record | {"node": "case"}
 
 
-def _read_expression(record: Mapping[str, Any]) -> Expression:
+def expression_from_json(record: Mapping[str, Any]) -> Expression:
+    """The inverse of `expression_to_json`."""
     node, data_type = record["node"], DataType.parse(record["type"])
     if node == "column":
         return InputRef(record["index"], data_type)
     if node == "literal":
         return Literal(value_from_json(record["value"], data_type), data_type)
-    args = tuple(map(_read_expression, record["args"]))
+    args = tuple(map(expression_from_json, record["args"]))
     if node == "call":
         return Call(record["function"], args, data_type)
     if node == "cast":

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from relational.catalog.objects import SOURCE_VERSION, ColumnCatalog, TableCatalog, TableKind, value_columns
+from relational.catalog.objects import (
+    JOB_VERSION,
+    TABLE_VERSION,
+    ColumnCatalog,
+    TableCatalog,
+    TableKind,
+    value_columns,
+)
 from relational.errors import BindError
 from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
@@ -64,7 +71,7 @@ def sink_of(
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
     sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),
-                   is_append_only=False, sink=dict(options), version=SOURCE_VERSION)
+                   is_append_only=False, sink=dict(options))
     return sink, plan
 
 
@@ -122,6 +129,7 @@ def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
         if view.reads is None
         else tuple(sorted((ids.get(table, table), column) for table, column in view.reads)),
         kernel_version=KERNEL_VERSION if view.kind.is_job else 0,
+        version=JOB_VERSION if view.kind.is_job else view.version,
     )
 
 
@@ -155,6 +163,7 @@ def _draft(
         dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
         reads=tuple(sorted(reads)),
         kernel_version=KERNEL_VERSION if kind.is_job else 0,
+        version=JOB_VERSION if kind.is_job else TABLE_VERSION,
     )
 
 

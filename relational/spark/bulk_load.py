@@ -60,12 +60,12 @@ def write_frame(frame: DataFrame, columns: FrameColumns, spec: LoadSpec, *,
         raise InvalidOption("pyspark", frame.sparkSession.version, "4.1 or later, for a bulk load")
     check_executors(frame.sparkSession, spec.url)
     name = f"hummock: bulk load of {spec.table.name}"
-    told = spec.to_bytes()
-    encode = partial(encode_rows, installed_version(), told)
+    encoded = spec.to_bytes()
+    encode = partial(encode_rows, installed_version(), encoded)
     written = (frame.select(*columns.selected)
                .mapInArrow(encode, MESSAGES)
                .repartitionById(spec.partitions, PARTITION)
-               .mapInArrow(partial(write_rows, told), ANSWER))
+               .mapInArrow(partial(write_rows, encoded), ANSWER))
     rows = run_job(frame.sparkSession, written.collect, name=name, is_cancelled=is_cancelled, on_progress=on_progress)
     return joined([LoadPart.from_bytes(bytes(row.answer)) for row in rows], spec, name)
 

@@ -72,10 +72,10 @@ class ReadSpec:
         return zlib.compress(json.dumps(record).encode(), 1)
 
     @classmethod
-    def from_bytes(cls, told: bytes) -> ReadSpec:
+    def from_bytes(cls, data: bytes) -> ReadSpec:
         """The inverse of `to_bytes`. Raises `InvalidTask`."""
         try:
-            record: dict[str, Any] = json.loads(zlib.decompress(told))
+            record: dict[str, Any] = json.loads(zlib.decompress(data))
             check_format("the read of a table", record["format"], FORMAT)
             ranges = tuple(KeyRange(bytes.fromhex(start), None if end is None else bytes.fromhex(end))
                            for start, end in record["ranges"])

@@ -36,8 +36,8 @@ cdef class RowSorter:
 
     cdef int reserve(self, Py_ssize_t rows) except -1
     cdef int receive(self, Slice message) except -1
-    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) noexcept nogil
-    cdef int hear(self, Slice told) except -1
+    cdef int add_batch(self, Py_ssize_t batch, Py_ssize_t rows) noexcept nogil
+    cdef int receive_account(self, Slice message) except -1
     cdef Slice key_of(self, int64_t row) noexcept nogil
     cdef Slice value_of(self, int64_t row) noexcept nogil
     cdef uint64_t rank_of(self, int64_t row) noexcept nogil

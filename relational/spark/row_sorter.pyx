@@ -113,7 +113,7 @@ cdef class RowSorter:
             raise Corruption("a message", "its size", f"{HEAD_BYTES} bytes or more", message.size)
         memcpy(head, message.data, HEAD_BYTES)
         if head[0] == ACCOUNT or head[0] == REFUSAL:
-            return self.hear(message)
+            return self.receive_account(message)
         rows, by_row = head[0], 16 if head[1] else 8
         if message.size < HEAD_BYTES + by_row * rows or rows == 0:
             raise Corruption("a message", "its size", f"{HEAD_BYTES + by_row * rows} bytes or more", message.size)
@@ -135,11 +135,11 @@ cdef class RowSorter:
                 HEAD_BYTES + by_row * rows + batch.key_ends[rows - 1] + <Py_ssize_t>batch.value_ends[rows - 1]):
             raise Corruption("a message", "its ends", "ends that ascend to its size", message.size)
         self.held.append(held)
-        self.take(self.batch_count, rows)
+        self.add_batch(self.batch_count, rows)
         self.batch_count += 1
         return 0
 
-    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) noexcept nogil:
+    cdef int add_batch(self, Py_ssize_t batch, Py_ssize_t rows) noexcept nogil:
         cdef Py_ssize_t at
         cdef int64_t number
         for at in range(rows):
@@ -150,14 +150,14 @@ cdef class RowSorter:
         self.counted += rows
         return 0
 
-    cdef int hear(self, Slice told) except -1:
+    cdef int receive_account(self, Slice message) except -1:
         cdef uint64_t numbers[3]
-        memcpy(numbers, told.data, <size_t>min(told.size, ACCOUNT_BYTES))
+        memcpy(numbers, message.data, <size_t>min(message.size, ACCOUNT_BYTES))
         if numbers[0] == REFUSAL:
-            self.refusals.append(told.data[HEAD_BYTES:told.size].decode())
+            self.refusals.append(message.data[HEAD_BYTES:message.size].decode())
             return 0
-        if told.size != ACCOUNT_BYTES:
-            raise Corruption("a message", "an account", f"{ACCOUNT_BYTES} bytes", told.size)
+        if message.size != ACCOUNT_BYTES:
+            raise Corruption("a message", "an account", f"{ACCOUNT_BYTES} bytes", message.size)
         self.reported_rows += <Py_ssize_t>numbers[1]
         self.reported_content += numbers[2]
         self.senders += 1

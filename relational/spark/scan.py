@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.base.process import installed_version
-from hummock.compaction.subcompaction_planner import cuts_of
+from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
 from hummock.errors import InvalidEpoch
 from hummock.options import MIB
@@ -78,7 +78,7 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
     files = [info for info in touched if since is None or info.newest_epoch > since]
     total = sum(info.data_bytes for info in files)
     part_bytes = min(max(total // (PARTS_OF_A_SLOT * at_once), LEAST_PART_BYTES), MOST_PART_BYTES)
-    cuts = cuts_of(files, table.objects, part_bytes) if files else ()
+    cuts = boundaries_of(files, table.objects, part_bytes) if files else ()
     pieces = _cut(ranges, [_between_rows(table.catalog, cut) for cut in cuts])
     count = min(len(pieces), max(1, round(total / part_bytes)))
     bounds = [len(pieces) * index // count for index in range(count + 1)] if count else [0]

@@ -13,7 +13,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import SourceTextError
 from relational.expr.bind import unknown
 from relational.sql.context import BindContext, CatalogReader
-from relational.sql.ddl.alter import bind_alter
+from relational.sql.ddl.alter import bind_alter, parallelism_setting
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
 from relational.sql.dml import bind_delete, bind_insert, bind_update
@@ -26,6 +26,7 @@ from relational.sql.statement import (
     Explain,
     Flush,
     Select,
+    SetOption,
     Show,
     ShowCreate,
     ShowErrors,
@@ -108,6 +109,14 @@ def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:
     return Show(kind, schema)
 
 
+def _set(piece: Piece, context: BindContext) -> SetOption:
+    """SET parallelism {= | TO} {n | DEFAULT}."""
+    reader = TokenReader(piece.after(1))
+    if not reader.accept("PARALLELISM"):
+        raise reader.fail("SET is followed by PARALLELISM")
+    return SetOption("parallelism", parallelism_setting(reader))
+
+
 def _describe(piece: Piece, context: BindContext) -> Describe:
     return Describe(_named(TokenReader(piece.after(1)), context))
 
@@ -138,6 +147,7 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "UPDATE": bind_update,
     "DELETE": bind_delete,
     "FLUSH": _flush,
+    "SET": _set,
     "SHOW": _show,
     "DESCRIBE": _describe,
     "DESC": _describe,

@@ -48,13 +48,14 @@ class Backfill(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView:
     """`view` is a draft of id 0, `plan` its optimized query, column for column. `backfill`: the component that computes
-    the initial rows.
+    the initial rows. `parallelism`: the actors of each of its fragments; None: as the session says.
     """
 
     view: TableCatalog
     plan: LogicalPlan
     if_not_exists: bool = False
     backfill: Backfill = Backfill.STREAM
+    parallelism: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,22 @@ class Resume:
 
     table: TableCatalog
     skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetParallelism:
+    """The fragments of a job get other numbers of actors; None: as the session says."""
+
+    table: TableCatalog
+    parallelism: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """A setting of the session for later statements; `value` None: its default."""
+
+    name: str
+    value: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +276,8 @@ Statement = (
     | AddColumn
     | DropColumn
     | Resume
+    | SetParallelism
+    | SetOption
     | Nothing
     | Insert
     | Update

@@ -16,7 +16,7 @@ from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, begins_with, compare_bytes, slice_of
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.columnar.buffer_pool cimport pool_give, pool_take
+from hummock.columnar.buffer_pool cimport pool_release, pool_acquire
 from hummock.columnar.write_batch cimport KvBatch
 
 cdef struct Record:         # in the ring, 8-aligned; key and value follow
@@ -78,14 +78,14 @@ cdef class RowCache:
         self.ring_bytes = (budget_bytes - self.max_slots * <int64_t>sizeof(Slot)) & ~7
         if self.ring_bytes < <int64_t>(SHARE * sizeof(Record)):
             raise ValueError(f"a row cache of {budget_bytes} bytes")
-        self.ring = pool_take(self.ring_bytes)
+        self.ring = pool_acquire(self.ring_bytes)
         if self.ring == NULL:
             raise MemoryError(f"no memory for a row cache of {budget_bytes} bytes")
         self.resize(MIN_SLOTS)
 
     def __dealloc__(self):
-        pool_give(<uint8_t*>self.slots, (<Py_ssize_t>self.mask + 1) * sizeof(Slot))
-        pool_give(self.ring, self.ring_bytes)
+        pool_release(<uint8_t*>self.slots, (<Py_ssize_t>self.mask + 1) * sizeof(Slot))
+        pool_release(self.ring, self.ring_bytes)
 
     def __len__(self):
         """Number of known keys."""
@@ -311,7 +311,7 @@ cdef class RowCache:
         cdef Slot* old = self.slots
         cdef int64_t number = <int64_t>self.mask + 1 if old != NULL else 0, i
         cdef uint32_t mask = <uint32_t>(slots - 1), at
-        self.slots = <Slot*>pool_take(slots * sizeof(Slot))
+        self.slots = <Slot*>pool_acquire(slots * sizeof(Slot))
         if self.slots == NULL:
             self.slots = old
             with gil:
@@ -325,7 +325,7 @@ cdef class RowCache:
             while self.slots[at].at != 0:
                 at = (at + 1) & mask
             self.slots[at] = old[i]
-        pool_give(<uint8_t*>old, number * sizeof(Slot))
+        pool_release(<uint8_t*>old, number * sizeof(Slot))
         return 0
 
     cdef int64_t room(self, int64_t span) noexcept nogil:

@@ -112,6 +112,13 @@ class StorageTable:
         for batch in concatenated(self._stored, [partition], epoch):
             yield self.serde.decode(batch.keys, batch.values)
 
+    def scan_slices(self, epoch: Epoch, key_range: KeyRange, rows: int) -> Iterator[tuple[DataChunk, bytes]]:
+        """The rows at `epoch` of a range of user keys, in key order, at most `rows` at a time; each with the user key
+        of its last row."""
+        with self._stored.scan(key_range, epoch) as found:
+            while (batch := found.next_batch(rows)) is not None:
+                yield self.serde.decode(batch.keys, batch.values), batch.keys[len(batch) - 1]
+
     def to_arrow(self, epoch: Epoch, threads: int = 1) -> pa.Table:
         """All rows at `epoch`, unordered; each of `threads` reads a partition at a time."""
         if threads == 1:

@@ -1,76 +1,209 @@
-"""Backfill: a new view reads the rows that a table already has, then the changes that follow.
+"""Backfill: a new job reads the rows that a table already has, while the changes that follow pass by.
 
-The table's own actor emits the view's first barrier b after it has written the table's rows up to b.epoch.prev. So the
-history up to b.epoch.prev and the changes after b together contain each row once. The history consists of the table's
-rows or, if the view was loaded with the rows of an older epoch, of the changes since. It is read in bounded slices
-while the upstream channel holds back the table's actor; all of it belongs to the epoch that b opens. A crash before
-that epoch is committed undoes the whole DDL, so no position needs to be stored.
+Each vnode has a position: the key of the last row that was read from a snapshot of the table. A change of a row at or
+below the position of its vnode is passed on at once, a change above it is kept. Rows are read in slices in key order,
+between two messages of the upstream. After a slice, its rows are emitted first and then the kept changes that are now
+at or below the position: they happened after the snapshot. Barriers pass at any time. At a barrier the other kept
+changes are dropped, because the next snapshot contains them: it is that of `prev` of this barrier, to which the table's
+actors have written everything by then [R17, R18]. The positions are committed with the epoch, so a recovery continues
+from them. If the kept changes exceed their limit they are dropped and nothing more is read before the barrier, for
+which a request is made.
+
+A job that was loaded with the rows of an epoch, or stopped at one, first catches up: it reads the changes since then,
+of rows at or below the positions, before it passes its second barrier [C14].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from hummock.epoch import Epoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
+from relational.table.scan_positions import RowKeys, ScanPositions, keys_of
 from relational.table.storage_table import StorageTable
-from stream.executor.base import Executor, ExecutorInfo, first_barrier, received, slices
-from stream.message import Barrier, Message
-from stream.runtime.channel import Channel
+from stream.executor.backfill_pace import BackfillPace
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.message import Barrier, Message, Wait
 
-History: TypeAlias = Callable[[Epoch], Iterator[StreamChunk]]
-"""The rows or changes of a table up to an epoch that a view has not read yet, in the columns that the view reads."""
+OpenTable: TypeAlias = "Callable[[TableCatalog, Sequence[int] | None], StorageTable]"
+"""The stored rows of a table, in these columns; None: all."""
+
+KEPT_ROWS, KEPT_BYTES = 1 << 20, 64 << 20
+"""Limits of the changes that one actor keeps within an epoch."""
 
 
-def history_of(table: StorageTable, since: Epoch | None) -> History:
-    """All rows of the table, or the changes since epoch `since`, with whose rows the view was loaded."""
-    if since is None:
-        return lambda epoch: map(StreamChunk.inserts, table.scan(epoch))
-    return lambda epoch: (chunk.without_unchanged_updates() for chunk in table.changes(since, epoch))
+@dataclass(slots=True)
+class _Kept:
+    """Changes above the positions, with their keys."""
+
+    chunk: StreamChunk
+    keys: RowKeys
 
 
 class BackfillExecutor(Executor):
-    """Reads `columns` of a table: first its `history` (None: the view read it before a recovery), then the changes of
-    `upstream`. Chunks of `upstream` are whole rows, whose other columns may be added or dropped with a barrier."""
+    """Reads `columns` of `table`: first its existing rows, as far as `positions` do not say that they were read, then
+    the changes that `input` brings. Chunks of `input` are whole rows, whose other columns may be added or dropped with
+    a barrier. `since`: catch up with the changes since that epoch. `finished()` is called before the barrier that ends
+    the epoch in which the last row was read, or the first barrier if that was earlier."""
 
     def __init__(
         self,
         info: ExecutorInfo,
-        upstream: Channel,
+        input: Executor,
+        open_table: OpenTable,
         table: TableCatalog,
         columns: Sequence[int],
-        history: History | None,
+        positions: ScanPositions,
+        pace: BackfillPace,
         chunk_rows: int,
+        *,
+        slice_rows: int,
+        since: Epoch | None = None,
+        finished: Callable[[], None] = lambda: None,
     ) -> None:
         self.info = info
-        self._upstream = upstream
-        self._table_id = table.id
+        self._input = input
+        self._open_table = open_table
+        self._table = table
         self._column_ids = tuple(table.column_ids[column] for column in columns)
         self._columns = tuple(columns)
-        self._history = history
-        self._chunk_rows = chunk_rows
+        self._positions = positions
+        self._pace = pace
+        self._chunk_rows, self._slice_rows = chunk_rows, slice_rows
+        self._since = since
+        self._finished = finished
+        self._kept: list[_Kept] = []
+        self._kept_rows = self._kept_bytes = 0
+        self._is_frozen = False  # too much was kept in this epoch
+        self._is_at_end = False  # the snapshot of this epoch has no more rows
 
     def execute(self) -> Iterator[Message]:
-        messages = received(self._upstream)
-        barrier = first_barrier(messages, self.info.identity)
+        messages = self._input.execute()
+        barrier = yield from first_barrier(messages, self.info.identity)
+        self._positions.init_epoch(barrier.epoch)
+        if self._positions.is_done and self._since is None:
+            self._finished()
         yield barrier
-        if self._history is not None:
-            for chunk in self._history(barrier.epoch.prev):
-                yield from slices(chunk, self._chunk_rows)
+        if self._since is not None:
+            yield from self._caught_up(self._since, barrier.epoch.prev)
+        if not self._positions.is_done:
+            yield from self._backfilled(messages, barrier)
         for message in messages:
             if isinstance(message, StreamChunk):
-                chunk = message.project(self._columns).without_unchanged_updates()
-                if chunk.visible_rows:
-                    yield chunk
-            else:
-                if isinstance(message, Barrier):
-                    self._follow(message)
+                yield from self._changes(message)
+                continue
+            if isinstance(message, Barrier):
+                self._positions.commit(message.epoch)
+                self._follow(message)
+            yield message
+
+    def _caught_up(self, since: Epoch, until: Epoch) -> Iterator[StreamChunk]:
+        """The changes between two epochs of the rows that were read."""
+        is_done = self._positions.is_done
+        table = self._open_table(self._table, self._columns if is_done else None)
+        for key_range in self._positions.owned_ranges():
+            for chunk in table.changes(since, until, key_range):
+                if is_done:
+                    yield from slices(chunk.without_unchanged_updates(), self._chunk_rows)
+                    continue
+                passed = self._positions.passed(keys_of(self._table, chunk))
+                for change in self._changes(chunk.filter(passed)):
+                    yield from slices(change, self._chunk_rows)
+        if is_done:
+            self._finished()
+
+    def _backfilled(self, messages: Iterator[Message], barrier: Barrier) -> Iterator[Message]:
+        """Everything up to the barrier by which all rows were read."""
+        snapshot = self._snapshot(barrier.epoch.prev)
+        for message in messages:
+            if isinstance(message, Barrier):
+                self._positions.commit(message.epoch)
+                self._drop_kept()
+                self._follow(message)
+                is_done = self._positions.is_done
+                if is_done:
+                    self._finished()
+                self._pace.begin(message.epoch.prev)
                 yield message
+                if is_done:
+                    return
+                snapshot = self._snapshot(message.epoch.prev)
+                continue
+            if isinstance(message, StreamChunk):
+                yield from self._sorted_out(message)
+            elif not isinstance(message, Wait):
+                yield message
+            if not self._is_frozen and not self._is_at_end and self._pace.may_read():
+                yield from self._next_slice(snapshot)
+            elif isinstance(message, Wait):
+                yield message
+
+    def _next_slice(self, snapshot: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
+        """The next rows of the snapshot, then the kept changes of rows up to them."""
+        chunk = next(snapshot, None)
+        if chunk is None:
+            self._is_at_end = True
+            self._pace.end()
+        else:
+            self._pace.read(chunk.capacity)
+            yield from slices(chunk, self._chunk_rows)
+        yield from self._released()
+
+    def _snapshot(self, epoch: Epoch) -> Iterator[StreamChunk]:
+        """The rows that were not read yet, as of `epoch`; the positions advance with each slice."""
+        table = self._open_table(self._table, self._columns)
+        for key_range, first, last in list(self._positions.ranges()):
+            begin = first
+            for rows, last_key in table.scan_slices(epoch, key_range, self._slice_rows):
+                begin = self._positions.advance(begin, last_key, rows.capacity)
+                yield StreamChunk.inserts(rows)
+            self._positions.end_run(first, last)
+
+    def _sorted_out(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
+        """The changes at or below the positions; the others are kept."""
+        keys = keys_of(self._table, chunk)
+        passed = self._positions.passed(keys)
+        if passed.any():
+            yield from self._changes(chunk.filter(passed))
+        if passed.all() or self._is_frozen:
+            return
+        self._kept.append(_Kept(chunk.filter(1 - passed), keys))
+        self._kept_rows += chunk.capacity
+        self._kept_bytes += chunk.nbytes
+        if self._kept_rows > KEPT_ROWS or self._kept_bytes > KEPT_BYTES:
+            self._kept, self._is_frozen = [], True
+            self._pace.end()
+
+    def _released(self) -> Iterator[StreamChunk]:
+        """The kept changes that are now at or below the positions."""
+        left: list[_Kept] = []
+        for kept in self._kept:
+            passed = self._positions.passed(kept.keys)
+            if passed.any():
+                yield from self._changes(kept.chunk.filter(passed))
+                rest = kept.chunk.filter(1 - passed)
+                if rest.visible_rows:
+                    left.append(_Kept(rest, kept.keys))
+            else:
+                left.append(kept)
+        self._kept = left
+
+    def _drop_kept(self) -> None:
+        self._kept, self._kept_rows, self._kept_bytes = [], 0, 0
+        self._is_frozen = self._is_at_end = False
+
+    def _changes(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
+        """The visible changes in the columns of this scan, if any."""
+        chunk = chunk.project(self._columns).compact().without_unchanged_updates()
+        if chunk.visible_rows:
+            yield chunk
 
     def _follow(self, barrier: Barrier) -> None:
         """The columns may have other positions in the next version of the table."""
-        altered = barrier.altered(self._table_id)
+        altered = barrier.altered(self._table.id)
         if altered is not None and set(self._column_ids) <= set(altered.column_ids):  # else this actor ends
+            self._table = altered
             self._columns = tuple(map(altered.column_ids.index, self._column_ids))

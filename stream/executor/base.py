@@ -3,20 +3,20 @@
 The contract of every executor, checked by `tests/support/suites/executor_suite.py`: the first message is a barrier;
 between two barriers state changes only in memory; at a barrier the state tables are committed at its epoch and then
 the barrier is passed on; per stream key the emitted changes alternate insert, delete, insert ...; a U- immediately
-precedes its U+ and has the same stream key. An executor runs in one thread, and blocks only in a Channel or in the
-state store.
+precedes its U+ and has the same stream key. An executor is used by one thread at a time and waits for nothing but the
+state store: if its input has no message it yields a Wait, which every other executor passes on.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relational.chunk import Op, StreamChunk
 from stream.errors import ChannelClosed, InconsistentStream
-from stream.message import Barrier, Message
+from stream.message import WAIT, Barrier, Message, Wait
 from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
@@ -42,24 +42,28 @@ class Executor(ABC):
         """Messages in order, until the input ends."""
 
 
-def first_barrier(messages: Iterator[Message], identity: str) -> Barrier:
-    """The barrier that a stream begins with; InconsistentStream if it begins with anything else."""
-    message = next(messages, None)
-    if not isinstance(message, Barrier):
-        raise InconsistentStream(identity, f"must begin with a barrier, got {type(message).__name__}")
-    return message
+def first_barrier(messages: Iterator[Message], identity: str) -> Generator[Wait, None, Barrier]:
+    """Returns the barrier that a stream begins with, after yielding the Waits before it; InconsistentStream if it
+    begins with anything else."""
+    for message in messages:
+        if isinstance(message, Barrier):
+            return message
+        if not isinstance(message, Wait):
+            raise InconsistentStream(identity, f"must begin with a barrier, got {type(message).__name__}")
+        yield message
+    raise InconsistentStream(identity, "must begin with a barrier, got nothing")
 
 
 def received(channel: Channel) -> Iterator[Message]:
     """The messages of `channel` until its sender closes it; ChannelClosed if it was closed with an error."""
     while True:
         try:
-            message = channel.recv()
+            message = channel.try_recv()
         except ChannelClosed as closed:
             if closed.__cause__ is not None:
                 raise
             return
-        yield message
+        yield WAIT if message is None else message
 
 
 def slices(chunk: StreamChunk, rows: int) -> Iterator[StreamChunk]:

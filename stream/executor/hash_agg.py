@@ -64,7 +64,7 @@ class HashAggExecutor(Executor):
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()
-        barrier = first_barrier(messages, self.info.identity)
+        barrier = yield from first_barrier(messages, self.info.identity)
         self._open(barrier)
         yield barrier
         for message in messages:

@@ -15,7 +15,6 @@ from relational.chunk import StreamChunk
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
-from stream.error_counts import StoredErrorCounts
 from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.conflict import ConflictResolver
@@ -30,10 +29,9 @@ class MaterializeExecutor(Executor):
     """Writes `table` and emits its change stream.
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is trusted to be a legal change
-    stream; then a table that is fed by a connector accepts no statements. Statements follow the table's own rule. As
-    the last executor of its chain it commits the chain's `errors`; None: they are not stored. Rows of a view or index
-    that are dropped because their key is too long for the store are counted in `counts` [R55]. `has_readers()`: whether
-    other jobs read the output."""
+    stream; then a table that is fed by a connector accepts no statements. Statements follow the table's own rule. Rows
+    of a view or index that are dropped because their key is too long for the store are counted in `errors` [R55].
+    `has_readers()`: whether other jobs read the output."""
 
     def __init__(
         self,
@@ -42,8 +40,7 @@ class MaterializeExecutor(Executor):
         table: StateTable,
         conflict: ConflictBehaviour | None,
         chunk_rows: int,
-        errors: StoredErrorCounts | None = None,
-        counts: ErrorCounts | None = None,
+        errors: ErrorCounts | None = None,
         has_readers: Callable[[], bool] = lambda: True,
     ) -> None:
         self.info = info
@@ -51,10 +48,9 @@ class MaterializeExecutor(Executor):
         self._table = table
         self._chunk_rows = chunk_rows
         self._conflict = conflict
-        self._errors = errors
         self._is_loading = False
         self._has_readers = has_readers
-        self._counts = ErrorCounts() if counts is None else counts
+        self._errors = ErrorCounts() if errors is None else errors
         self._read_catalog()
         catalog = table.catalog
         self._refuses_statements = (
@@ -63,17 +59,13 @@ class MaterializeExecutor(Executor):
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()
-        barrier = first_barrier(messages, self.info.identity)
+        barrier = yield from first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
-        if self._errors is not None:
-            self._errors.init_epoch(barrier.epoch)
         self._follow(barrier)
         yield barrier
         for message in messages:
             if isinstance(message, Barrier):
                 self._table.commit(message.epoch)
-                if self._errors is not None:
-                    self._errors.commit(message.epoch)
                 self._follow(message)
                 yield message
             elif isinstance(message, StreamChunk):
@@ -106,7 +98,7 @@ class MaterializeExecutor(Executor):
         if self._resolver is None:
             catalog = self._table.catalog
             chunk, lost = without_long_keys(chunk, catalog.pk_indices, catalog)
-            self._counts.add(LONG_KEY, lost)
+            self._errors.add(LONG_KEY, lost)
             self._table.write_chunk(chunk)
             yield chunk
             return

@@ -32,7 +32,7 @@ VNODE_BITS = 10
 class RowIdGenerator:
     """Generates strictly ascending ids. REQUIRES `open_epoch` before the first one."""
 
-    def __init__(self, vnodes: Sequence[int]) -> None:
+    def __init__(self, vnodes: Sequence[int] | np.ndarray) -> None:
         if not len(vnodes) or min(vnodes) < 0 or max(vnodes) >= 1 << VNODE_BITS:
             raise ValueError(f"vnodes must lie within 0 and {(1 << VNODE_BITS) - 1}, at least one")
         self._vnodes = np.sort(np.asarray(vnodes, dtype=np.int64))
@@ -73,15 +73,23 @@ def id_vnodes(vnode_count: int) -> int:
 class RowIdGenExecutor(Executor):
     """Generates column `row_id_index` of inserted rows, in chunks and in INSERT statements; it is inserted into chunks
     of an `input` without it. The connector of a table without a key can only insert: its other changes would not
-    identify a row. `table` is the job's; the column moves with its ALTERs."""
+    identify a row. `table` is the job's; the column moves with its ALTERs. `vnodes` are those of the actor; None:
+    all."""
 
-    def __init__(self, info: ExecutorInfo, input: Executor, table: TableCatalog, row_id_index: int) -> None:
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        input: Executor,
+        table: TableCatalog,
+        row_id_index: int,
+        vnodes: Sequence[int] | np.ndarray | None = None,
+    ) -> None:
         self.info = info
         self._input = input
         self._table = table
         self._row_id_index = row_id_index
         self._is_lacking = len(input.info.schema) < len(info.schema)
-        self._generator = RowIdGenerator(range(id_vnodes(table.vnode_count)))
+        self._generator = RowIdGenerator(range(id_vnodes(table.vnode_count)) if vnodes is None else vnodes)
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():

@@ -13,13 +13,12 @@ from typing import cast
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
 from stream.connector.sink import SinkState, SinkWriter
-from stream.error_counts import StoredErrorCounts
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.message import Barrier, Message
 
 
 class SinkExecutor(Executor):
-    """`table` holds the state of `writer`. It commits the chain's `errors`; None: they are not stored."""
+    """`table` holds the state of `writer`."""
 
     def __init__(
         self,
@@ -27,21 +26,17 @@ class SinkExecutor(Executor):
         input: Executor,
         writer: SinkWriter,
         table: StateTable,
-        errors: StoredErrorCounts | None = None,
     ) -> None:
         self.info = info
         self._input = input
         self._writer = writer
         self._table = table
-        self._errors = errors
         self._stored: SinkState | None = None
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()
-        barrier = first_barrier(messages, self.info.identity)
+        barrier = yield from first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
-        if self._errors is not None:
-            self._errors.init_epoch(barrier.epoch)
         row = self._table.get_row(())
         if row is not None:
             self._stored = cast(SinkState, tuple(row))
@@ -54,8 +49,6 @@ class SinkExecutor(Executor):
             if isinstance(message, Barrier):
                 self._store()
                 self._table.commit(message.epoch)
-                if self._errors is not None:
-                    self._errors.commit(message.epoch)
             yield message
 
     def _store(self) -> None:

@@ -27,9 +27,9 @@ from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from stream.connector.base import SplitReader, validated, without_malformed
-from stream.errors import ChannelClosed, MalformedRows, SourcePosition
-from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.message import SKIP_ROW, Add, Barrier, Message, Pause, Resume, SkippedRows
+from stream.errors import MalformedRows, SourcePosition
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
+from stream.message import SKIP_ROW, WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
 from stream.runtime.channel import Channel
 
 MOST_BOUNDED_SPLITS = 32  # read at a time
@@ -61,7 +61,8 @@ class SourceExecutor(Executor):
     """Reads `readers` (split -> reader) round robin, `chunk_rows` to `most_chunk_rows` at a time. After
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
-    waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits."""
+    waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
+    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
 
     def __init__(
         self,
@@ -81,8 +82,10 @@ class SourceExecutor(Executor):
         most_chunk_rows: int = 0,
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.info = info
+        self._cpu_clock = cpu_clock
         self._table = table
         self._control = control
         self._readers = dict(readers)
@@ -107,7 +110,7 @@ class SourceExecutor(Executor):
 
     def execute(self) -> Iterator[Message]:
         messages = self._messages()
-        barrier = first_barrier(messages, self.info.identity)
+        barrier = yield from first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
         for split, reader in self._readers.items():
             self._seek_to_stored_offset(split, reader)
@@ -130,25 +133,17 @@ class SourceExecutor(Executor):
 
     def _messages(self) -> Iterator[Message]:
         """The messages of the channel, with the chunks of the readers between them; ends when the channel is closed."""
-        while True:
-            try:
-                message = self._control.try_recv() if self._may_read() else self._control.recv()
-                if message is None:
-                    message = self._next_chunk()
-                if message is None:
-                    message = self._control.recv(IDLE_SECONDS)
-            except TimeoutError:
+        for message in received(self._control):
+            if not isinstance(message, Wait):
+                yield message
                 continue
-            except ChannelClosed as closed:
-                if closed.__cause__ is not None:
-                    raise
-                return
-            if isinstance(message, StreamChunk):
-                began = time.thread_time()
-                yield message
-                self._adapt(message.capacity, time.thread_time() - began)
+            chunk = self._next_chunk() if self._may_read() else None
+            if chunk is not None:
+                began = self._cpu_clock()
+                yield chunk
+                self._adapt(chunk.capacity, self._cpu_clock() - began)
             else:
-                yield message
+                yield Wait(IDLE_SECONDS) if self._may_read() else WAIT
 
     def _adapt(self, rows: int, cpu_seconds: float) -> None:
         """Fit the size of chunks to the time that the actor took for one."""

@@ -56,8 +56,11 @@ class Committer(Protocol):
         """The newest committed epoch, 0 before the first."""
         ...
 
-    def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
-        """Commits the files and all changes in one transaction [C7]. Reads see `epoch` when it returns."""
+    def commit(
+        self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
+    ) -> None:
+        """Commits the files and all changes in one transaction [C7]. `backfilled`: actors that have read all existing
+        rows by the end of `epoch`. Reads see `epoch` when it returns."""
         ...
 
 
@@ -102,6 +105,7 @@ class BarrierManager:
         self._queue: deque[_InFlight] = deque()
         self._schedule = BarrierSchedule(options)
         self._epoch = Epoch(0)  # the epoch that is open now
+        self._backfilled: list[int] = []  # actors, reported since the last commit
         self._is_committing = False  # the commit thread works on the head of the queue; in any state
         self._state = Lifecycle.RECOVERING
         self._error: BaseException | None = None  # the cause of DEAD, or of RECOVERING where `fail()` led to it
@@ -267,9 +271,11 @@ class BarrierManager:
         epoch = head.barrier.epoch.prev
         collected = head.collected.result()
         commands: list[Command] = []
+        self._backfilled += collected.backfilled
         if head.barrier.checkpoint:
             self._observer(Step.COMMIT, epoch)
             commands = self._commit(epoch, collected.sstables, head.payload.commands)
+            self._backfilled = []
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
             self._policy.committed()
@@ -277,6 +283,7 @@ class BarrierManager:
             self._stats.finished(epoch)
         with self._changed:
             self._queue.popleft()
+            self._request_commit_of_backfilled()
         if head.barrier.checkpoint:
             for waiter in (*(each.result for each in commands), *head.payload.flushes):
                 waiter.set_result(epoch)
@@ -287,7 +294,7 @@ class BarrierManager:
         left = list(commands)
         while True:
             try:
-                self._committer.commit(epoch, sstables, [command.change for command in left])
+                self._committer.commit(epoch, sstables, [command.change for command in left], self._backfilled)
                 return left
             except LoadRefused as refusal:
                 refused = [command for command in left if not command.in_new_epoch
@@ -335,6 +342,7 @@ class BarrierManager:
             self._changed.wait_for(lambda: not self._is_committing)
             self._begin_recovery()
             undone, self._queue = list(self._queue), deque()
+            self._backfilled = []
             for each in undone:
                 self._schedule.put_back(each.payload.flushes)
             commands = [command for each in undone for command in each.payload.commands]
@@ -362,7 +370,9 @@ class BarrierManager:
         timeout_ms = self._options.barrier_timeout_ms
         collected = self._worker.inject(Barrier(pair, checkpoint=False, mutation=begin))
         try:
-            collected.result(timeout_ms / 1_000)
+            self._backfilled += collected.result(timeout_ms / 1_000).backfilled
+            with self._changed:
+                self._request_commit_of_backfilled()
         except TimeoutError as error:
             if collected.done():
                 raise
@@ -388,6 +398,12 @@ class BarrierManager:
 
     # -- lifecycle -----------------------------------------------------------------------------------
     # REQUIRES the lock.
+
+    def _request_commit_of_backfilled(self) -> None:
+        """Jobs that have read all existing rows are created with the next commit, which may be far off."""
+        if self._backfilled:
+            self._schedule.request_checkpoint()
+            self._changed.notify_all()
 
     @property
     def _has_ended(self) -> bool:

@@ -63,7 +63,7 @@ class BarrierSchedule:
         self._commands: deque[Command] = deque()
         self._opening: list[Command] = []  # completed by the epoch that is open now
         self._flushes: list[Future[int]] = []
-        self._has_request = False
+        self._has_request = self._wants_checkpoint = False
         self._barriers = 0
         self.next_at = 0.0
         """When the interval is over."""
@@ -75,6 +75,10 @@ class BarrierSchedule:
 
     def request(self) -> None:
         self._has_request = True
+
+    def request_checkpoint(self) -> None:
+        """The next barrier, which is due at once, is a checkpoint."""
+        self._has_request = self._wants_checkpoint = True
 
     def flush(self, waiter: Future[int]) -> None:
         self._flushes.append(waiter)
@@ -98,9 +102,10 @@ class BarrierSchedule:
             (self._opening if command.in_new_epoch else completed).append(command)
         flushes, self._flushes = self._flushes, []
         self._barriers += 1
-        self._has_request = False
+        is_wanted, self._has_request, self._wants_checkpoint = self._wants_checkpoint, False, False
         self.next_at = now + self._interval
-        is_checkpoint = bool(command or completed or flushes) or not (self._barriers % self._checkpoint_frequency)
+        is_due = not self._barriers % self._checkpoint_frequency
+        is_checkpoint = bool(command or completed or flushes or is_wanted or is_due)
         return BarrierPayload(mutation, is_checkpoint, tuple(completed), tuple(flushes))
 
     def put_back(self, flushes: tuple[Future[int], ...]) -> None:

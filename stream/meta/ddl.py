@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hummock.epoch import Epoch
@@ -22,15 +23,18 @@ from relational.catalog.ddl_plan import DropPlan
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
+from relational.errors import RelationalError
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
-from stream.errors import BulkLoadRefused, StreamError, TableLoading
+from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
 from stream.message import Mutation
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
+from stream.meta.creations import Creations
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
-from stream.meta.stream_manager import Beginning, Job, StreamManager
+from stream.meta.schedule import Beginning, Job
+from stream.meta.stream_manager import StreamManager
 from stream.plan.stream_plan import StreamPlan
 
 
@@ -44,12 +48,14 @@ class Ddl:
         streams: StreamManager,
         barriers: BarrierManager,
         failures: JobFailures,
+        creations: Creations,
     ) -> None:
         self._catalog = catalog
         self._planner = planner
         self._streams = streams
         self._barriers = barriers
         self._failures = failures
+        self._creations = creations
         self.one = threading.Lock()
         """Held during a DDL: at most one is executed at a time."""
         self._loading: frozenset[int] = frozenset()  # tables
@@ -67,13 +73,31 @@ class Ddl:
         self._planner.check_source(draft)
         return self.create_view(draft)
 
-    def create_job(self, draft: TableCatalog) -> TableCatalog:
-        """The materialized view, sink or index, with the rows of its query as of its first epoch. Duplicate, NotFound,
-        CatalogError, PlanNotSupported, UnknownConnector, ConnectorError."""
+    def create_job(self, draft: TableCatalog, parallelism: int | None = None) -> TableCatalog:
+        """The materialized view, sink or index, which has read all rows that its tables had; other statements go on
+        meanwhile. `parallelism`: of its fragments; None: the session's. Duplicate, NotFound, CatalogError,
+        PlanNotSupported, UnknownConnector, ConnectorError, JobCreating; JobFailed if it fails meanwhile: then it is
+        dropped."""
         with self.one:
             self._check_usable(draft.dependencies)
             view = self._identified(draft)
-            return self._create(view, self._planner.new_view(view))
+            view = self._create(view, self._planner.new_view(view, parallelism), parallelism=parallelism)
+        self.wait_created([view])
+        return view
+
+    def wait_created(self, views: Iterable[TableCatalog]) -> None:
+        """Wait until the jobs are created. REQUIRES that `one` is not held. JobFailed as `create_job`."""
+        for view in views:
+            try:
+                self._creations.wait(view.id, view.name)
+            except JobFailed:
+                with suppress(HummockError, StreamError, RelationalError):
+                    self._drop_failed(view)
+                raise
+
+    def _drop_failed(self, view: TableCatalog) -> None:
+        with self.one:
+            self._drop(self._catalog.plan_drop(self._catalog.snapshot.name_of(view)))
 
     def plan_history(self, draft: TableCatalog) -> tuple[TableCatalog, StreamPlan]:
         """The materialized view with its id, and its plan, whose tables are to be loaded. Changes nothing. Raises as
@@ -165,6 +189,33 @@ class Ddl:
             altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
             return self._alter(altered, plan)
 
+    # -- parallelism -----------------------------------------------------------------------------------
+
+    def set_parallelism(self, table: TableCatalog, parallelism: int | None) -> None:
+        """The fragments of a view, index or sink get other numbers of actors from a barrier on, and those of its
+        readers new actors. `parallelism` None: the session's. InvalidStatement for a table; JobFailed if it was set
+        aside."""
+        if not table.plan:
+            raise InvalidStatement(table.name, "a table has one actor, which evaluates its statements in order")
+        with self.one:
+            self._check_runs([table.id])
+            known = self._catalog.snapshot
+            failed = self._failures.failed(known)
+            jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
+            closure = sorted((each for each in jobs if each.id not in failed), key=lambda each: each.id)
+            job = self._planner.known_job(table, may_lack_connector=True)
+            if job.plan.is_single:
+                raise InvalidStatement(table.name, "its job is one fragment with one actor, and needs no other")
+            record = self._planner.record_of(job, parallelism)
+            assert record is not None
+
+            def prepare() -> Mutation:
+                beginnings = [Beginning(self._planner.known_job(each, may_lack_connector=True)) for each in closure]
+                scaled = replace(beginnings[0], job=self._planner.with_parallelism(beginnings[0].job, parallelism))
+                return self._streams.prepare_replace([scaled, *beginnings[1:]])
+
+            self._execute(prepare, JobChange(self._catalog.plan_parallelism(record)))
+
     # -- bulk loads ------------------------------------------------------------------------------------
 
     def begin_load(self, table_id: int) -> TableCatalog:
@@ -238,16 +289,19 @@ class Ddl:
         self._barriers.schedule(command).result()
 
     def rebuild(self, closure: Sequence[TableCatalog]) -> list[TableCatalog]:
-        """Rebuild views and indexes, given with all their readers, from the tables that they read; they have new ids
-        afterwards. REQUIRES that none of them runs."""
+        """Create views and indexes, given with all their readers, anew from the tables that they read; they have new
+        ids afterwards. The caller waits for them, see `wait_created`. REQUIRES that none of them runs."""
         self._barriers.check_alive()
         ordered = sorted(closure, key=lambda table: table.id)
         views, jobs = self._planner.renewed(ordered)
         states = [state for job in jobs for state in job.plan.state_tables]
-        plan = self._catalog.plan_rebuild(views, states)
-        beginnings = [Beginning(job, is_new=True) for job in jobs]
+        old = [self._catalog.snapshot.job_record(table.id) for table in ordered if table.kind.is_job]
+        kept = [None if each is None else each.parallelism for each in old]
+        records = [self._planner.record_of(job, wanted) for job, wanted in zip(jobs, kept, strict=True)]
+        plan = self._catalog.plan_rebuild(views, states, [record for record in records if record is not None])
+        beginnings = [Beginning(job) for job in jobs]
         change = JobChange(plan.operations, plan.stored)
-        self._execute(lambda: self._prepare_resumed(beginnings), change, in_new_epoch=True)
+        self._execute(lambda: self._prepare_resumed(beginnings), change)
         return views
 
     # -- internals -------------------------------------------------------------------------------------
@@ -259,9 +313,10 @@ class Ddl:
         return mutation
 
     def _check_usable(self, table_ids: Iterable[int]) -> None:
-        """TableLoading or JobFailed if a job cannot begin over these tables."""
+        """TableLoading, JobFailed or JobCreating if a job cannot begin over these tables."""
         self._check_not_loading(table_ids)
         self._check_runs(table_ids)
+        self._creations.check(table_ids)
 
     def _check_runs(self, table_ids: Iterable[int]) -> None:
         failed = self._failures.errors(self._catalog.snapshot)
@@ -285,9 +340,19 @@ class Ddl:
         """Schedule a change of the running jobs only; a recovery applies it as well."""
         self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
 
-    def _create(self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None) -> TableCatalog:
-        table, operations = self._catalog.plan_create(table, job.plan.state_tables)
-        self._execute(lambda: self._streams.prepare_create(job, loaded_at), JobChange(operations), in_new_epoch=True)
+    def _create(
+        self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None, parallelism: int | None = None
+    ) -> TableCatalog:
+        """A job that reads tables is committed by its first barrier, as being created, unless it was loaded: then, and
+        if it reads none, it is committed with its first epoch."""
+        is_creating = bool(job.plan.scans) and loaded_at is None
+        record = self._planner.record_of(job, parallelism)
+        table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=is_creating)
+        self._execute(
+            lambda: self._streams.prepare_create(job, loaded_at),
+            JobChange(operations),
+            in_new_epoch=not is_creating,
+        )
         return table
 
     def _forget_loaded(self) -> None:

@@ -1,20 +1,23 @@
-"""JobPlanner: plans jobs from the catalog, new ones or, after a recovery, existing ones."""
+"""JobPlanner: the jobs of the catalog: plans new ones, and restores the stored plans of existing ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from relational.catalog.job_record import JobRecord
 from relational.catalog.manager import CatalogManager
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog
 from relational.errors import RelationalError
 from relational.plan.kernels import view_kernels_changed
 from relational.plan.view import renewed_view
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import ConnectorError, KernelsChanged, StreamError
+from stream.meta.schedule import Job
 from stream.meta.source_manager import SourceManager
-from stream.meta.stream_manager import Job
-from stream.plan.planner import plan_known, plan_sink, plan_table, plan_view
+from stream.plan.planner import plan_known, plan_of_one_actor, plan_query, plan_table
+from stream.plan.serialize import stream_plan_from_text, stream_plan_to_text
 
 if TYPE_CHECKING:
     from relational.plan.logical import LogicalPlan
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 class JobPlanner:
     """One thread plans at a time: a DDL or a recovery."""
 
-    def __init__(self, catalog: CatalogManager) -> None:
+    def __init__(self, catalog: CatalogManager, parallelism: int) -> None:
+        """`parallelism`: of jobs that have no setting of their own."""
         self._catalog = catalog
+        self._parallelism = parallelism
         self._sources = SourceManager()
         self._unreadable: dict[str, ConnectorError] = {}  # tables whose connector is missing
 
@@ -40,16 +45,33 @@ class JobPlanner:
             name = (source.connector or {}).get(CONNECTOR_OPTION, "")
             raise ConnectorError(name, "it sends updates and deletes, which need stored rows: CREATE TABLE … WITH (…)")
 
-    def new_view(self, view: TableCatalog) -> Job:
+    def new_view(self, view: TableCatalog, parallelism: int | None = None) -> Job:
         """The job of a new materialized view, index or sink, over its inputs as they are now. PlanNotSupported,
         NotFound; CatalogError if a column that it reads was dropped after it was bound; UnknownConnector,
         ConnectorError."""
-        return self._query_job(view, self._new_id)
+        return self._query_job(view, plan_known(view, self._catalog.get, self._new_id), parallelism)
 
     def loaded_view(self, view: TableCatalog, table_ids: Mapping[str, int]) -> Job:
         """The job of a new view whose internal tables have the ids `table_ids` by name, over its tables as they are
         now. NotFound, CatalogError as `new_view`."""
-        return self._query_job(view, table_ids.__getitem__)
+        return self._query_job(view, plan_known(view, self._catalog.get, table_ids.__getitem__))
+
+    def record_of(self, job: Job, parallelism: int | None = None) -> JobRecord | None:
+        """What the catalog stores of a job; None for that of a table."""
+        if not job.plan.root.table.plan:
+            return None
+        return JobRecord(job.job_id, stream_plan_to_text(job.plan), parallelism)
+
+    def with_parallelism(self, job: Job, parallelism: int | None) -> Job:
+        """The job with another parallelism; None: the session's."""
+        return replace(job, parallelism=self._parallelism if parallelism is None else parallelism)
+
+    def unrecorded(self, jobs: Iterable[Job]) -> tuple[list[JobRecord], list[TableCatalog]]:
+        """The records of jobs that an older release created without, and their state tables as planned today."""
+        known = self._catalog.snapshot
+        found = [(self.record_of(job), job) for job in jobs if known.job_record(job.job_id) is None]
+        records = [record for record, _ in found if record is not None]
+        return records, [state for record, job in found if record is not None for state in job.plan.state_tables]
 
     def known_jobs(
         self, skipped: Collection[int] = (), *, may_lack_connectors: bool
@@ -83,7 +105,13 @@ class JobPlanner:
             return renewed[table_id] if table_id in renewed else self._catalog.get(table_id)
 
         views = list(renewed.values())
-        jobs = [self._planned(each, plan_known(each, table_of_id, self._new_id)) for each in views if each.kind.is_job]
+        old = {ids[table.id]: self._catalog.snapshot.job_record(table.id) for table in closure}
+        jobs = []
+        for view in views:
+            if view.kind.is_job:
+                record = old[view.id]
+                plan = plan_known(view, table_of_id, self._new_id)
+                jobs.append(self._query_job(view, plan, None if record is None else record.parallelism))
         return views, jobs
 
     def check_readable(self) -> None:
@@ -98,32 +126,35 @@ class JobPlanner:
     def explained(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
         """The plan of a new view; its state tables have the ids 0, -1, ..., as none is allocated."""
         ids = iter(range(0, -1_000, -1))
-        return (plan_sink if draft.kind is TableKind.SINK else plan_view)(draft, query, lambda _: next(ids))
+        return plan_query(draft, query, lambda _: next(ids))
 
     def _known(self, table: TableCatalog, may_lack_connector: bool) -> Job:
-        ids = {state.name: state.id for state in self._catalog.internal_tables(table.id)}
         if table.plan:
             changed = self.changed_kernels(table)
             if changed:
                 raise KernelsChanged(table.name, changed)
+            record = self._catalog.snapshot.job_record(table.id)
+            plan = self._stored_plan(table, record)
         try:
-            plan_job = self._query_job if table.plan else self._table_job
-            return plan_job(table, ids.__getitem__)
+            if not table.plan:
+                return self._table_job(table, self._ids_of(table))
+            return self._query_job(table, plan, None if record is None else record.parallelism)
         except ConnectorError as error:
             if not may_lack_connector:
                 raise
             self._unreadable[table.name] = error
-            plan = plan_known(table, self._catalog.get, ids.__getitem__) if table.plan else plan_table(
-                table, ids.__getitem__)
-            return Job(table.id, plan)
+            return Job(table.id, plan if table.plan else plan_table(table, self._ids_of(table)))
 
-    def _query_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
-        return self._planned(table, plan_known(table, self._catalog.get, table_ids))
+    def _stored_plan(self, table: TableCatalog, record: JobRecord | None) -> StreamPlan:
+        if record is None:
+            return plan_of_one_actor(table, self._catalog.get, self._ids_of(table))
+        return stream_plan_from_text(record.plan, self._catalog.get)
 
-    def _planned(self, table: TableCatalog, plan: StreamPlan) -> Job:
+    def _query_job(self, table: TableCatalog, plan: StreamPlan, parallelism: int | None = None) -> Job:
         """The job of a view or sink, with the splits of the source that it reads. UnknownConnector, ConnectorError."""
         source = None if plan.source is None else self._sources.describe(plan.source.table)
-        return Job(table.id, plan, None if source is None else source.splits)
+        splits = None if source is None else source.splits
+        return Job(table.id, plan, splits, self._parallelism if parallelism is None else parallelism)
 
     def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
         source = self._sources.describe(table)
@@ -131,6 +162,10 @@ class JobPlanner:
             return Job(table.id, plan_table(table, table_ids))
         plan = plan_table(table, table_ids, is_consistent=source.is_consistent)
         return Job(table.id, plan, source.splits)
+
+    def _ids_of(self, table: TableCatalog) -> Callable[[str], int]:
+        """The ids of the internal tables of a job by name; KeyError for an unknown name."""
+        return {state.name: state.id for state in self._catalog.internal_tables(table.id)}.__getitem__
 
     def _new_id(self, name: str) -> int:
         return self._catalog.allocate_ids(1)[0]

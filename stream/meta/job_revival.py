@@ -24,7 +24,8 @@ from stream.meta.ddl import Ddl
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
 from stream.meta.kept_history import KeptHistory
-from stream.meta.stream_manager import Beginning, StreamManager
+from stream.meta.schedule import Beginning
+from stream.meta.stream_manager import StreamManager
 
 log = logging.getLogger("hummock.stream")
 
@@ -67,9 +68,9 @@ class JobRevival:
             continued = [each for each in jobs if each not in rebuilt]
             if continued:
                 self._continue_jobs(continued, failures, skipped)
-            if rebuilt:
-                self._ddl.rebuild(rebuilt)
-            return bool(rebuilt)
+            renewed = self._ddl.rebuild(rebuilt) if rebuilt else []
+        self._ddl.wait_created(view for view in renewed if view.kind.is_job)
+        return bool(rebuilt)
 
     def retry(self) -> None:
         """Resume jobs that were set aside for a cause outside the store, such as a missing connector. Jobs that still
@@ -112,7 +113,7 @@ class JobRevival:
             needs_history = self._needs_history(table, failures)
             since = Epoch(failures[table.id].since) if needs_history else None
             is_first = not beginnings
-            beginnings.append(Beginning(job, needs_history, since, skipped if is_first else None))
+            beginnings.append(Beginning(job, since, skip=skipped if is_first else None))
         self._ddl.begin(beginnings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,14 @@ from stream.message import Add
 from stream.meta.barrier_manager import BarrierManager, Committer
 from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.barrier_stats import BarrierFigures, BarrierStats
+from stream.meta.creations import Creations
 from stream.meta.ddl import Ddl
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
 from stream.meta.job_revival import JobRevival
 from stream.meta.kept_history import KeptHistory, Pins
 from stream.meta.recovery import RecoveryPolicy
+from stream.meta.schedule import Beginning
 from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
 from stream.protocol import Step, StepObserver, Worker, unobserved
@@ -40,7 +43,9 @@ class HummockCommitter:
     def committed_epoch(self) -> Epoch:
         return self._manager.refresh().max_committed_epoch
 
-    def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
+    def commit(
+        self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
+    ) -> None:
         operations = sum((change.operations for change in changes), NONE)
         self._manager.commit_epoch(
             self._session,
@@ -81,7 +86,7 @@ class MetaNode:
         observer: StepObserver = unobserved,
     ) -> None:
         self.catalog = catalog
-        self.planner = JobPlanner(catalog)
+        self.planner = JobPlanner(catalog, options.parallelism or os.cpu_count() or 1)
         self._streams = StreamManager(worker, sources_paused=options.sources_paused)
         self._stats = BarrierStats()
         self._observer = observer
@@ -89,9 +94,10 @@ class MetaNode:
         policy = RecoveryPolicy(options)
         self.failures = JobFailures(policy, self._streams.job_of)
         self._history = KeptHistory(pins, options.failed_job_history_ms)
+        self.creations = Creations(catalog, self.failures, self.check_alive)
         self._barriers = BarrierManager(
             worker,
-            _CatalogCommitter(committer, catalog, self.failures, self._history),
+            _CatalogCommitter(committer, catalog, self.failures, self._history, self._streams, self.creations),
             epochs,
             self._rebuild,
             options,
@@ -99,7 +105,7 @@ class MetaNode:
             policy,
             self.observe,
         )
-        self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers, self.failures)
+        self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers, self.failures, self.creations)
         self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history)
 
     # -- lifecycle -------------------------------------------------------------------------------------
@@ -156,33 +162,51 @@ class MetaNode:
         failed = self.failures.errors(known)
         for failure in self.failures.failed(known).values():
             self._history.keep(failure.job_id, failure.since)
-        if self.failures.unrecorded(known):  # an immediate commit, which records them
-            self._barriers.schedule(Command(lambda: None, JobChange(NONE), False, lambda: True))
-        return self._streams.rebuild([job for job in jobs if job.job_id not in failed], failed)
+        records = self.catalog.plan_job_records(*self.planner.unrecorded(jobs))
+        if self.failures.unrecorded(known) or records.put:  # an immediate commit, which records them
+            self._barriers.schedule(Command(lambda: None, JobChange(records), False, lambda: True))
+        self.creations.notify()
+        return self._streams.rebuild([Beginning(job) for job in jobs if job.job_id not in failed], failed)
 
 
 class _CatalogCommitter:
-    """A committer that also records the jobs that were set aside, and refreshes the catalog in memory after the commit
-    of any change [C8]."""
+    """A committer that also records which jobs were set aside and which are created, and refreshes the catalog in
+    memory after the commit of any change [C8]."""
 
     def __init__(
-        self, committer: Committer, catalog: CatalogManager, failures: JobFailures, history: KeptHistory
+        self,
+        committer: Committer,
+        catalog: CatalogManager,
+        failures: JobFailures,
+        history: KeptHistory,
+        streams: StreamManager,
+        creations: Creations,
     ) -> None:
         self._committer = committer
         self._catalog = catalog
         self._failures = failures
         self._history = history
+        self._streams = streams
+        self._creations = creations
 
     @property
     def committed_epoch(self) -> Epoch:
         return self._committer.committed_epoch
 
-    def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
-        unrecorded = self._failures.unrecorded(self._catalog.snapshot)
+    def commit(
+        self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
+    ) -> None:
+        known = self._catalog.snapshot
+        unrecorded = self._failures.unrecorded(known)
         if unrecorded:
             beside = [change.operations for change in changes]
             changes = [*changes, JobChange(self._catalog.plan_failures(unrecorded, beside))]
-        self._committer.commit(epoch, sstables, changes)
+        created = self._streams.backfilled(backfilled) & known.creating
+        if created:
+            changes = [*changes, JobChange(self._catalog.plan_created(created))]
+        self._committer.commit(epoch, sstables, changes, backfilled)
         if changes:
-            self._history.keep_only(self._failures.failed(self._catalog.refresh()))
+            has_rows = any(change.operations.put for change in changes)
+            self._history.keep_only(self._failures.failed(self._catalog.refresh(is_forced=has_rows)))
+            self._creations.notify()
         self._history.expire()

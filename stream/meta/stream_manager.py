@@ -1,7 +1,7 @@
 """StreamManager: the running jobs and their actors.
 
-A job is a table or a view; it runs as one actor, whose id is unique within the process. Jobs begin and end at barriers
-only: this manager prepares the mutations that barriers carry [C2]."""
+A job is a table, a view or a sink; its fragments run in one or several actors, whose ids are unique within the process.
+Jobs begin and end at barriers only: this manager prepares the mutations that barriers carry [C2]."""
 
 from __future__ import annotations
 
@@ -12,33 +12,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stream.errors import ActorFailed, JobNotRunning
-from stream.message import Add, Alter, Loading, Pause, Resume, SkippedRows, Stop
+from stream.message import Add, Alter, Loading, Pause, Resume, Stop
+from stream.meta.schedule import Beginning, Job, Layout, schedule
+from stream.plan.stream_plan import StreamScanNode
 from stream.protocol import ActorSpec, Worker
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
     from relational.catalog.objects import TableCatalog
-    from stream.plan.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """The plan of a table, view or sink. `job_id` is the id of the table that it writes. `splits`: of the connector
-    that it reads; None: it reads none, or cannot at present."""
+class _Running:
+    """The actors of a job; `root` are those that emit its output."""
 
-    job_id: int
-    plan: StreamPlan
-    splits: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """A job to start, and what its actor has yet to read; see ActorSpec."""
-
-    job: Job
-    is_new: bool = False
-    loaded_at: Epoch | None = None
-    skip: SkippedRows | None = None
+    actors: frozenset[int]
+    root: Layout
 
 
 class StreamManager:
@@ -49,36 +38,52 @@ class StreamManager:
         self._is_paused = sources_paused
         self._actor_ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._actors: dict[int, int] = {}  # job id -> actor id
+        self._running: dict[int, _Running] = {}  # by job id
         self._jobs: dict[int, int] = {}  # actor id -> job id, of all actors since the last recovery
-        self._loading: frozenset[int] = frozenset()
+        self._loading: frozenset[int] = frozenset()  # tables
+        self._backfilling: dict[int, set[int]] = {}  # job id -> actors that have not read all existing rows
 
     def prepare_create(self, job: Job, loaded_at: Epoch | None = None) -> Add:
-        """Build the actor of a new job; it begins with the barrier that carries the result. `loaded_at`: its tables
+        """Build the actors of a new job; they begin with the barrier that carries the result. `loaded_at`: its tables
         were computed from the rows of that epoch."""
-        return self.prepare_all([Beginning(job, is_new=True, loaded_at=loaded_at)])
+        return self.prepare_all([Beginning(job, since=loaded_at, is_loaded=loaded_at is not None)])
 
     def prepare_all(self, beginnings: Iterable[Beginning]) -> Add:
         """Build the actors of several jobs, each after those it reads; they begin with the barrier that carries the
         result. JobNotRunning if one reads a job that does not run; and errors of connectors."""
         with self._lock:
-            before = dict(self._actors)
+            before = dict(self._running)
             try:
-                specs = [self._spec(beginning) for beginning in beginnings]
+                specs = [spec for beginning in beginnings for spec in self._specs(beginning)]
                 self._worker.build(specs)
             except ActorFailed as failed:
-                self._actors = before
+                self._running = before
                 raise failed.__cause__ or failed from None
             except BaseException:
-                self._actors = before
+                self._running = before
                 raise
             return self._added(specs)
+
+    def prepare_replace(self, beginnings: Sequence[Beginning]) -> Add:
+        """New actors for jobs that run, each after those it reads; they replace the present ones. REQUIRES that all
+        readers of each of them are among them."""
+        with self._lock:
+            before = dict(self._running)
+            job_ids = [beginning.job.job_id for beginning in beginnings]
+            stopped = frozenset().union(*(self._running.pop(job_id).actors for job_id in job_ids))
+            try:
+                specs = [spec for beginning in beginnings for spec in self._specs(beginning)]
+                self._worker.build(specs)
+            except BaseException:
+                self._running = before
+                raise
+            return replace(self._added(specs), stopped=stopped)
 
     def prepare_drop(self, job_ids: Iterable[int]) -> Stop | None:
         """The mutation that ends the jobs' actors, None if none of them runs. REQUIRES that no other job reads them."""
         with self._lock:
-            actors = frozenset(self._actors.pop(job_id) for job_id in job_ids if job_id in self._actors)
-            return Stop(actors) if actors else None
+            ended = [self._running.pop(job_id) for job_id in job_ids if job_id in self._running]
+            return Stop(frozenset().union(*(each.actors for each in ended))) if ended else None
 
     def prepare_alter(self, table: TableCatalog, job_ids: Iterable[int]) -> Alter:
         """The mutation that gives a table's rows the columns of its next version, and ends the jobs that read a dropped
@@ -86,13 +91,26 @@ class StreamManager:
         stopped = self.prepare_drop(job_ids)
         return Alter(stopped.actors if stopped else frozenset(), table)
 
-    def rebuild(self, jobs: Iterable[Job], failed: Mapping[int, Exception]) -> Add:
+    def rebuild(self, beginnings: Iterable[Beginning], failed: Mapping[int, Exception]) -> Add:
         """Build the actors of all committed jobs again, except those that `failed`; each job follows those it reads."""
         with self._lock:
-            self._actors, self._jobs = {}, {}
-            specs = [self._spec(Beginning(job)) for job in jobs]
+            self._running, self._jobs, self._backfilling = {}, {}, {}
+            specs = [spec for beginning in beginnings for spec in self._specs(beginning)]
             self._worker.build(specs)
             return replace(self._added(specs), failed=failed)
+
+    def backfilled(self, actor_ids: Iterable[int]) -> set[int]:
+        """These actors have read all existing rows; the jobs of which all actors have."""
+        done: set[int] = set()
+        with self._lock:
+            for actor_id in actor_ids:
+                job_id = self._jobs.get(actor_id)
+                left = None if job_id is None else self._backfilling.get(job_id)
+                if job_id is not None and left is not None:
+                    left.discard(actor_id)
+                    if not left:
+                        done.add(job_id)
+        return done
 
     def job_of(self, actor_id: int) -> int | None:
         """The job of an actor that was built since the last recovery."""
@@ -124,28 +142,23 @@ class StreamManager:
     def running_jobs(self) -> tuple[int, ...]:
         """Ids of the jobs that run or are prepared to."""
         with self._lock:
-            return tuple(self._actors)
+            return tuple(self._running)
 
-    def _added(self, specs: Sequence[ActorSpec]) -> Add:
+    def _added(self, specs: Iterable[ActorSpec]) -> Add:
         return Add(frozenset(spec.actor_id for spec in specs), is_paused=self._is_paused, loading=self._loading)
 
-    def _spec(self, beginning: Beginning) -> ActorSpec:
+    def _specs(self, beginning: Beginning) -> tuple[ActorSpec, ...]:
         job = beginning.job
         read = [scan.table for scan in job.plan.scans]
-        waiting = [table.name for table in read if table.id not in self._actors]
+        waiting = [table.name for table in read if table.id not in self._running]
         if waiting:
             raise JobNotRunning(waiting[0])
-        actor_id = next(self._actor_ids)
-        self._actors[job.job_id] = actor_id
-        self._jobs[actor_id] = job.job_id
-        upstreams = tuple(self._actors[table.id] for table in read)
-        return ActorSpec(
-            actor_id,
-            job.job_id,
-            job.plan.root,
-            upstreams,
-            job.splits,
-            beginning.is_new,
-            beginning.loaded_at,
-            beginning.skip,
-        )
+        upstreams = {table.id: self._running[table.id].root for table in read}
+        graph = schedule(beginning, upstreams, lambda: next(self._actor_ids))
+        actors = frozenset(spec.actor_id for spec in graph.specs)
+        self._running[job.job_id] = _Running(actors, graph.root)
+        self._jobs.update(dict.fromkeys(actors, job.job_id))
+        self._backfilling[job.job_id] = {
+            spec.actor_id for spec in graph.specs if any(isinstance(node, StreamScanNode) for node in spec.root.walk())
+        }
+        return graph.specs

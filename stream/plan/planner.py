@@ -1,8 +1,8 @@
 """Planner: translates logical plans into stream plans.
 
-An optimized logical plan is translated node by node; adjacent filters and projections are merged, and each stateful
-node gets the catalogs of its tables. Their ids are requested by name from a callback, in a fixed order: planning a
-known job with the ids stored in the catalog gives the same plan again.
+An optimized logical plan is translated node by node; adjacent filters and projections are merged, each stateful node
+gets the catalogs of its tables, and exchanges are inserted where the distribution of rows changes. The ids of state
+tables are requested by name from a callback, in a fixed order: planning with the same ids gives the same plan again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Sca
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
+from stream.plan.fragments import with_exchanges
 from stream.plan.stream_plan import (
     DmlNode,
+    ExchangeNode,
     FilterNode,
     HashAggNode,
     KeptInput,
@@ -39,7 +41,7 @@ has no such table."""
 
 
 def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool = False) -> StreamPlan:
-    """The job of a table: the source of its rows, generated keys, and the conflict rule.
+    """The job of a table: the source of its rows, generated keys, and the conflict rule. It has one actor [R21].
 
     `is_consistent`: its connector guarantees a legal change stream, so the table does not look rows up.
     """
@@ -53,60 +55,75 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
         offsets = state_tables.offset_table(table_ids(name), name, table.id)
         read = table.delivered_columns
         node = SourceNode(table_schema(table, read), positions_of(key, read), table, read, offsets)
-        errors = _error_table(table, table_ids)
+        errors = _known_error_table(table, table_ids)
     conflict: ConflictBehaviour | None = table.conflict
     if table.row_id_index is not None:
         node = RowIdGenNode(schema, key, node, table.row_id_index)
     if table.row_id_index is not None or is_consistent:
         conflict = None
-    return StreamPlan(MaterializeNode(schema, key, node, table, conflict, errors))
+    return StreamPlan(MaterializeNode(schema, key, node, table, conflict), errors, is_single=True)
 
 
-def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
-    """The job that keeps `view` equal to `query`, which has the view's columns. PlanNotSupported names a node that only
-    a batch query can have."""
-    root = _Planner(view, table_ids).plan(query)
-    if root.schema.types != view.schema.types:
-        raise PlanNotSupported("Materialize", f"the query gives {root.schema}, the view holds {view.schema}")
-    if root.stream_key is None:
-        raise PlanNotSupported(root.identity, "its output lacks columns that identify a row")
-    errors = _error_table(view, table_ids)
-    return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None, errors))
-
-
-def plan_sink(sink: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
-    """The job that delivers the changes of `query`. PlanNotSupported as `plan_view`."""
-    root = _Planner(sink, table_ids).plan(query)
-    return StreamPlan(SinkNode(sink.schema, sink.stream_key, root, sink, _error_table(sink, table_ids)))
+def plan_query(job: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
+    """The job that keeps a view or index equal to `query`, which has its columns, or that delivers the changes of
+    `query` to a sink. PlanNotSupported names a node that only a batch query can have."""
+    planner = _Planner(job, table_ids, has_progress=True)
+    root = with_exchanges(planner.root(query))
+    assert isinstance(root, MaterializeNode | SinkNode)
+    errors = state_tables.error_table(table_ids(state_tables.error_table_name(job)), job)
+    return StreamPlan(root, errors, is_single=isinstance(root, SinkNode) and not _has_exchange(root))
 
 
 def plan_known(job: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
-    """The job of a view or sink, from the query in its catalog."""
-    query = plan_from_text(job.plan, table_of_id)
-    return (plan_sink if job.kind is TableKind.SINK else plan_view)(job, query, table_ids)
+    """The job of a view, index or sink, from the query in its catalog."""
+    return plan_query(job, plan_from_text(job.plan, table_of_id), table_ids)
 
 
-def _error_table(job: TableCatalog, table_ids: TableIds) -> TableCatalog | None:
-    """The table of rows without a value; None for a job that an older release created without one."""
+def plan_of_one_actor(job: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
+    """The job of a view, index or sink that was created when no plans were stored and each job had one actor, as it was
+    planned then."""
+    root = _Planner(job, table_ids, has_progress=False).root(plan_from_text(job.plan, table_of_id))
+    return StreamPlan(root, _known_error_table(job, table_ids), is_single=True)
+
+
+def _known_error_table(job: TableCatalog, table_ids: TableIds) -> TableCatalog | None:
+    """The table of rows without a value of a job with one actor; None for one that was created without it."""
     try:
-        return state_tables.error_table(table_ids(state_tables.error_table_name(job)), job)
+        return state_tables.error_table_of_one_actor(table_ids(state_tables.error_table_name(job)), job)
     except KeyError:
         return None
 
 
-class _Planner:
-    """Plans one job; numbers its aggregations from the root down."""
+def _has_exchange(root: StreamNode) -> bool:
+    return any(isinstance(node, ExchangeNode) for node in root.walk())
 
-    def __init__(self, job: TableCatalog, table_ids: TableIds) -> None:
+
+class _Planner:
+    """Plans one job; numbers its aggregations and its scans from the root down. `has_progress`: its scans store how far
+    they have read the existing rows."""
+
+    def __init__(self, job: TableCatalog, table_ids: TableIds, *, has_progress: bool) -> None:
         self._job = job
         self._table_ids = table_ids
-        self._aggregations = 0
+        self._has_progress = has_progress
+        self._aggregations = self._scans = 0
+
+    def root(self, query: LogicalPlan) -> MaterializeNode | SinkNode:
+        """The whole job, without exchanges."""
+        job, node = self._job, self.plan(query)
+        if job.kind is TableKind.SINK:
+            return SinkNode(job.schema, job.stream_key, node, job)
+        if node.schema.types != job.schema.types:
+            raise PlanNotSupported("Materialize", f"the query gives {node.schema}, the view holds {job.schema}")
+        if node.stream_key is None:
+            raise PlanNotSupported(node.identity, "its output lacks columns that identify a row")
+        return MaterializeNode(job.schema, job.stream_key, node, job, None)
 
     def plan(self, query: LogicalPlan) -> StreamNode:
         if isinstance(query, Scan) and query.table.kind is TableKind.SOURCE:
             return self._source(query)
         if isinstance(query, Scan):
-            return StreamScanNode(query.schema, query.stream_key, query.table, query.columns or ())
+            return StreamScanNode(query.schema, query.stream_key, query.table, query.columns, self._progress())
         if isinstance(query, Filter):
             return self._filter(query)
         if isinstance(query, Project):
@@ -125,6 +142,13 @@ class _Planner:
             row_id = query.columns.index(table.row_id_index)
             node = RowIdGenNode(query.schema, query.stream_key, node, row_id)
         return node
+
+    def _progress(self) -> TableCatalog | None:
+        if not self._has_progress:
+            return None
+        name = f"{self._job.name}.scan{self._scans}.progress"
+        self._scans += 1
+        return state_tables.progress_table(self._table_ids(name), name, self._job.id)
 
     def _filter(self, query: Filter) -> StreamNode:
         child = self.plan(query.input)

@@ -3,7 +3,8 @@
     source offsets        split                                      | offset
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
-    errors of a job       reason                                     | rows
+    errors of a job       fragment, vnode, reason                    | rows
+    progress of a scan    vnode                                      | position, is_done, rows
 
 An internal table has the distribution of its executor's rows, by the group columns, and as many vnodes as the table of
 its job.
@@ -58,9 +59,24 @@ def error_table_name(job: TableCatalog) -> str:
 
 
 def error_table(table_id: int, job: TableCatalog) -> TableCatalog:
-    """The current number of a job's rows without a value, by reason; in one vnode."""
+    """The current number of a job's rows without a value, by reason, counted by the actor of a fragment that owns a
+    vnode; in one vnode of the table itself."""
+    fields = Schema.of(fragment="int", vnode="int", reason="varchar", rows="bigint")
+    pk = [SortKey(0), SortKey(1), SortKey(2)]
+    return internal_table(table_id, error_table_name(job), job.id, fields, pk, ())
+
+
+def error_table_of_one_actor(table_id: int, job: TableCatalog) -> TableCatalog:
+    """The error table of jobs that were created when each had one actor."""
     fields = Schema.of(reason="varchar", rows="bigint")
     return internal_table(table_id, error_table_name(job), job.id, fields, [SortKey(0)], ())
+
+
+def progress_table(table_id: int, name: str, job_id: int) -> TableCatalog:
+    """How far a scan has read the existing rows of each vnode: the key of the last row, without its table and vnode;
+    whether it was the last; and the number of rows read. In one vnode of the table itself."""
+    fields = Schema.of(vnode="int", position="bytea", is_done="boolean", rows="bigint")
+    return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
 
 
 def group_table(

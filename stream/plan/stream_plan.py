@@ -1,8 +1,9 @@
 """Stream plans: a tree of nodes, each of which describes one executor completely.
 
 A node is a value: the schema and stream key of its output, its inputs, and the catalogs of the state tables that its
-executor owns. Threads, channels and open tables are not part of a plan; ActorBuilder supplies them. Planning the same
-job again gives the same plan with the same table ids, which is how a job is rebuilt.
+executor owns. Threads, channels and open tables are not part of a plan; ActorBuilder supplies them. Exchange nodes part
+the tree into fragments, see fragments.py. The plan of a view, index or sink is stored with the job as it was made, and
+the job is always rebuilt from it.
 """
 
 from __future__ import annotations
@@ -106,14 +107,47 @@ class RowIdGenNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class StreamScanNode(StreamNode):
-    """Selected columns of another job's table: its existing rows, then its changes."""
+    """Selected columns of another job's table: its existing rows, then its changes. `progress`: the table of how far
+    the existing rows were read; None for a job that an older release created, which has read them all."""
 
     table: TableCatalog
     columns: tuple[int, ...]
+    progress: TableCatalog | None = None
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return () if self.progress is None else (self.progress,)
 
     @property
     def details(self) -> str:
         return f"{self.table.name} ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeNode(_UnaryNode):
+    """Ends a fragment: its rows go to the actors that own the vnodes of the columns `key`, of `vnode_count` vnodes;
+    `key` empty: to the only actor."""
+
+    key: tuple[int, ...]
+    vnode_count: int
+
+    @property
+    def details(self) -> str:
+        return f"hash [{', '.join(self.schema.names[column] for column in self.key)}]" if self.key else "to one"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeNode(StreamNode):
+    """The leaf of a fragment in the position of an exchange: the rows of `fragment`, an index into the fragments of the
+    plan, distributed as ExchangeNode says."""
+
+    fragment: int
+    key: tuple[int, ...]
+    vnode_count: int
+
+    @property
+    def details(self) -> str:
+        return f"fragment {self.fragment}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +209,10 @@ class HashAggNode(_UnaryNode):
 @dataclass(frozen=True, slots=True)
 class MaterializeNode(_UnaryNode):
     """Writes `table`. `conflict`: the rule by which the input is fitted to it; None: the input is a legal change
-    stream. `error_table`: the table of the job's rows without a value; None if it has none."""
+    stream."""
 
     table: TableCatalog
     conflict: ConflictBehaviour | None
-    error_table: TableCatalog | None = None
-
-    @property
-    def state_tables(self) -> tuple[TableCatalog, ...]:
-        return () if self.error_table is None else (self.error_table,)
 
     @property
     def details(self) -> str:
@@ -197,11 +226,6 @@ class SinkNode(_UnaryNode):
     """Delivers the input to the connector with the options `table.sink`; the state of the delivery is in `table`."""
 
     table: TableCatalog
-    error_table: TableCatalog | None = None
-
-    @property
-    def state_tables(self) -> tuple[TableCatalog, ...]:
-        return () if self.error_table is None else (self.error_table,)
 
     @property
     def details(self) -> str:
@@ -211,14 +235,21 @@ class SinkNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """The plan of one job: a table with its own input, or a view or sink over tables and sources."""
+    """The plan of one job: a table with its own input, or a view or sink over tables and sources.
+
+    `error_table`: the table of the job's rows without a value; None if it has none. `is_single`: the job is one
+    fragment with one actor, whatever its distribution."""
 
     root: MaterializeNode | SinkNode
+    error_table: TableCatalog | None = None
+    is_single: bool = False
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
         """The internal tables of the job, by ascending id, which is the order in which ids are requested."""
-        return tuple(sorted((t for node in self.root.walk() for t in node.state_tables), key=lambda t: t.id))
+        errors = () if self.error_table is None else (self.error_table,)
+        tables = (*errors, *(table for node in self.root.walk() for table in node.state_tables))
+        return tuple(sorted(tables, key=lambda table: table.id))
 
     @property
     def scans(self) -> tuple[StreamScanNode, ...]:

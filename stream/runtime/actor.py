@@ -1,24 +1,23 @@
-"""Actor: one thread that pulls its chain of executors and pushes into its dispatcher.
+"""Actor: pulls its chain of executors and sends what they emit.
 
-Nothing inside an actor runs in parallel, and it runs only while it holds a run slot. An actor never swallows an error:
-it reports the error and ends; the recovery decides what follows. It reports each barrier after everything before that
-barrier has been dispatched."""
+An actor is run in slices by an ActorPool. Nothing inside it runs in parallel. An actor never swallows an error: it
+reports the error and ends; the recovery decides what follows. It reports each barrier after everything before that
+barrier has been sent."""
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Protocol
 
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
-from stream.message import STATEMENTS, Barrier, Replayed, Watermark
-from stream.runtime.dispatch import Dispatcher
-from stream.runtime.run_slots import RunSlots
+from stream.message import STATEMENTS, WAIT, Barrier, Replayed, Wait, Watermark
+from stream.runtime.dispatch import Outputs
 
 
 class ActorObserver(Protocol):
-    """Is notified by an actor, in the actor's thread."""
+    """Is notified by an actor, in the thread that runs it."""
 
     def collect(self, actor_id: int, barrier: Barrier) -> None:
         """`actor_id` has passed `barrier`: its state up to epoch.prev is ingested."""
@@ -30,60 +29,73 @@ class ActorObserver(Protocol):
 
 
 class Actor:
-    """Runs until it has passed a Stop mutation that names it, its input ends, or an error occurs. `position()` is the
-    position of its source, None without one."""
+    """Runs until it has passed a mutation that stops it, its input ends, or an error occurs. `position()` is the
+    position of its source, None without one. It processes nothing before `may_begin` is set."""
 
     def __init__(
         self,
         actor_id: int,
         executor: Executor,
-        dispatcher: Dispatcher,
+        outputs: Outputs,
         observer: ActorObserver,
-        run_slots: RunSlots,
         position: Callable[[], SourcePosition | None] = lambda: None,
     ) -> None:
         self.actor_id = actor_id
         self.rows = 0
         """Changes emitted so far; read from any thread."""
         self.name = f"actor-{actor_id}-{executor.info.identity}"
-        self._executor = executor
-        self._dispatcher = dispatcher
+        self._outputs = outputs
         self._observer = observer
-        self._run_slots = run_slots
         self._position = position
-        self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
+        self.may_begin = True
+        self._messages = executor.execute()
+        self._cpu_seconds = 0.0  # of earlier slices
+        self._slice_began = 0.0  # CPU time of the thread that executes the current slice
 
-    def start(self) -> None:
-        """Start the actor's thread."""
-        self._thread.start()
+    def cpu_seconds(self) -> float:
+        """CPU time of the actor so far. Exact in the actor's own slice, else as of its last one."""
+        return self._cpu_seconds + time.thread_time() - self._slice_began
 
-    def join(self, timeout: float) -> bool:
-        """Wait for the thread to end; whether it has ended within `timeout` seconds."""
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def run(self) -> None:
-        """Process messages until the end. Errors are reported to the observer, none is raised."""
-        self._run_slots.acquire()
-        messages = self._executor.execute()
+    def run(self, until: Callable[[], bool]) -> Wait | bool:
+        """One slice, see `Runnable.run`. Errors are reported to the observer, none is raised."""
+        if not self.may_begin:
+            return WAIT
+        self._slice_began = time.thread_time()
         try:
-            for message in messages:
-                if isinstance(message, Barrier):
-                    self._dispatcher.broadcast(message)
-                    self._observer.collect(self.actor_id, message)
-                    if message.stops(self.actor_id):
-                        return
-                elif isinstance(message, Watermark):
-                    self._dispatcher.broadcast(message)
-                else:
-                    assert not isinstance(message, (*STATEMENTS, Replayed)), "a statement ends in its table's own chain"
-                    self.rows += message.capacity
-                    self._dispatcher.dispatch(message)
-                self._run_slots.yield_if_due()
+            return self._run(until)
         except BaseException as error:
+            self._end()
             self._observer.fail(self.actor_id, error, self._position())
+            return False
         finally:
-            if isinstance(messages, Generator):
-                messages.close()
-            self._run_slots.release()
+            self._cpu_seconds += time.thread_time() - self._slice_began
+
+    def _run(self, until: Callable[[], bool]) -> Wait | bool:
+        if not self._outputs.flush():
+            return WAIT
+        for message in self._messages:
+            if isinstance(message, Wait):
+                return message
+            if isinstance(message, Barrier):
+                self._outputs.broadcast(message)
+                is_last = message.stops(self.actor_id)
+                if is_last:
+                    self._end()
+                self._observer.collect(self.actor_id, message)
+                if is_last:
+                    return False
+            elif isinstance(message, Watermark):
+                self._outputs.broadcast(message)
+            else:
+                assert not isinstance(message, (*STATEMENTS, Replayed)), "a statement ends in its table's own chain"
+                self.rows += message.capacity
+                if not self._outputs.dispatch(message):
+                    return WAIT
+            if until():
+                return True
+        self._end()
+        return False
+
+    def _end(self) -> None:
+        if isinstance(self._messages, Generator):
+            self._messages.close()

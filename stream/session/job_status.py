@@ -2,7 +2,9 @@
 
     name      the table, view, sink or index that the job writes
     kind      table, materialized view, sink or index
-    state     RUNNING; PAUSED: a source that is paused; FAILED: set aside
+    state     CREATING: it reads the existing rows of its tables; RUNNING; PAUSED: a source that is paused; FAILED: set
+              aside
+    progress  of a job that is being created, the share of these rows that it has read, from 0 to 1; else NULL
     since     when it was set aside
     epoch     the last epoch that was committed with it
     reason    the error, or the job whose failure also stopped this one
@@ -23,7 +25,7 @@ from relational.catalog.job_failure import JobFailure
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 
-RUNNING, PAUSED, FAILED = "RUNNING", "PAUSED", "FAILED"
+CREATING, RUNNING, PAUSED, FAILED = "CREATING", "RUNNING", "PAUSED", "FAILED"
 SCHEMA = pa.schema(
     {
         "name": pa.string(),
@@ -34,6 +36,7 @@ SCHEMA = pa.schema(
         "reason": pa.string(),
         "position": pa.string(),
         "offsets": pa.string(),
+        "progress": pa.float64(),
     }
 )
 
@@ -42,12 +45,14 @@ def jobs_table(
     known: CatalogSnapshot,
     failed: Mapping[int, JobFailure],
     offsets: Mapping[int, Mapping[str, str]],
+    progress: Mapping[int, float],
     *,
     sources_paused: bool,
 ) -> pa.Table:
-    """One row per job, ordered by name. `offsets`: job id -> split -> offset, of jobs that read a connector."""
+    """One row per job, ordered by name. `offsets`: job id -> split -> offset, of jobs that read a connector.
+    `progress`: of jobs that are being created, by id."""
     jobs = sorted(known.jobs(), key=lambda table: str(known.name_of(table)))
-    rows = [_row(known, table, failed.get(table.id), offsets, sources_paused) for table in jobs]
+    rows = [_row(known, table, failed.get(table.id), offsets, progress, sources_paused) for table in jobs]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -56,12 +61,15 @@ def _row(
     table: TableCatalog,
     failure: JobFailure | None,
     offsets: Mapping[int, Mapping[str, str]],
+    progress: Mapping[int, float],
     sources_paused: bool,
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"name": str(known.name_of(table)), "kind": str(table.kind), "state": RUNNING}
     if table.id in offsets:
         row["state"] = PAUSED if sources_paused else RUNNING
         row["offsets"] = json.dumps(dict(offsets[table.id]), sort_keys=True)
+    if table.id in progress:
+        row["state"], row["progress"] = CREATING, progress[table.id]
     if failure is not None:
         row["state"] = FAILED
         row["since"] = datetime.fromtimestamp(failure.failed_at_ms / 1_000, UTC)

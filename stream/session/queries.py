@@ -35,6 +35,7 @@ class SessionQueries:
         self._node = playground.node
         self._catalog = playground.catalog
         self._failures = playground.meta.failures
+        self._creations = playground.meta.creations
         self._rows_limit = playground.options.stream.statement_rows
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
@@ -48,7 +49,7 @@ class SessionQueries:
 
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The rows of a plan, without hidden columns. EvaluationError, EpochTooOld; JobFailed if it reads a table that
-        was set aside and is no longer fresh."""
+        was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet."""
         self._check_fresh(plan)
         with self._storage.snapshot() as epoch:
             return run_query(plan, self._storage, epoch, self._columns)
@@ -56,10 +57,12 @@ class SessionQueries:
     def _check_fresh(self, plan: LogicalPlan) -> None:
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
-        if failed:
-            for node in nodes(plan):
-                if isinstance(node, (Scan, PointGet)) and node.table.id in failed:
-                    raise job_error(failed[node.table.id], known)
+        if failed or known.creating:
+            read = [node.table.id for node in nodes(plan) if isinstance(node, (Scan, PointGet))]
+            for table_id in read:
+                if table_id in failed:
+                    raise job_error(failed[table_id], known)
+            self._creations.check(read)
 
     # -- changes ---------------------------------------------------------------------------------------
 

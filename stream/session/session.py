@@ -338,8 +338,18 @@ class Session:
         with self.at() as snapshot:
             sources = [table for table in known.jobs() if known.offset_table(table) is not None]
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
+            progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
         meta = self._playground.meta
-        return jobs_table(known, meta.failures.failed(known), offsets, sources_paused=meta.sources_paused)
+        return jobs_table(known, meta.failures.failed(known), offsets, progress, sources_paused=meta.sources_paused)
+
+    def wait_created(self, *names: str) -> None:
+        """Wait until these views, indexes and sinks are created, or all that are being created; an interrupted CREATE
+        goes on when the store is opened again. JobFailed, NotFound; both leave the others as they are."""
+        self._check_open()
+        known, meta = self._playground.catalog.snapshot, self._playground.meta
+        jobs = [self._playground.catalog.resolve(ObjectName.parse(name)) for name in names]
+        for job in jobs or [known.tables[job_id] for job_id in sorted(known.creating)]:
+            meta.creations.wait(job.id, job.name)
 
     def errors(self) -> pa.Table:
         """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for

@@ -12,10 +12,11 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from relational.batch import run_query
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import DEFAULT_VNODE_COUNT, TableCatalog
 from relational.errors import CatalogError
 from relational.expr.expression import Expression
-from relational.plan.logical import LogicalPlan
+from relational.plan.logical import LogicalPlan, PointGet, Scan
+from relational.plan.view import nodes
 from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
@@ -31,6 +32,7 @@ class Snapshot:
     def __init__(self, playground: Playground, epoch: int | None = None) -> None:
         self._catalog = playground.catalog
         self._storage = playground.storage
+        self._creations = playground.meta.creations
         self._pin = ExitStack()
         self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
@@ -66,9 +68,17 @@ class Snapshot:
         rows = zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True)
         return {split: offset for split, offset in rows if split != SKIP_ROW}
 
+    def progress_of(self, job: TableCatalog) -> float:
+        """The share of the existing rows of its tables that a job has read, estimated by their vnodes."""
+        stored = [state for state in self._catalog.internal_tables(job.id) if state.name.endswith(".progress")]
+        shares = [StorageTable(state, self._storage, (2,)).to_arrow(self.epoch) for state in stored]
+        done = [rows.column(0).to_pylist().count(True) / DEFAULT_VNODE_COUNT for rows in shares]
+        return sum(done) / len(done) if done else 0.0
+
     # -- what relations ask of their runner ------------------------------------------------------------
 
     def query(self, plan: LogicalPlan) -> pa.Table:
+        self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, (Scan, PointGet)))
         return run_query(plan, self._storage, self.epoch)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:

@@ -59,6 +59,7 @@ class SessionStatements:
         self._flush = flush
         self._jobs = jobs
         self._errors = errors
+        self._parallelism: int | None = None  # of jobs that are created from now on
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The result of one statement, see Session.sql."""
@@ -81,12 +82,18 @@ class SessionStatements:
         return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)
 
     def _create_sink(self, statement: bound.CreateSink) -> Relation:
-        return self._created(statement.sink, statement.if_not_exists, self._ddl.create_job)
+        return self._created(statement.sink, statement.if_not_exists, self._create_job)
 
     def _create_materialized_view(self, statement: bound.CreateMaterializedView) -> Relation:
-        in_bulk = statement.backfill is bound.Backfill.SPARK
-        create = self._create_in_bulk if in_bulk else self._ddl.create_job
-        return self._created(statement.view, statement.if_not_exists, create)
+        if statement.backfill is bound.Backfill.SPARK:
+            return self._created(statement.view, statement.if_not_exists, self._create_in_bulk)
+        wanted = statement.parallelism or self._parallelism
+        return self._created(
+            statement.view, statement.if_not_exists, lambda view: self._ddl.create_job(view, wanted)
+        )
+
+    def _create_job(self, draft: TableCatalog) -> TableCatalog:
+        return self._ddl.create_job(draft, self._parallelism)
 
     def _create_in_bulk(self, view: TableCatalog) -> TableCatalog:
         return BulkBackfill(SparkTasks(self._spark.session(view.name))).create(self._playground, view)
@@ -95,7 +102,7 @@ class SessionStatements:
         return self._created(statement.view, statement.if_not_exists, self._ddl.create_view)
 
     def _create_index(self, statement: bound.CreateIndex) -> Relation:
-        return self._created(statement.index, statement.if_not_exists, self._ddl.create_job)
+        return self._created(statement.index, statement.if_not_exists, self._create_job)
 
     def _created(
         self, draft: TableCatalog, if_not_exists: bool, create: Callable[[TableCatalog], TableCatalog]
@@ -129,6 +136,12 @@ class SessionStatements:
 
     def _resume(self, statement: bound.Resume) -> None:
         self._meta.revival.resume(statement.table, statement.skip)
+
+    def _set_parallelism(self, statement: bound.SetParallelism) -> None:
+        self._ddl.set_parallelism(statement.table, statement.parallelism)
+
+    def _set_option(self, statement: bound.SetOption) -> None:
+        self._parallelism = statement.value
 
     def _drop(self, statement: bound.Drop) -> None:
         if statement.table is not None:
@@ -226,6 +239,8 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.AddColumn: SessionStatements._add_column,
     bound.DropColumn: SessionStatements._drop_column,
     bound.Resume: SessionStatements._resume,
+    bound.SetParallelism: SessionStatements._set_parallelism,
+    bound.SetOption: SessionStatements._set_option,
     bound.Nothing: SessionStatements._nothing,
     bound.Drop: SessionStatements._drop,
     bound.DropSchema: SessionStatements._drop_schema,

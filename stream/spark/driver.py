@@ -25,8 +25,9 @@ from relational.spark.read_spec import ReadSpec
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.error_counts import StoredErrorCounts
+from stream.plan.fragments import Fragment
 from stream.plan.stream_plan import StreamScanNode
-from stream.spark.fragments import Fragment, fragments_of
+from stream.spark.fragments import backfill_fragments
 from stream.spark.shuffle_files import ShufflePart
 from stream.spark.spec import BackfillSpec, TaskSpec
 from stream.spark.tasks import TaskReport, checked
@@ -79,7 +80,7 @@ class BulkBackfill:
         BackfillRefused, Fenced, SnapshotExpired, LoadRefused: then nothing of it is left."""
         playground.check_serves()
         view, plan = playground.meta.ddl.plan_history(draft)
-        fragments = fragments_of(plan)
+        fragments = backfill_fragments(plan)
         self.tasks.check(view.name, playground.url)
         storage = playground.storage
         leaf = fragments[0].leaf
@@ -164,7 +165,7 @@ def error_files(
     plan: StreamPlan, spec: BackfillSpec, errors: Mapping[str, int], objects: ObjectStore
 ) -> tuple[SstableInfo, ...]:
     """The files of the view's error table, if any: `errors`, the sums over all tasks, as of `spec.epoch`."""
-    table = plan.root.error_table
+    table = plan.error_table
     if table is None or not any(errors.values()):
         return ()
     counts = ErrorCounts()

@@ -19,8 +19,8 @@ from relational.table.state_table import StateTable
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Barrier, Message
 from stream.options import StreamOptions
-from stream.plan.stream_plan import MaterializeNode, SinkNode, StreamNode
-from stream.spark.fragments import Fragment
+from stream.plan.fragments import Fragment
+from stream.plan.stream_plan import StreamNode
 from stream.worker.actor_builder import ExecutorChain
 
 FLUSH_GROUPS = 1 << 40
@@ -56,9 +56,6 @@ class _FragmentChain(ExecutorChain):
 
     def state_table(self, catalog: Any) -> StateTable:
         return StateTable(catalog, self.store, is_fresh=True, row_cache_bytes=0)
-
-    def stored_errors(self, node: MaterializeNode | SinkNode) -> None:
-        """None: the driver stores the sums, a task only counts its own rows."""
 
     def build(self, node: StreamNode) -> Executor:
         if not node.inputs:

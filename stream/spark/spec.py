@@ -15,8 +15,9 @@ from hummock.base.json_fields import check_format
 from hummock.epoch import Epoch
 from hummock.options import StorageOptions
 from relational.catalog.objects import TableCatalog
+from stream.plan.fragments import Fragment
 from stream.plan.planner import plan_known
-from stream.spark.fragments import Fragment, fragments_of
+from stream.spark.fragments import backfill_fragments
 from stream.spark.shuffle_files import ShuffleBlock
 
 FORMAT = 2
@@ -43,7 +44,7 @@ class BackfillSpec:
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
         tables = {table.id: table for table in self.tables}
-        return fragments_of(plan_known(self.view, tables.__getitem__, self.state_ids.__getitem__))
+        return backfill_fragments(plan_known(self.view, tables.__getitem__, self.state_ids.__getitem__))
 
     def to_bytes(self) -> bytes:
         record = {

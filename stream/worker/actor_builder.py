@@ -5,9 +5,14 @@ There is one builder function per node type, in the table BUILDERS; a new execut
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
+from zlib import crc32
+
+import numpy as np
 
 from relational.expr import ErrorCounts
+from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
@@ -15,22 +20,27 @@ from stream.connector.sink import open_sink
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
 from stream.executor.agg_state import MaterializedInput
-from stream.executor.backfill import BackfillExecutor, history_of
+from stream.executor.backfill import BackfillExecutor
+from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.materialize import MaterializeExecutor
+from stream.executor.merge import MergeExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
 from stream.executor.source import FindSplits, SourceExecutor, read_columns
+from stream.executor.store_errors import StoreErrorsExecutor
+from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.plan.stream_plan import (
     DmlNode,
     FilterNode,
     HashAggNode,
     MaterializeNode,
+    MergeNode,
     ProjectNode,
     RowIdGenNode,
     SinkNode,
@@ -41,11 +51,11 @@ from stream.plan.stream_plan import (
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
 from stream.runtime.channel import Channel
-from stream.runtime.dispatch import BroadcastDispatcher
-from stream.runtime.run_slots import RunSlots
+from stream.runtime.dispatch import Outputs
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
+    from relational.catalog.objects import TableCatalog
 
 
 class ActorBuilder:
@@ -57,22 +67,56 @@ class ActorBuilder:
         self.options = options
         self.request_barrier = request_barrier
         self.errors = RunningErrorCounts()
+        self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
 
     def build(
         self,
         spec: ActorSpec,
         control: Channel | None,
-        upstreams: Sequence[Channel],
-        observer: ActorObserver,
-        run_slots: RunSlots,
+        inputs: Sequence[Sequence[Channel]],
+        observer: WorkerObserver,
     ) -> Actor:
-        """An actor that is not yet started. `control` carries barriers and statements to an actor without upstreams;
-        `upstreams` are those of the plan's scans, in pre-order from the root."""
-        errors = self.errors.open(spec.root.table)
-        chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams), errors)
-        dispatcher = BroadcastDispatcher(spec.actor_id)
-        chain.has_readers = lambda: bool(dispatcher.targets)
-        return Actor(spec.actor_id, chain.build(spec.root), dispatcher, observer, run_slots, chain.position)
+        """An actor that does not run yet. `control` carries barriers and statements to an actor without inputs;
+        `inputs` are the channels of each input of `spec`."""
+        errors = self.errors.open(spec.table, spec.actor_id)
+        pace = self._paces.setdefault(spec.job_id, BackfillPace(self.request_barrier))
+        chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
+        chain.backfilled = lambda: observer.finish_backfill(spec.actor_id)
+        executor = chain.build(spec.root)
+        if spec.error_table is not None:
+            table = self._state_table(spec.error_table)
+            executor = StoreErrorsExecutor(executor, StoredErrorCounts(errors, table, spec.fragment, spec.vnodes))
+        outputs = Outputs(spec.actor_id)
+        chain.has_readers = lambda: bool(outputs.targets)
+        actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position)
+        chain.cpu_clock = actor.cpu_seconds
+        return actor
+
+    def _state_table(self, catalog: TableCatalog) -> StateTable:
+        return StateTable(catalog, self.store)
+
+
+class WorkerObserver(ActorObserver, Protocol):
+    """What an actor notifies of, with the end of a backfill."""
+
+    def finish_backfill(self, actor_id: int) -> None:
+        """`actor_id` has read all existing rows, the last ones in the epoch that its next barrier ends."""
+        ...
+
+
+class _Paced:
+    """An observer that also measures the time of barriers within a job."""
+
+    def __init__(self, observer: WorkerObserver, pace: BackfillPace) -> None:
+        self._observer = observer
+        self._pace = pace
+
+    def collect(self, actor_id: int, barrier: Barrier) -> None:
+        self._pace.passed(barrier.epoch.prev)
+        self._observer.collect(actor_id, barrier)
+
+    def fail(self, actor_id: int, error: BaseException, position: SourcePosition | None) -> None:
+        self._observer.fail(actor_id, error, position)
 
 
 class ExecutorChain:
@@ -121,19 +165,11 @@ class ExecutorChain:
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
         input, rows = self.build(node.input), self.options.chunk_rows
-        return MaterializeExecutor(
-            info, input, table, node.conflict, rows, self.stored_errors(node), self.errors, self.has_readers
-        )
+        return MaterializeExecutor(info, input, table, node.conflict, rows, self.errors, lambda: self.has_readers())
 
     def sink(self, node: SinkNode, info: ExecutorInfo) -> Executor:
         writer, table = open_sink(node.table.sink or {}), self.state_table(node.table)
-        return SinkExecutor(info, self.build(node.input), writer, table, self.stored_errors(node))
-
-    def stored_errors(self, node: MaterializeNode | SinkNode) -> StoredErrorCounts | None:
-        """The counts of the chain in their table, None if the job has none."""
-        if node.error_table is None:
-            return None
-        return StoredErrorCounts(self.errors, self.state_table(node.error_table))
+        return SinkExecutor(info, self.build(node.input), writer, table)
 
 
 class _ActorChain(ExecutorChain):
@@ -141,20 +177,27 @@ class _ActorChain(ExecutorChain):
 
     def __init__(
         self,
-        store: StateStore,
-        options: StreamOptions,
-        request_barrier: Callable[[], None],
+        builder: ActorBuilder,
         spec: ActorSpec,
         control: Channel | None,
-        upstreams: Iterator[Channel],
+        inputs: Iterator[Sequence[Channel]],
         errors: ErrorCounts,
+        pace: BackfillPace,
     ) -> None:
-        super().__init__(store, options, errors)
-        self.request_barrier = request_barrier
+        super().__init__(builder.store, builder.options, errors)
+        self.request_barrier = builder.request_barrier
         self.spec = spec
         self.control = control
-        self.upstreams = upstreams
+        self.inputs = inputs
+        self.pace = pace
         self.sources: list[SourceExecutor] = []
+        self.cpu_clock: Callable[[], float] = lambda: 0.0
+        self.backfilled: Callable[[], None] = lambda: None
+
+    def state_table(self, catalog: TableCatalog) -> StateTable:
+        """A table of this fragment. An actor owns the vnodes of tables that are distributed; in the others it has rows
+        of its own."""
+        return StateTable(catalog, self.store, self.spec.vnodes if catalog.distribution_key else None)
 
     def position(self) -> SourcePosition | None:
         """The position of the actor's source, None without one."""
@@ -186,33 +229,51 @@ class _ActorChain(ExecutorChain):
             most_chunk_rows=self.options.source_chunk_rows,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
+            cpu_clock=lambda: self.cpu_clock(),
         )
         self.sources.append(source)
         return source
 
     def readers(self, node: SourceNode) -> tuple[dict[str, SplitReader], FindSplits | None]:
         """A reader for each split of the actor, and how it finds further ones; without splits the connector is not even
-        opened."""
-        if self.spec.splits is None:
+        opened. Splits that are added while the job runs are divided among its actors by a hash of their names."""
+        spec = self.spec
+        if spec.splits is None:
             return {}, None
         connector = connector_of(node.table)
 
         def find_splits(known: Collection[str]) -> dict[str, SplitReader]:
-            listed = connector.enumerator().list_splits()
-            return {split: connector.open_split(split, node.columns) for split in listed if split not in known}
+            listed = set(connector.enumerator().list_splits()).difference(known, spec.all_splits)
+            mine = [each for each in sorted(listed) if crc32(each.encode()) % spec.siblings == spec.number]
+            return {split: connector.open_split(split, node.columns) for split in mine}
 
-        readers = {split: connector.open_split(split, node.columns) for split in self.spec.splits}
+        readers = {split: connector.open_split(split, node.columns) for split in spec.splits}
         return readers, find_splits if self.options.split_discovery_ms else None
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
-        return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table, node.row_id_index)
+        vnodes = None if self.spec.vnodes is None else np.flatnonzero(self.spec.vnodes)
+        return RowIdGenExecutor(info, self.build(node.input), self.spec.table, node.row_id_index, vnodes)
+
+    def merge(self, node: MergeNode, info: ExecutorInfo) -> Executor:
+        return MergeExecutor(info, next(self.inputs))
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
-        history = None
-        if self.spec.is_new:
-            history = history_of(StorageTable(node.table, self.store, node.columns), self.spec.loaded_at)
-        rows = self.options.chunk_rows
-        return BackfillExecutor(info, next(self.upstreams), node.table, node.columns, history, rows)
+        spec, options = self.spec, self.options
+        progress = None if node.progress is None else StateTable(node.progress, self.store)
+        positions = ScanPositions(node.table, progress, spec.vnodes, is_loaded=spec.is_loaded)
+        return BackfillExecutor(
+            info,
+            MergeExecutor(info, next(self.inputs), is_compacting=False),
+            lambda table, columns: StorageTable(table, self.store, columns),
+            node.table,
+            node.columns,
+            positions,
+            self.pace,
+            options.chunk_rows,
+            slice_rows=options.snapshot_slice_rows,
+            since=spec.since,
+            finished=lambda: self.backfilled(),
+        )
 
 
 BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]] = {
@@ -220,6 +281,7 @@ BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]
     SourceNode: _ActorChain.source,
     RowIdGenNode: _ActorChain.row_id_gen,
     StreamScanNode: _ActorChain.stream_scan,
+    MergeNode: _ActorChain.merge,
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,

@@ -12,16 +12,26 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from stream.errors import ActorFailed, ChannelClosed, InvalidStatement, RecoveryFailed, SessionClosed
-from stream.message import STATEMENTS, Add, Barrier, Replayed, Statement, Stop
+from stream.errors import (
+    ActorFailed,
+    ChannelClosed,
+    InvalidStatement,
+    JobFailed,
+    LostStatement,
+    RecoveryFailed,
+    SessionClosed,
+    StatementsLost,
+)
+from stream.message import STATEMENTS, Add, Barrier, Replayed, Statement
 from stream.options import StreamOptions
-from stream.protocol import ActorSpec, CollectedEpoch, StepObserver, unobserved
+from stream.protocol import ActorSpec, CollectedEpoch, EdgeSpec, StepObserver, unobserved
 from stream.runtime.actor import Actor
+from stream.runtime.actor_pool import ActorPool
 from stream.runtime.channel import Channel
-from stream.runtime.dispatch import Output
-from stream.runtime.run_slots import RunSlots
+from stream.runtime.dispatch import Edge, HashEdge, SimpleEdge
 from stream.worker.local_barrier_manager import LocalBarrierManager
 from stream.worker.pending_statements import PendingStatements
 
@@ -35,15 +45,18 @@ JOIN_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """An actor with its input channels. `control` is None if it has upstreams."""
+    """An actor with its input channels: for each input of its spec one for each sender. `control` is the channel of
+    barriers and statements of an actor without inputs, else None."""
 
     spec: ActorSpec
     actor: Actor
     control: Channel | None
-    upstreams: tuple[Channel, ...]
+    inputs: tuple[tuple[Channel, ...], ...]
 
     def close(self, cause: BaseException | None) -> None:
-        for channel in (*self.upstreams, *filter(None, (self.control,))):
+        """Ends the actor, also one that still waits for those that it replaces."""
+        self.actor.may_begin = True
+        for channel in (*(each for channels in self.inputs for each in channels), *filter(None, (self.control,))):
             channel.close(cause)
 
 
@@ -55,7 +68,7 @@ class ComputeNode:
         store: StateStore,
         builder: ActorBuilder,
         options: StreamOptions,
-        run_slots: RunSlots,
+        pool: ActorPool,
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
         request_barrier: Callable[[], None] = lambda: None,
@@ -63,7 +76,7 @@ class ComputeNode:
         self._store = store
         self._options = options
         self._builder = builder
-        self._run_slots = run_slots
+        self._pool = pool
         self._barriers = LocalBarrierManager(store, on_failure, observer)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
@@ -80,37 +93,36 @@ class ComputeNode:
     # -- interface of the meta side (Worker) -----------------------------------------------------------
 
     def build(self, specs: Sequence[ActorSpec]) -> None:
-        """Build and start actors, which wait for their first barrier."""
+        """Build actors, which begin with the barrier that names them."""
         for spec in specs:
             permits = self._options.channel_permits_rows
-            upstreams = tuple(
-                Channel(permits, f"actor {upstream} to {spec.actor_id}", self._run_slots)
-                for upstream in spec.upstreams
+            inputs = tuple(
+                tuple(Channel(permits, f"actor {upstream} to {spec.actor_id}") for upstream in each.upstreams)
+                for each in spec.inputs
             )
-            control = (
-                None if upstreams else Channel(permits, f"control of actor {spec.actor_id}", self._run_slots)
-            )
+            control = None if inputs else Channel(permits, f"control of actor {spec.actor_id}")
             try:
-                actor = self._builder.build(spec, control, upstreams, self._barriers, self._run_slots)
+                actor = self._builder.build(spec, control, inputs, self._barriers)
             except Exception as error:
                 raise ActorFailed(spec.actor_id, error) from error
+            for channel in (*(each for channels in inputs for each in channels), *filter(None, (control,))):
+                channel.on_readable = partial(self._pool.wake, actor)
             with self._changed:
-                self._built[spec.actor_id] = _Running(spec, actor, control, upstreams)
-            actor.start()
+                self._built[spec.actor_id] = _Running(spec, actor, control, inputs)
 
     def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
         """Send `barrier` to every control channel; its mutation begins and ends actors."""
         with self._changed:
             self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
-            stopped: list[_Running] = []
+            beginning: list[Actor] = []
             if isinstance(barrier.mutation, Add):
+                beginning = [self._built[actor_id].actor for actor_id in barrier.mutation.actors]
                 barrier = replace(barrier, mutation=self._begin(barrier.mutation))
             expected = tuple(self._running)
             heads = [each.control for each in self._running.values() if each.control is not None]
-            if isinstance(barrier.mutation, Stop):
-                stopped = [self._running.pop(each) for each in barrier.mutation.actors]
-                self._ended += stopped
-        collected = self._barriers.inject(barrier, heads, expected)
+            stopped = [self._running.pop(each) for each in barrier.stopped]
+            self._ended += stopped
+        collected = self._barriers.inject(barrier, heads, expected, lambda: self._let_begin(beginning))
         for each in stopped:
             if each.control is not None:
                 each.control.close()
@@ -126,8 +138,9 @@ class ComputeNode:
         self.pending.committed(epoch)
         with self._changed:
             ended, self._ended = self._ended, []
+        running = self._pool.join([each.actor for each in ended], 0)
         for each in ended:
-            if each.actor.join(0):
+            if each.actor not in running:
                 _refuse_leftovers(each)
             else:
                 with self._changed:
@@ -143,9 +156,10 @@ class ComputeNode:
             self._built, self._running, self._ended = {}, {}, []
         for each in everyone:
             each.close(cause)
-        stuck = [each.actor.actor_id for each in everyone if not each.actor.join(JOIN_SECONDS)]
+        stuck = self._pool.join([each.actor for each in everyone], JOIN_SECONDS)
         if stuck:
-            raise RecoveryFailed(1, TimeoutError(f"actors {stuck} did not end in {JOIN_SECONDS} s"))
+            names = ", ".join(actor.name for actor in stuck)
+            raise RecoveryFailed(1, TimeoutError(f"{names} did not end in {JOIN_SECONDS} s"))
         self._barriers.reset()
         self._store.clear_uncommitted()
 
@@ -159,6 +173,7 @@ class ComputeNode:
         finally:
             self.pending.close(error)
             self._barriers.close()
+            self._pool.close()
 
     # -- interface of sessions -------------------------------------------------------------------------
 
@@ -169,13 +184,15 @@ class ComputeNode:
         number = statement.statement_id
         self.pending.add(statement, table_id, table_name, self._request_barrier)
         message: Statement | Replayed | None = statement
+        was_sent = False
         try:
             while message is not None:
-                control = self._control_of(table_id, table_name)
+                control = self._control_again(number, table_id, table_name, was_sent)
                 try:
                     before = control.send(message)
                 except ChannelClosed:
                     continue
+                was_sent = True
                 assert before is not None, "a table takes statements only after its first barrier"
                 message = self.pending.sent(number, before.epoch.curr)
             rows = statement.result.result()
@@ -189,7 +206,9 @@ class ComputeNode:
         """The number of changes that the actors of these jobs have emitted since they were built."""
         wanted = frozenset(job_ids)
         with self._changed:
-            return sum(each.actor.rows for each in self._running.values() if each.spec.job_id in wanted)
+            return sum(
+                each.actor.rows for each in self._running.values() if each.spec.job_id in wanted and each.spec.is_root
+            )
 
     # -- internals -------------------------------------------------------------------------------------
 
@@ -211,13 +230,43 @@ class ComputeNode:
             self._changed.notify_all()
 
     def _begin(self, add: Add) -> Add:
-        outputs: dict[int, tuple[Output, ...]] = {}
-        for actor_id in sorted(add.actors):
-            beginning = self._built.pop(actor_id)
-            self._running[actor_id] = beginning
-            for upstream, channel in zip(beginning.spec.upstreams, beginning.upstreams, strict=True):
-                outputs[upstream] = (*outputs.get(upstream, ()), Output(actor_id, channel))
+        """Start the actors that `add` names; the mutation with the edges on which their upstream actors send to
+        them."""
+        beginning = [self._built.pop(actor_id) for actor_id in sorted(add.actors)]
+        for each in beginning:
+            self._running[each.spec.actor_id] = each
+            each.actor.may_begin = not add.stopped
+            self._pool.start(each.actor)
+        targets: dict[int, dict[tuple[int, ...], dict[int, Channel]]] = {}  # sender -> edge -> receiver -> channel
+        specs: dict[tuple[int, ...], EdgeSpec] = {}
+        for each in beginning:
+            for input, channels in zip(each.spec.inputs, each.inputs, strict=True):
+                specs[input.edge.edge_id] = input.edge
+                for upstream, channel in zip(input.upstreams, channels, strict=True):
+                    channel.on_writable = partial(self._pool.wake, self._running[upstream].actor)
+                    of_edge = targets.setdefault(upstream, {}).setdefault(input.edge.edge_id, {})
+                    of_edge[each.spec.actor_id] = channel
+        outputs = {
+            upstream: tuple((edge_id, _edge(specs[edge_id], receivers)) for edge_id, receivers in edges.items())
+            for upstream, edges in targets.items()
+        }
         return replace(add, outputs=outputs)
+
+    def _let_begin(self, actors: Iterable[Actor]) -> None:
+        """The actors that they replace have passed their last barrier: the state is complete in the store [R19]."""
+        for actor in actors:
+            actor.may_begin = True
+            self._pool.wake(actor)
+
+    def _control_again(self, number: int, table_id: int, table_name: str, was_sent: bool) -> Channel:
+        """As `_control_of`; StatementsLost for a statement that was sent before a recovery to a table that now takes
+        none."""
+        try:
+            return self._control_of(table_id, table_name)
+        except (JobFailed, InvalidStatement) as refusal:
+            if was_sent:
+                raise StatementsLost((LostStatement(number, table_name),)) from refusal
+            raise
 
     def _control_of(self, table_id: int, table_name: str) -> Channel:
         with self._changed:
@@ -232,6 +281,16 @@ class ComputeNode:
             if table_id in self._failed:
                 raise self._failed[table_id]
         raise InvalidStatement(table_name, "the table was dropped")
+
+
+def _edge(spec: EdgeSpec, targets: Mapping[int, Channel]) -> Edge:
+    """The sending end of an edge."""
+    if spec.vnode_map is None:
+        return SimpleEdge(targets)
+    if spec.table is None:
+        return HashEdge(targets, spec.key, spec.vnode_map)
+    column_ids = tuple(spec.table.column_ids[column] for column in spec.key)
+    return HashEdge(targets, spec.key, spec.vnode_map, spec.table.id, column_ids)
 
 
 def _refuse_leftovers(ended: _Running) -> None:

@@ -29,6 +29,11 @@ class _InFlight:
 
     barrier: Barrier
     missing: set[int]
+    then: Callable[[], None]
+    """Called once all actors that end with this barrier have passed it."""
+    ending: set[int]
+    finished: list[int] = field(default_factory=list)
+    """Actors that have read all existing rows of the tables that they scan."""
     result: Future[CollectedEpoch] = field(default_factory=Future)
 
 
@@ -46,14 +51,20 @@ class LocalBarrierManager:
         self._observer = observer
         self._lock = threading.Lock()
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends, ascending
+        self._finished: set[int] = set()  # actors that report it with their next barrier
         self._failure: BaseException | None = None
         self._syncer = self._new_syncer()
 
     def inject(
-        self, barrier: Barrier, roots: Iterable[Channel], actors: Iterable[int]
+        self,
+        barrier: Barrier,
+        roots: Iterable[Channel],
+        actors: Iterable[int],
+        then: Callable[[], None] = lambda: None,
     ) -> Future[CollectedEpoch]:
-        """Send the barrier into `roots`; completes when `actors` have passed it and it is synced."""
-        waiting = _InFlight(barrier, set(actors))
+        """Send the barrier into `roots`; completes when `actors` have passed it and it is synced. `then` is called once
+        those that end with it have passed it, if any."""
+        waiting = _InFlight(barrier, set(actors), then, set(barrier.stopped))
         with self._lock:
             if self._failure is not None:
                 waiting.result.set_exception(self._failure)
@@ -71,7 +82,20 @@ class LocalBarrierManager:
             if waiting is None:
                 return
             waiting.missing.discard(actor_id)
+            if actor_id in self._finished:
+                self._finished.discard(actor_id)
+                waiting.finished.append(actor_id)
+            is_last = actor_id in waiting.ending and len(waiting.ending) == 1
+            waiting.ending.discard(actor_id)
             self._complete_collected()
+        if is_last:
+            waiting.then()
+
+    def finish_backfill(self, actor_id: int) -> None:
+        """`actor_id` has read all existing rows: those of the last one belong to the epoch that its next barrier
+        ends."""
+        with self._lock:
+            self._finished.add(actor_id)
 
     def missing(self, epoch: int) -> tuple[int, ...]:
         """Actors that have not passed the barrier that ends `epoch`, for error messages."""
@@ -95,6 +119,7 @@ class LocalBarrierManager:
         self._syncer.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             self._in_flight.clear()
+            self._finished.clear()
             self._failure = None
             self._syncer = self._new_syncer()
 
@@ -126,7 +151,7 @@ class LocalBarrierManager:
             waiting.result.set_exception(error)
             self._fail(error)
         else:
-            waiting.result.set_result(CollectedEpoch(epoch, sstables))
+            waiting.result.set_result(CollectedEpoch(epoch, sstables, tuple(waiting.finished)))
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 
-from tests.architecture.rooms import ROOT
+from tests.architecture.layers import ROOT
 
 
 def test_a_debug_build_takes_no_code_over_that_was_generated_without_checks(monkeypatch: pytest.MonkeyPatch) -> None:

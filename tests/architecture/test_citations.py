@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.rooms import PACKAGES, ROOT
+from tests.architecture.layers import PACKAGES, ROOT
 
 DOCUMENTS = {"C": ROOT / "stream/CHECKPOINT.md", **dict.fromkeys("SRP", ROOT / "docs/semantics.md")}
 FOLDERS = [ROOT / name for name in (*PACKAGES, "tests", "bench", "docs")]

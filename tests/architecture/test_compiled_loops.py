@@ -3,7 +3,7 @@
 Cython annotates each source line with the Python C-API calls that it makes (`cython -a`, the yellow lines).
 Every line of every `for` and `while` body of every `.pyx` must be white, inside a `with gil` block too. Exempt is what
 leaves the loop: a line that raises, and a `with gil` block that only raises. Any other yellow line needs an entry in
-courtesy.txt, under its function, with how often it runs; no function is exempt as a whole.
+object_lines.txt, under its function, with how often it runs; no function is exempt as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from Cython.Build.Dependencies import create_dependency_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted(path for package in ("hummock", "relational") for path in (ROOT / package).rglob("*.pyx"))
-EXEMPTIONS_FILE = Path(__file__).with_name("courtesy.txt")
+EXEMPTIONS_FILE = Path(__file__).with_name("object_lines.txt")
 LINE = re.compile(r'<pre class="cython line score-(\d+)"[^>]*>[^<]*<span class="">(\d+)</span>')
 FUNCTION = re.compile(r"^(\s*)(?:async\s+)?(?:def|cp?def)\s[^=]*?(\w+)\s*\(")
 LOOP = re.compile(r"^(\s*)(?:for|while)\b.*:\s*(?:#.*)?$")
@@ -156,7 +156,7 @@ def test_no_python_call_in_a_loop(module: Path, pages: dict[Path, Path]) -> None
     seen = {(function, line) for function, _, line in found}
     unused = [f"{function}: {line}" for function, lines in exempt.items() for line in lines or ("nothing",)
               if (function, line) not in seen]
-    assert not unused, "entries of courtesy.txt that match no line:\n" + "\n".join(unused)
+    assert not unused, "entries of object_lines.txt that match no line:\n" + "\n".join(unused)
 
 
 def test_exemptions_name_existing_modules() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.architecture.rooms import ROOT
+from tests.architecture.layers import ROOT
 from tests.support.drivers.seeds import SEED, VARY, VariedRandom, run_seed, varied_rng
 
 SEEDS = ROOT / "tests/support/drivers/seeds.py"      # draws the seed of a run

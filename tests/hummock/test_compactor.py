@@ -143,7 +143,7 @@ def test_damage_is_named_and_the_version_stays():
     compactor.close()
 
 
-def test_closing_drains_or_gives_up():
+def test_closing_finishes_tasks_or_abandons_them():
     for drain in (True, False):
         objects = GatedStore()
         store = Store(objects).write(6)

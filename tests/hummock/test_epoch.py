@@ -23,7 +23,7 @@ def test_an_epoch_is_milliseconds_since_april_2021_shifted_by_sixteen():
         from_unix_ms(BASE_MS)
 
 
-def test_offsets_of_flushes_lie_above_their_pure_epoch_and_below_the_next():
+def test_offsets_of_flushes_are_above_their_pure_epoch_and_below_the_next():
     epoch = 7 << 16
     assert with_spill(epoch, 3) == epoch | 3
     assert pure_epoch(epoch | 3) == epoch
@@ -44,7 +44,7 @@ def test_an_epoch_with_an_offset_is_not_pure(bad):
         check_pure(bad)
 
 
-def test_generated_epochs_rise_while_the_clock_stands_or_goes_back():
+def test_generated_epochs_rise_while_the_clock_stops_or_goes_back():
     moments = iter([BASE_MS + 100, BASE_MS + 100, BASE_MS + 50, BASE_MS + 200])
     generator = EpochGenerator(lambda: next(moments))
     assert [generator.next() >> 16 for _ in range(4)] == [100, 101, 102, 200]

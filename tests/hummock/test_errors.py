@@ -55,7 +55,7 @@ TREE = {name: kind for name, kind in vars(errors).items()
         if inspect.isclass(kind) and issubclass(kind, errors.HummockError)}
 
 
-def test_every_error_stands_in_the_drawn_tree():
+def test_every_error_is_in_the_drawn_tree():
     assert set(TREE) == set(ARGUMENTS)
     for name in TREE:
         assert name in errors.__doc__

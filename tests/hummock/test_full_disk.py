@@ -38,7 +38,7 @@ def retrying_store(root):
 
 @pytest.mark.parametrize("number", FULL, ids=lambda number: errno.errorcode[number])
 @pytest.mark.parametrize("call", ["pwrite", "fsync", "link", "open"])
-def test_an_object_that_finds_no_room_is_given_up_in_less_than_a_second(tmp_path, call, number):
+def test_an_object_for_which_the_disk_is_full_fails_in_less_than_a_second(tmp_path, call, number):
     store, clock = retrying_store(tmp_path)
     store.put("sst/old", b"old")
     clock[0] = 0.0
@@ -53,7 +53,7 @@ def test_an_object_that_finds_no_room_is_given_up_in_less_than_a_second(tmp_path
     assert (store.get("sst/old"), store.get("sst/new")) == (b"old", b"x")
 
 
-def test_a_disk_that_gets_room_in_time_is_waited_for(tmp_path):
+def test_a_full_disk_that_gets_space_in_time_is_waited_for(tmp_path):
     store, _ = retrying_store(tmp_path)
     left = [3]
 
@@ -79,7 +79,7 @@ def test_a_log_in_a_full_directory_says_so_and_knows_that_nothing_happened(tmp_p
     assert (log.get("a"), log.verify()) == (b"2", 1)
 
 
-def test_a_database_without_room_says_so_and_knows_that_nothing_happened(tmp_path):
+def test_a_full_database_reports_it_and_knows_that_nothing_happened(tmp_path):
     store = SqliteMetaStore(tmp_path / "meta.sqlite")
     store.transaction(MetaOperations(put={"a": b"1"}))
     pages, = store._connection.execute("PRAGMA page_count").fetchone()

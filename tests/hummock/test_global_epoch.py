@@ -98,7 +98,7 @@ def test_reads_take_its_entries_for_those_of_the_epoch(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_compaction_writes_the_epoch_that_stands_for_them(seed):
+def test_a_compaction_writes_the_global_epoch(seed):
     loaded = Loaded(seed)
     inputs = tuple(TaskInput(0, run.id, run.sstables) for run in loaded.manager.version.levels[0].runs)
     output = OutputOptions(1 << 20, 4096, "lz4", "blocked_bloom", 10)
@@ -130,7 +130,7 @@ def test_its_content_hash_is_that_of_a_scan_under_the_epoch_of_the_commit(seed):
     assert info.content_hash == content_hash([(key, BUILT, value) for key, _, value in seen])
 
 
-def test_two_versions_of_a_key_cannot_stand_under_one_epoch():
+def test_two_versions_of_a_key_cannot_have_one_epoch():
     Loaded(2)
     builder = SstableBuilder(StorageOptions(block_bytes=1), filter_policy("none"), "cd" * 16)
     builder.put(b"a", 2 << 16, b"new")

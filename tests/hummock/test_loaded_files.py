@@ -100,7 +100,7 @@ def rows_between(first, last, mark, table=1):
 
 
 class TestIngestLevel:
-    def test_a_load_beside_nothing_lands_at_the_bottom_in_the_epoch_of_its_commit(self, env):
+    def test_a_load_that_overlaps_nothing_enters_the_last_level_in_the_epoch_of_its_commit(self, env):
         rows = rows_between(0, 300, b"loaded")
         load = env.build(rows)
         assert len(load.sstables) > 1 and load.rows == 300
@@ -113,7 +113,7 @@ class TestIngestLevel:
         for number in (1, 2, 3):
             env.check(number)
 
-    def test_one_over_older_rows_lies_above_them_as_one_run(self, env):
+    def test_a_load_over_older_rows_is_above_them_as_one_run(self, env):
         env.write(1, rows_between(100, 400, b"old"))
         env.commit(1)
         rows = rows_between(0, 300, b"loaded")
@@ -148,7 +148,7 @@ class TestIngestLevel:
         assert env.levels()[6] == sorted(info.name for info in load.sstables)
         env.check(2)
 
-    def test_a_task_that_began_after_the_load_was_placed_makes_it_land_anew(self, env, monkeypatch):
+    def test_a_task_that_began_after_the_load_chose_its_level_makes_it_choose_again(self, env, monkeypatch):
         """Outputs of a task created between the read of running tasks and the transaction could overlap the load."""
         original, attempts = env.meta_store.transaction, []
 
@@ -166,7 +166,7 @@ class TestIngestLevel:
         env.commit(1, env.build(rows_between(0, 9, b"loaded")))
         assert len(attempts) == 2 and set(env.levels()) == {6}
 
-    def test_two_loads_of_one_commit_land_each_for_itself(self, env):
+    def test_two_loads_of_one_commit_choose_their_levels_independently(self, env):
         one, two = rows_between(0, 50, b"one", table=1), rows_between(0, 50, b"two", table=2)
         env.commit(1, env.build(one, "one"), env.build(two, "two"))
         env.record(1, one | two)

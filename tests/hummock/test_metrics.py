@@ -72,7 +72,7 @@ def test_totals_sum_over_the_labels_that_are_not_named():
     assert metrics.total("hummock_compact_tasks") == 6 and metrics.total("hummock_nothing") == 0
 
 
-def test_every_name_has_its_room_unit_and_words():
+def test_every_name_has_its_prefix_unit_and_help():
     names = [(family.name, family.documentation) for family in Metrics().registry.collect()]
     assert len(names) > 15
     for name, words in names:

@@ -13,7 +13,7 @@ from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import FormatTooNew, HummockError, MetaStoreCorrupt, MetaStoreError
 from hummock.meta import open_meta_store, records
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, LEASES, STALE, TASK, UPLOADS, VACUUMED, WRITER
+from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, LEASES, OBSOLETE, TASK, UPLOADS, VACUUMED, WRITER
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.upload_registry import UploadRegistry
@@ -28,7 +28,7 @@ from tests.support.drivers.seeds import run_seed
 from tests.support.worlds.manager_parts import open_manager
 
 ROW_KEYS = [HEAD, WRITER, CHECKPOINT, DELTAS + "0" * 20, COMMITS + "7", LEASES + "n", VACUUMED + "a" * 32,
-            TASK + "1", UPLOADS + "0" * 16, STALE + "0" * 20]
+            TASK + "1", UPLOADS + "0" * 16, OBSOLETE + "0" * 20]
 COMMANDS = ["version", "levels", "stats", "sst-dump", "verify", "vacuum", "compact"]
 MUTATIONS = 150
 

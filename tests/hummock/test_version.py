@@ -164,7 +164,7 @@ def test_overlapping_files_are_those_of_a_plain_filter(seed):
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_layers_are_disjoint_and_newer_lies_above(seed):
+def test_layers_are_disjoint_and_newer_ones_are_above(seed):
     rng = random.Random(seed)
     infos = []
     for number in range(rng.randrange(30)):

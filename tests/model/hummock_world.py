@@ -13,7 +13,7 @@ from dataclasses import replace
 from hummock.base.key import KeyRange, table_id_of
 from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.executors import ThreadRunner
-from hummock.compaction.subcompaction_planner import cuts_of
+from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.epoch import Epoch
 from hummock.errors import (
@@ -150,7 +150,7 @@ class World(Reads):
     def in_ranges(self, task: CompactTask) -> list[RangeSpec]:
         """Splits the task into one or more ranges."""
         files = [info for part in task.inputs for info in part.sstables]
-        cuts = cuts_of(files, self.objects, max(1, task.input_bytes // self.rng.randint(1, 4)))
+        cuts = boundaries_of(files, self.objects, max(1, task.input_bytes // self.rng.randint(1, 4)))
         return replace(task, cuts=cuts).ranges()
 
     def vacuum(self) -> None:

@@ -1,4 +1,4 @@
-/* Preloaded: sees every call that changes files below one directory, in Python, SQLite and compiled rooms alike.
+/* Preloaded: sees every call that changes files below one directory, in Python, SQLite and compiled modules alike.
 
    Once armed it counts those calls, one at a time whatever the thread, and does one of three things:
 

@@ -87,7 +87,7 @@ def test_an_honest_fault_of_every_fourth_request_is_absorbed_or_typed(proxy, new
     assert check_honest(proxy, new_location("log"), Kind.DROP_AFTER, 1, 3) > 10
 
 
-def test_a_lie_is_noticed_or_harmless(proxy, new_location):
+def test_a_false_answer_is_detected_or_harmless(proxy, new_location):
     assert check_lying(proxy, new_location("sqlite"), Kind.SWAPPED, 3, 3) > 0
 
 
@@ -101,7 +101,7 @@ def test_honest_faults_over_twelve_epochs(proxy, new_location, kind, meta):
 @pytest.mark.slow
 @pytest.mark.parametrize("meta", ["sqlite", "log"])
 @pytest.mark.parametrize("kind", LIES, ids=lambda kind: kind.name)
-def test_lies_over_twelve_epochs(proxy, new_location, kind, meta):
+def test_false_answers_over_twelve_epochs(proxy, new_location, kind, meta):
     assert check_lying(proxy, new_location(meta), kind, 200 + LIES.index(kind), 12) >= 3
 
 

@@ -88,7 +88,7 @@ def test_power_lost_at_any_moment_of_three_epochs_does_not(children, seed):
     assert lose_power(children, 400 + seed, 1 + 2 * (seed % 2), 4, 700) >= 690
 
 
-def test_the_journal_misses_no_change_of_a_file(children):
+def test_the_record_of_calls_misses_no_change_of_a_file(children):
     """With nothing lost, the rebuilt disk equals the directory."""
     with quick_directory() as directory:
         journalled = Journalled(children, directory, 5, 2, 3)

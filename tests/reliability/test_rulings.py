@@ -402,7 +402,7 @@ def test_s17_batches_are_bounded_and_outlive_their_scan_and_small_slices_are_cop
     assert list(batch) == [(b"x" * 1_000, b"x" * 1_000)]
 
 
-def test_s18_a_loaded_file_stands_under_the_epoch_of_its_commit_everywhere(lab):
+def test_s18_a_loaded_file_has_the_epoch_of_its_commit_everywhere(lab):
     """Sweep: tests/hummock/test_global_epoch."""
     lab.commit(2, {b"a": b"written", b"b": b"written"})
     output = build([(b"b", 1 << 16, b"loaded"), (b"c", 1 << 16, b"loaded")])

@@ -37,7 +37,7 @@ from hummock.meta.store import row_digests
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
 from hummock.meta.store.rollback_guard_bucket import GuardRecord
 from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard
-from hummock.meta.vacuum.stale_list import StaleFiles
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles
 from hummock.meta_client import WriterSession
 from hummock.version import HummockVersion, VersionDelta
 from relational.catalog.objects import TableCatalog
@@ -84,7 +84,7 @@ def json_cases() -> dict[str, Callable[[], object]]:
         "version delta": lambda: decode_value(VersionDelta, "hummock/delta/1", later(encode_value(delta))),
         "running task": lambda: RunningTask.decode("hummock/task/7", later(running.encode())),
         "wanted range": lambda: WantedRange.decode("hummock/wanted/1", later(WantedRange(1, KeyRange()).encode())),
-        "stale files": lambda: StaleFiles.decode("hummock/stale/1", later(StaleFiles(1, ()).encode())),
+        "obsolete files": lambda: ObsoleteFiles.decode("hummock/stale/1", later(ObsoleteFiles(1, ()).encode())),
         "compact task": lambda: CompactTask.from_json(TASK.to_json() | {"format": NEWER}),
         "range of a task": lambda: RangeSpec.from_json(spec.to_json() | {"format": NEWER}),
         "result of a range": lambda: RangeResult.from_json(result.to_json() | {"format": NEWER}),
@@ -117,7 +117,7 @@ def test_a_record_of_the_log_of_a_newer_release_says_so(magic: bytes) -> None:
         LogRecord.decode(replace(record, magic=b"SOMEBODY").encode(), "meta/7", magic)
 
 
-def test_a_witness_of_a_newer_release_says_so(tmp_path) -> None:
+def test_a_rollback_guard_of_a_newer_release_says_so(tmp_path) -> None:
     held = GuardRecord(bytes(16), 5).encode()
     with pytest.raises(FormatTooNew, match="store/identity " + MESSAGE.format(NEWER)):
         GuardRecord.decode(sealed(held[:6] + b"09" + held[8:-16]), "store/identity")

@@ -102,6 +102,7 @@ def main(url: str, seed: int, count: int, point: str, nth: int) -> None:
     )
     with Session(playground) as session:
         made = session_workload.rounds(seed, count)
+        session.wait_created()
         is_new = not session.names()
         killer.is_armed = True
         if is_new:

@@ -180,7 +180,9 @@ class World:
             is_maintained=False,
         )
         objects = CrashingObjectStore(self.objects, crash)
-        return Session(Playground(objects, self.meta_of(objects, crash), options))
+        session = Session(Playground(objects, self.meta_of(objects, crash), options))
+        session.wait_created()
+        return session
 
     def run(self, statements: Sequence[Ddl], crash: CrashPoint) -> bool:
         """A process executes statements and ends; returns whether all were acknowledged before it died."""
@@ -220,6 +222,9 @@ class World:
         assert {table["schema_id"] for table in tables.values()} <= {0, *schemas}
         for table in tables.values():
             assert set(table["dependencies"]) <= named
+        jobs = {number for number, table in tables.items() if table["plan"] and table["kind"] not in ("view", "source")}
+        assert {int(key[len("catalog/job/") :]) for key in rows if key.startswith("catalog/job/")} == jobs
+        assert {int(key[len("catalog/creating/") :]) for key in rows if key.startswith("catalog/creating/")} <= jobs
         assert all(number < int(rows["catalog/next_id"]) for number in (*tables, *schemas))
 
     def check_files(self, session: Session) -> None:

@@ -42,6 +42,7 @@ def check_a_kill(url, seed, point, nth):
     code, acknowledged = run(url, seed, ROUNDS, point, nth)
     assert code == KILLED, f"{point} was reached fewer than {nth} times"
     with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+        session.wait_created()
         names = set(session.names())
         if acknowledged is None and names < {"accounts", *session_workload.VIEWS}:
             for name in names:
@@ -82,5 +83,6 @@ def test_killed_again_and_again_it_still_ends_with_the_same_answer(tmp_path):
     assert kills >= 20, f"only {kills} kills"
     run(url, seed, rounds, "none", 0)
     with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+        session.wait_created()
         made = session_workload.rounds(seed, rounds)
         assert session_workload.committed_round(session, made, rounds) == rounds

@@ -168,8 +168,8 @@ def test_a_commit_whose_answer_is_lost_is_judged_by_what_is_there(base, outcome,
         committer = session._playground.meta._barriers._committer
         commit, lost = committer.commit, []
 
-        def losing(epoch, sstables, changes):
-            commit(epoch, sstables, changes)
+        def losing(epoch, sstables, changes, backfilled):
+            commit(epoch, sstables, changes, backfilled)
             if any(change.operations for change in changes) and not lost:
                 lost.append(epoch)
                 raise OSError("the answer is lost")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from hummock.errors import ObjectNotFound, PreconditionFailed, SnapshotExpired, SstableRefused
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.records import STALE, TASK, UPLOADS, VACUUMED
+from hummock.meta.records import OBSOLETE, TASK, UPLOADS, VACUUMED
 from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.meta.upload_registry import PREFIX_SECONDS, UploadRegistry
@@ -284,7 +284,7 @@ class Cleaner:
 
     def step(self):
         vacuum = self.begin() if self.rng.random() < .3 else self.long_lived
-        report = vacuum.remove_stale() if self.rng.random() < .3 else vacuum.run()
+        report = vacuum.remove_obsolete() if self.rng.random() < .3 else vacuum.run()
         self.done.update({need.value: footprint.files for need, footprint in report.found.items()})
         self.done["runs"] += 1
 
@@ -400,7 +400,7 @@ class Race:
             raise Violation(f"garbage {sorted(set(stored) - set(wanted))}, missing {sorted(set(wanted) - set(stored))}")
         self.stores.manager(self.clock, random.Random(self.seed)).claim_writer()
         vacuum.run()
-        rows = [key for prefix in (STALE, UPLOADS, VACUUMED, TASK) for key, _ in meta_store.list(prefix)]
+        rows = [key for prefix in (OBSOLETE, UPLOADS, VACUUMED, TASK) for key, _ in meta_store.list(prefix)]
         if rows:
             raise Violation(f"obsolete rows: {rows[:10]} of {len(rows)}")
 

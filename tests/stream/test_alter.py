@@ -118,7 +118,7 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
     assert len({answer for answers in seen.values() for answer in answers}) >= 6
 
 
-def test_views_by_calls_stand_on_one_another(db):
+def test_views_by_calls_read_one_another(db):
     db.create_schema("shop")
     db.create_table("shop.t", {"id": "bigint", "v": "int"}, primary_key="id").insert([(1, 1), (2, 2), (3, 2)])
     twice = db.create_view("shop.twice", db.table("shop.t").select("id", w=2 * stream.col("v")))

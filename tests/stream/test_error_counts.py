@@ -1,6 +1,7 @@
 """Rows without a value: counted per job and reason, committed with the rows, subtracted on deletes."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -81,7 +82,12 @@ def test_a_bulk_history_is_counted_like_any_other(session):
 
 
 def test_a_job_without_a_table_of_errors_counts_in_memory(session, monkeypatch):
-    monkeypatch.setattr("stream.plan.planner._error_table", lambda job, table_ids: None)
+    from stream.plan import planner
+
+    def without(job, query, table_ids, planned=planner.plan_query):
+        return replace(planned(job, query, table_ids), error_table=None)
+
+    monkeypatch.setattr(planner, "plan_query", without)
     session.sql(QUOTIENTS)
     session.sql("INSERT INTO t VALUES (1, 0, '7'), (2, 0, 'x')")
     assert errors_of(session) == {("v", BY_ZERO): 2}

@@ -16,7 +16,7 @@ from relational.chunk.change_digest import change_digest
 from relational.errors import BindError, CatalogError, DependencyError, Duplicate, ParseError
 from relational.plan.view import view_of
 from stream.errors import BackfillRefused, ConnectorError, UnknownConnector
-from stream.spark.fragments import fragments_of
+from stream.spark.fragments import backfill_fragments
 from tests.stream.connector.test_files import write
 from tests.support.drivers import feed
 
@@ -257,7 +257,7 @@ def test_bulk_backfill_of_a_source_is_refused(db, files):
     create_source(db, files)
     draft, query = view_of("v", db.sql("SELECT bidder, count(*) AS n FROM bid GROUP BY bidder").plan, "")
     with pytest.raises(BackfillRefused, match="Source cannot run in a task"):
-        fragments_of(db._playground.meta.planner.explained(draft, query))
+        backfill_fragments(db._playground.meta.planner.explained(draft, query))
 
 
 def test_the_fluent_face_and_explain(db, files):
@@ -273,12 +273,12 @@ def test_the_fluent_face_and_explain(db, files):
     assert "RowIdGen" in db.explain("SELECT bidder FROM bid")
 
 
-def test_catalog_records_of_sources_and_sinks_are_of_the_fourth_version(db, files):
+def test_catalog_records_have_the_version_that_first_had_their_kind(db, files):
     create_source(db, files)
     db.sql("CREATE SINK s FROM bid WITH (connector = 'digest')")
     db.sql("CREATE TABLE t (a INT)")
     known = {table.name: table for table in db._playground.catalog.snapshot.tables.values()}
-    assert {name: known[name].version for name in ("bid", "s", "t")} == {"bid": 4, "s": 4, "t": 3}
+    assert {name: known[name].version for name in ("bid", "s", "t")} == {"bid": 4, "s": 5, "t": 3}
     assert known["bid"].kind is TableKind.SOURCE and known["s"].sink == {"connector": "digest"}
     for table in known.values():
         assert TableCatalog.from_json(table.to_json()) == table

@@ -149,19 +149,19 @@ class CompactionManager:
             return None
         if isinstance(picked, CompactionCandidate):
             return self._plan_task(picked, grant, board, position, now_ms, leaves_large)
-        return self._plan_shift(picked, board, position)
+        return self._plan_edit(picked, board, position)
 
     def _watermark(self, version: HummockVersion) -> tuple[Epoch, MetaOperations]:
         """The watermark of a task that starts now, and the requirement that no pin reaches below it meanwhile."""
         target, settled = reachable_safe_epoch(version, self._history_floor(version), self._meta_store, self._clock)
         return max(target, version.safe_epoch), settled
 
-    def _plan_shift(self, shift: VersionEdit, board: TaskBoard, position: LogPosition) -> Change:
+    def _plan_edit(self, edit: VersionEdit, board: TaskBoard, position: LogPosition) -> Change:
         version, settled = position.version, NONE
         safe_epoch = version.safe_epoch
-        if shift.forgets:
+        if edit.forgets:
             safe_epoch, settled = self._watermark(version)
-        delta = VersionDelta(version.id + 1, version.max_committed_epoch, safe_epoch, shift.added, shift.removed)
+        delta = VersionDelta(version.id + 1, version.max_committed_epoch, safe_epoch, edit.added, edit.removed)
         logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
         return logged + settled + board.step(), after
 

@@ -23,7 +23,7 @@ def check_results(task: CompactTask, prefixes: frozenset[str],
     if [result.index for result in ordered] != list(range(len(ordered))) or not ordered:
         raise TaskRefused(task.id, f"its ranges are {[result.index for result in ordered]}")
     for result in ordered:
-        if why := result.unaccounted():
+        if why := result.mismatch():
             raise TaskRefused(task.id, f"range {result.index} {why}")
     read = sum(result.rows_read for result in ordered)
     if read != task.input_rows:

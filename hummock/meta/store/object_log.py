@@ -41,7 +41,7 @@ from hummock.errors import (
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, DIGEST_BYTES, NO_MARK, LogRecord
 from hummock.meta.store.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
-from hummock.meta.store.rollback_guard_bucket import IDENTITY, NO_DIGEST, WITNESSES, BucketRollbackGuard, GuardRecord
+from hummock.meta.store.rollback_guard_bucket import GUARDS, IDENTITY, NO_DIGEST, BucketRollbackGuard, GuardRecord
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import MetaOptions
 
@@ -109,7 +109,7 @@ class ObjectLogMetaStore(MetaStore):
                  on_close: Callable[[], None] | None = None):
         self._options = options or MetaOptions()
         self._objects, self._random_bytes, self._monotonic = LogObjects(objects), random_bytes, monotonic
-        self._witness = BucketRollbackGuard(objects, random_bytes, monotonic)
+        self._guard = BucketRollbackGuard(objects, random_bytes, monotonic)
         self._trust_seconds = self._options.log_grace_ms / 1000 / TRUST_SHARE
         self._lock = threading.RLock()
         self._pid, self._on_close = os.getpid(), on_close
@@ -120,9 +120,9 @@ class ObjectLogMetaStore(MetaStore):
         self._has_written = False
         with self._typed():
             self._state = LogState(self._identify(create))
-            testimony = self._witness.newest()
+            recorded = self._guard.newest()
             self._reload()
-        self._check_testimony(testimony, accept_rollback)
+        self._check_guard_record(recorded, accept_rollback)
 
     @property
     def url(self) -> str:
@@ -175,7 +175,7 @@ class ObjectLogMetaStore(MetaStore):
             return len(again.rows)
 
     def now_ms(self) -> int:
-        return self._witness.now_ms()
+        return self._guard.now_ms()
 
     def close(self) -> None:
         """Idempotent."""
@@ -185,43 +185,43 @@ class ObjectLogMetaStore(MetaStore):
             self._closed = True
             if self._has_written:
                 with suppress(MetaStoreError):              # our store may be gone
-                    self._witness.check(self._state.store_id)
-                    self._witness.note(self._testimony(), now=True)
+                    self._guard.check(self._state.store_id)
+                    self._guard.note(self._guard_record(), now=True)
             if self._on_close is not None:
                 self._on_close()
 
     # -- opening -------------------------------------------------------------------------------------------
 
     def _identify(self, create: bool) -> bytes:
-        store_id = self._witness.identity(False)
+        store_id = self._guard.identity(False)
         if store_id is None:
             if self._objects.listing().last:
                 raise MetaStoreCorrupt(f"{self.url}/{IDENTITY}", "identity", "the id of the store", None)
             if not create:
                 raise MetaStoreError(f"{self.url} holds no store: one is made by opening as writer")
-        self._witness.probe(store_id)
-        store_id = store_id or self._witness.identity(True)
+        self._guard.probe(store_id)
+        store_id = store_id or self._guard.identity(True)
         assert store_id is not None
         return store_id
 
-    def _check_testimony(self, testimony: GuardRecord | None, accept_rollback: bool) -> None:
+    def _check_guard_record(self, recorded: GuardRecord | None, accept_rollback: bool) -> None:
         """Raises if the log is not the one in the guard's record, or ends before it, unless that is accepted."""
         state = self._state
-        if testimony is None:
+        if recorded is None:
             return
-        if testimony.store_id != state.store_id:
-            raise MetaStoreCorrupt(self.url, "store id", testimony.store_id.hex(), state.store_id.hex())
+        if recorded.store_id != state.store_id:
+            raise MetaStoreCorrupt(self.url, "store id", recorded.store_id.hex(), state.store_id.hex())
         if state.serial == 0:
-            raise MetaStoreEmptied(f"{self.url}/meta", f"{WITNESSES}{testimony.serial}")
-        if state.serial < testimony.serial:
+            raise MetaStoreEmptied(f"{self.url}/meta", f"{GUARDS}{recorded.serial}")
+        if state.serial < recorded.serial:
             if not accept_rollback:
-                raise MetaStoreRolledBack(self.url, f"{WITNESSES}{testimony.serial}", testimony.serial, state.serial)
-            self._witness.go_back(self._testimony())
-        known = state.mark_and_digest(testimony.serial)
-        if known is not None and known[1] != testimony.digest:
-            raise MetaStoreCorrupt(self.url, f"transaction {testimony.serial}", testimony.digest.hex(), known[1].hex())
+                raise MetaStoreRolledBack(self.url, f"{GUARDS}{recorded.serial}", recorded.serial, state.serial)
+            self._guard.go_back(self._guard_record())
+        known = state.mark_and_digest(recorded.serial)
+        if known is not None and known[1] != recorded.digest:
+            raise MetaStoreCorrupt(self.url, f"transaction {recorded.serial}", recorded.digest.hex(), known[1].hex())
 
-    def _testimony(self) -> GuardRecord:
+    def _guard_record(self) -> GuardRecord:
         return GuardRecord(self._state.store_id, self._state.serial, self._state.digest)
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class ObjectLogMetaStore(MetaStore):
         """Whether the operations became the next record; False: another transaction did. `OutcomeUnknown`."""
         state, mark = self._state, self._random_bytes(MARK_BYTES)
         record = LogRecord(state.store_id, state.serial + 1, state.digest, mark, operations.delete, operations.put)
-        self._witness.check(state.store_id)     # a free number may belong to another store by now
+        self._guard.check(state.store_id)     # a free number may belong to another store by now
         data, asked = record.encode(), self._monotonic()
         self._has_written = True
         try:
@@ -332,7 +332,7 @@ class ObjectLogMetaStore(MetaStore):
 
     def _maintain(self) -> None:
         """Writes guard record and checkpoint if due; if it fails, the next transaction does it."""
-        self._witness.note(self._testimony())
+        self._guard.note(self._guard_record())
         every = self._options.log_checkpoint_records
         if self._state.serial - self._checkpoint < every:
             return
@@ -342,7 +342,7 @@ class ObjectLogMetaStore(MetaStore):
             if self._state.serial - self._checkpoint >= every:
                 self._objects.write_checkpoint(self._state.serial, self._state.checkpoint())
                 self._checkpoint = self._state.serial
-                self._witness.note(self._testimony(), now=True)
+                self._guard.note(self._guard_record(), now=True)
             self._objects.trim(listing, self._options.log_grace_ms)
 
     @contextmanager

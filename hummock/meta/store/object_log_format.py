@@ -69,7 +69,7 @@ class LogRecord:
         for _ in range(puts):
             key_size, value_size = rows.number(2), rows.number(4)
             key = rows.key(key_size)
-            put[key] = rows.take(value_size)
+            put[key] = rows.read(value_size)
         if rows.at != len(body) or len(put) != puts:
             raise MetaStoreCorrupt(name, "rows", len(body), rows.at)
         return LogRecord(store_id, serial, previous, mark, delete, put, magic), digest
@@ -82,17 +82,17 @@ class _Rows:
         self._body, self._name = body, name
         self.at = HEADER.size
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         if size > len(self._body) - self.at:
             raise MetaStoreCorrupt(self._name, "rows", f"{size} bytes at {self.at}", len(self._body))
         self.at += size
         return bytes(self._body[self.at - size:self.at])
 
     def number(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "little")
+        return int.from_bytes(self.read(size), "little")
 
     def key(self, size: int) -> str:
         try:
-            return check_key(self.take(size).decode("ascii"))
+            return check_key(self.read(size).decode("ascii"))
         except (UnicodeError, MetaStoreError) as error:
             raise MetaStoreCorrupt(self._name, "key", "printable ASCII", str(error)) from error

@@ -33,7 +33,7 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
-from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESSES, BucketRollbackGuard, GuardRecord
+from hummock.meta.store.rollback_guard_bucket import GUARDS, IDENTITY, BucketRollbackGuard, GuardRecord
 from hummock.meta.store.row_digests import COLUMNS, DatabaseDigest, checked_value, row_digest
 from hummock.object_store.base import ObjectStore, RandomBytes
 
@@ -69,7 +69,7 @@ class PostgresMetaStore(MetaStore):
                  on_close: Callable[[], None] | None = None):
         self._conninfo, self._schema, self._url = _parts_of(url)
         self._timeout_ms = busy_timeout_ms
-        self._witness = None if objects is None else BucketRollbackGuard(objects, random_bytes)
+        self._guard = None if objects is None else BucketRollbackGuard(objects, random_bytes)
         self._random_bytes = random_bytes
         self._lock = threading.RLock()
         self._pid, self._on_close = os.getpid(), on_close
@@ -131,8 +131,8 @@ class PostgresMetaStore(MetaStore):
             if self._closed or self._pid != os.getpid():
                 return
             self._closed = True
-            if self._witness is not None and self._acknowledged is not None:
-                self._witness.note(_guard_record(self._acknowledged), now=True)
+            if self._guard is not None and self._acknowledged is not None:
+                self._guard.note(_guard_record(self._acknowledged), now=True)
             self._disconnect()
             if self._on_close is not None:
                 self._on_close()
@@ -140,28 +140,28 @@ class PostgresMetaStore(MetaStore):
     # -- opening -------------------------------------------------------------------------------------------
 
     def _open(self, create: bool, accept_rollback: bool) -> None:
-        witness = self._witness
-        testimony = None if witness is None else witness.newest()
+        guard = self._guard
+        recorded = None if guard is None else guard.newest()
         exists = self._run(lambda connection: connection.execute("SELECT to_regclass('summary')").fetchone())
         if exists == (None,):
-            if testimony is not None:
-                raise MetaStoreEmptied(self._url, f"{WITNESSES}{testimony.serial}")
+            if recorded is not None:
+                raise MetaStoreEmptied(self._url, f"{GUARDS}{recorded.serial}")
             if not create:
                 raise MetaStoreError(f"{self._url} holds no store: one is made by opening as writer")
-            store_id = self._random_bytes(16) if witness is None else witness.identity(True)
+            store_id = self._random_bytes(16) if guard is None else guard.identity(True)
             assert store_id is not None
             self._run(lambda connection: self._create(connection, store_id))
         summary = self._run(self._verified)
-        identity = None if witness is None else witness.identity(create)
+        identity = None if guard is None else guard.identity(create)
         if identity is not None and identity != summary.store_id:
             raise MetaStoreCorrupt(self._url, f"store id, which {IDENTITY} knows", identity.hex(),
                                    summary.store_id.hex())
-        if testimony is not None and witness is not None and summary.serial < testimony.serial:
+        if recorded is not None and guard is not None and summary.serial < recorded.serial:
             if not accept_rollback:
-                raise MetaStoreRolledBack(self._url, f"{WITNESSES}{testimony.serial}", testimony.serial, summary.serial)
-            witness.go_back(_guard_record(summary))
-        if testimony is not None and summary.serial == testimony.serial and summary.digest != testimony.digest:
-            raise MetaStoreCorrupt(self._url, "last transaction", testimony.digest.hex(), summary.digest.hex())
+                raise MetaStoreRolledBack(self._url, f"{GUARDS}{recorded.serial}", recorded.serial, summary.serial)
+            guard.go_back(_guard_record(summary))
+        if recorded is not None and summary.serial == recorded.serial and summary.digest != recorded.digest:
+            raise MetaStoreCorrupt(self._url, "last transaction", recorded.digest.hex(), summary.digest.hex())
 
     def _create(self, connection: Connection, store_id: bytes) -> None:
         """Creates missing tables; several processes may try at once."""
@@ -176,7 +176,7 @@ class PostgresMetaStore(MetaStore):
     def _verified(self, connection: Connection) -> DatabaseDigest:
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            summary = self._read_summary(connection)
+            summary = self._read_digest(connection)
             rows = connection.execute("SELECT key, value, digest FROM meta", binary=True).fetchall()
         summary.check_rows(self._url, (row[2] for row in rows if checked_value(row, self._url) is not None))
         return summary
@@ -193,7 +193,7 @@ class PostgresMetaStore(MetaStore):
             return None
         connection.execute("BEGIN")
         try:
-            before = self._read_summary(connection, " FOR UPDATE")
+            before = self._read_digest(connection, " FOR UPDATE")
             rows = self._rows_of(connection, operations)
             self._check(operations, rows)
             changed = [key for key in (*operations.delete, *operations.put) if key in rows]
@@ -231,14 +231,14 @@ class PostgresMetaStore(MetaStore):
         connection.execute("UPDATE summary SET (serial, rows, total, digest) = (%s, %s, %s, %s) WHERE id = 0",
                            after.row()[3:])
 
-    def _read_summary(self, connection: Connection, lock: str = "") -> DatabaseDigest:
+    def _read_digest(self, connection: Connection, lock: str = "") -> DatabaseDigest:
         query = sql.SQL(f"SELECT {COLUMNS} FROM summary WHERE id = 0{lock}")
         return DatabaseDigest.of_row(connection.execute(query, binary=True).fetchone(), self._url)
 
     def _note(self, summary: DatabaseDigest) -> None:
         self._acknowledged = summary
-        if self._witness is not None:
-            self._witness.note(_guard_record(summary))
+        if self._guard is not None:
+            self._guard.note(_guard_record(summary))
 
     # -- the connection ------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 
 These objects detect an emptied, exchanged or rolled back meta store, as `RollbackGuard` does with a file. They are
 written every few transactions and at close, so the loss of only the last few transactions of a killed process is not
-detected. Identity and witness have the same format, 64 bytes:
+detected. Identity and guard record have the same format, 64 bytes:
 
     magic b"HMKSTO01" | store id, 16 bytes | serial, u64 LE | digest of that transaction, 16 bytes (identity: zeros) |
     blake2b-128 of all before
@@ -36,14 +36,14 @@ from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.object_store.conditional_put_check import require_exclusive_creation
 
 IDENTITY = "store/identity"
-WITNESSES = "store/witness/"
+GUARDS = "store/witness/"
 CLOCK = "store/clock"
 MAGIC = b"HMKSTO01"
 TESTIMONY_BYTES = 64
 NO_DIGEST = bytes(16)
 READS_LIMIT = 16
-WITNESS_EVERY = 16              # transactions
-WITNESS_SECONDS = 10.0
+GUARD_EVERY = 16              # transactions
+GUARD_SECONDS = 10.0
 CLOCK_KEPT_SECONDS = 600.0      # drift of a monotonic clock is small in that time
 
 
@@ -123,47 +123,47 @@ class BucketRollbackGuard:
         """The newest guard record. Raises `MetaStoreCorrupt` if it is damaged."""
         for _ in range(READS_LIMIT):
             try:
-                self._written = [found.path for found in self._objects.list(WITNESSES)]
+                self._written = [found.path for found in self._objects.list(GUARDS)]
                 if not self._written:
                     return None
                 path = self._written[-1]
-                testimony = GuardRecord.decode(self._objects.get(path), path)
+                recorded = GuardRecord.decode(self._objects.get(path), path)
             except ObjectNotFound:      # a newer one has just replaced it
                 continue
             except ObjectStoreError as error:
                 raise MetaStoreError(str(error)) from error
-            if path != _path_of(testimony.serial):
-                raise MetaStoreCorrupt(path, "serial", path, testimony.serial)
-            self._last = testimony
-            return testimony
-        raise MetaStoreError(f"{self._objects.url}: {WITNESSES} changed at each of {READS_LIMIT} reads")
+            if path != _path_of(recorded.serial):
+                raise MetaStoreCorrupt(path, "serial", path, recorded.serial)
+            self._last = recorded
+            return recorded
+        raise MetaStoreError(f"{self._objects.url}: {GUARDS} changed at each of {READS_LIMIT} reads")
 
-    def note(self, testimony: GuardRecord, *, now: bool = False) -> None:
+    def note(self, recorded: GuardRecord, *, now: bool = False) -> None:
         """Writes the guard record if one is due, or `now`. A failed write is ignored: the meta store itself still
         works.
         """
-        due = (self._last.serial == 0 or testimony.serial >= self._last.serial + WITNESS_EVERY
-               or self._monotonic() - self._written_at >= WITNESS_SECONDS)
-        if testimony.serial <= self._last.serial or not (due or now):
+        due = (self._last.serial == 0 or recorded.serial >= self._last.serial + GUARD_EVERY
+               or self._monotonic() - self._written_at >= GUARD_SECONDS)
+        if recorded.serial <= self._last.serial or not (due or now):
             return
         self._written_at = self._monotonic()
         with suppress(ObjectStoreError):
-            path = _path_of(testimony.serial)
+            path = _path_of(recorded.serial)
             with suppress(ObjectExists):
-                self._objects.put(path, testimony.encode(), if_absent=True)
-            self._last, older = testimony, self._written
+                self._objects.put(path, recorded.encode(), if_absent=True)
+            self._last, older = recorded, self._written
             self._written = [path]
             self._objects.delete([name for name in older if name < path])
 
-    def go_back(self, testimony: GuardRecord) -> None:
+    def go_back(self, recorded: GuardRecord) -> None:
         """Makes the record the newest one and deletes records of later transactions."""
         try:
-            later = [found.path for found in self._objects.list(WITNESSES) if found.path > _path_of(testimony.serial)]
+            later = [found.path for found in self._objects.list(GUARDS) if found.path > _path_of(recorded.serial)]
             self._objects.delete(later)
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
-        self._last, self._written = GuardRecord(testimony.store_id), []
-        self.note(testimony, now=True)
+        self._last, self._written = GuardRecord(recorded.store_id), []
+        self.note(recorded, now=True)
 
     def now_ms(self) -> int:
         """The object store's clock, read when it answers and extrapolated by this machine's monotonic one."""
@@ -180,4 +180,4 @@ class BucketRollbackGuard:
 
 
 def _path_of(serial: int) -> str:
-    return f"{WITNESSES}{serial:020d}"
+    return f"{GUARDS}{serial:020d}"

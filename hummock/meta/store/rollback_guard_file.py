@@ -74,20 +74,20 @@ class RollbackGuard:
             raise MetaStoreCorrupt(str(self.path), "both slots", MAGIC, data[:len(MAGIC)])
         return max(whole, key=lambda slot: slot.serial)
 
-    def write(self, testimony: Acknowledged) -> None:
+    def write(self, recorded: Acknowledged) -> None:
         """Durable on return; creates the file. Raises the system's OSError."""
         try:
             with _opened(self.path, os.O_WRONLY) as descriptor:
-                os.pwrite(descriptor, testimony.encode(), SLOT_BYTES * (testimony.serial & 1))
+                os.pwrite(descriptor, recorded.encode(), SLOT_BYTES * (recorded.serial & 1))
                 os.fdatasync(descriptor)
         except FileNotFoundError:
-            self.replace(testimony)
+            self.replace(recorded)
 
-    def replace(self, testimony: Acknowledged) -> None:
+    def replace(self, recorded: Acknowledged) -> None:
         """Replaces both slots by renaming a new file: a crash leaves no file or a complete one."""
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
-            os.write(descriptor, testimony.encode() * 2)
+            os.write(descriptor, recorded.encode() * 2)
             os.fsync(descriptor)
         temporary.replace(self.path)
         with _opened(self.path.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor:

@@ -72,19 +72,19 @@ class SqliteMetaStore(MetaStore):
                  accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom):
         self._path = Path(path).absolute()
         self._timeout_ms = busy_timeout_ms
-        self._witness = RollbackGuard(self._path.with_name(self._path.name + ".initialised"))
+        self._guard = RollbackGuard(self._path.with_name(self._path.name + ".initialised"))
         self._names, self._accepts_rollback = SerialNames(self._path), accept_rollback
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
         with self._typed():
-            testimony, known = self._check_presence(create), self._names.newest()
+            recorded, known = self._check_presence(create), self._names.newest()
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
             status = self._path.stat()
             self._file = status.st_dev, status.st_ino
         try:
-            self._open_patiently(testimony, known, random_bytes)
+            self._open_patiently(recorded, known, random_bytes)
         except BaseException:
             self._connection.close()
             raise
@@ -117,7 +117,7 @@ class SqliteMetaStore(MetaStore):
             summary = self._apply(connection, operations, before, held)
             try:
                 connection.commit()
-                self._witness.write(Acknowledged(summary.store_id, summary.serial))
+                self._guard.write(Acknowledged(summary.store_id, summary.serial))
                 self._names.note(summary.store_id, summary.serial)
             except (sqlite3.Error, OSError) as error:
                 if _is_full(error) and self._is_undone(connection, before):
@@ -138,7 +138,7 @@ class SqliteMetaStore(MetaStore):
         try:
             if connection.in_transaction:
                 connection.rollback()
-            return self._read_summary(connection).serial == before.serial
+            return self._read_digest(connection).serial == before.serial
         except (sqlite3.Error, MetaStoreError):
             return False
 
@@ -159,73 +159,73 @@ class SqliteMetaStore(MetaStore):
                 self._connection.close()
 
     def _check_presence(self, create: bool) -> Acknowledged | None:
-        testimony = self._witness.read()
+        recorded = self._guard.read()
         exists = self._path.exists() and self._path.stat().st_size > 0
-        if testimony is not None and not exists:
-            raise MetaStoreEmptied(str(self._path), str(self._witness.path))
+        if recorded is not None and not exists:
+            raise MetaStoreEmptied(str(self._path), str(self._guard.path))
         if not exists and not create:
             raise MetaStoreError(f"{self._path} does not exist: there is no store; one is made by opening as writer")
         if not exists:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        return testimony
+        return recorded
 
-    def _open_patiently(self, testimony: Acknowledged | None, known: Mapping[bytes, int],
+    def _open_patiently(self, recorded: Acknowledged | None, known: Mapping[bytes, int],
                         random_bytes: RandomBytes) -> None:
         """Opens within the busy timeout: SQLite itself does not wait while the journal mode changes."""
         deadline = monotonic_seconds() + self._timeout_ms / 1000
         while True:
             try:
-                return self._open(testimony, known, random_bytes)
+                return self._open(recorded, known, random_bytes)
             except MetaStoreBusy:
                 if monotonic_seconds() >= deadline:
                     raise
                 time.sleep(OPEN_PAUSE_SECONDS)
 
-    def _open(self, testimony: Acknowledged | None, known: Mapping[bytes, int], random_bytes: RandomBytes) -> None:
-        """`testimony` and `known` were read earlier: the database must not be older than they are."""
+    def _open(self, recorded: Acknowledged | None, known: Mapping[bytes, int], random_bytes: RandomBytes) -> None:
+        """`recorded` and `known` were read earlier: the database must not be older than they are."""
         with self._session() as connection:
             for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {setting}")
-            self._initialise(connection, testimony, random_bytes)
+            self._initialise(connection, recorded, random_bytes)
         with self._session() as connection:
             connection.execute("BEGIN")
             summary = self._verified(connection)
-        if testimony is None:
+        if recorded is None:
             self._create_guard()
-        elif summary.store_id != testimony.store_id:
-            raise MetaStoreCorrupt(str(self._path), "store id", testimony.store_id.hex(),
+        elif summary.store_id != recorded.store_id:
+            raise MetaStoreCorrupt(str(self._path), "store id", recorded.store_id.hex(),
                                    summary.store_id.hex())
-        elif summary.serial < testimony.serial:
-            self._rolled_back(summary, self._witness.path, testimony.serial)
+        elif summary.serial < recorded.serial:
+            self._rolled_back(summary, self._guard.path, recorded.serial)
         named = known.get(summary.store_id, 0)
         if summary.serial < named:
             self._rolled_back(summary, self._names.name_of(summary.store_id, named), named)
 
-    def _rolled_back(self, summary: DatabaseDigest, witness: Path, acknowledged: int) -> None:
+    def _rolled_back(self, summary: DatabaseDigest, guard: Path, acknowledged: int) -> None:
         """Raises, or accepts the database as the newest state, if that was requested."""
         if not self._accepts_rollback:
-            raise MetaStoreRolledBack(str(self._path), str(witness), acknowledged, summary.serial)
+            raise MetaStoreRolledBack(str(self._path), str(guard), acknowledged, summary.serial)
         with self._session() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            now = self._read_summary(connection)
-            self._witness.replace(Acknowledged(now.store_id, now.serial))
+            now = self._read_digest(connection)
+            self._guard.replace(Acknowledged(now.store_id, now.serial))
             self._names.go_back(now.store_id, now.serial)
 
     def _create_guard(self) -> None:
         """Creates the guard file of a store that has none, under the lock that excludes other processes."""
         with self._session() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            if self._witness.read() is None:
-                summary = self._read_summary(connection)
-                self._witness.write(Acknowledged(summary.store_id, summary.serial))
+            if self._guard.read() is None:
+                summary = self._read_digest(connection)
+                self._guard.write(Acknowledged(summary.store_id, summary.serial))
 
-    def _initialise(self, connection: sqlite3.Connection, testimony: Acknowledged | None,
+    def _initialise(self, connection: sqlite3.Connection, recorded: Acknowledged | None,
                     random_bytes: RandomBytes) -> None:
         """Creates the tables if the file has none; several processes may try at once."""
         tables = "SELECT sql FROM sqlite_master ORDER BY name"
         if connection.execute(tables).fetchone() is None:
-            if testimony is not None:
-                raise MetaStoreEmptied(str(self._path), str(self._witness.path))
+            if recorded is not None:
+                raise MetaStoreEmptied(str(self._path), str(self._guard.path))
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise MetaStoreError(f"{self._path}: the file system allows no write-ahead log, only {mode}")
@@ -233,7 +233,7 @@ class SqliteMetaStore(MetaStore):
             if connection.execute(tables).fetchone() is None:
                 for statement in SCHEMA:
                     connection.execute(statement)
-                self._write_summary(connection, DatabaseDigest(random_bytes(16)))
+                self._write_digest(connection, DatabaseDigest(random_bytes(16)))
             connection.execute("COMMIT")
         found = tuple(sql for (sql,) in connection.execute(tables) if sql is not None)
         if found != SCHEMA:
@@ -254,7 +254,7 @@ class SqliteMetaStore(MetaStore):
         report = [line for (line,) in connection.execute("PRAGMA integrity_check(8)")]
         if report != ["ok"]:
             raise MetaStoreCorrupt(str(self._path), "SQLite structure", "ok", "; ".join(map(str, report)))
-        summary = self._read_summary(connection)
+        summary = self._read_digest(connection)
         rows = connection.execute("SELECT key, value, digest FROM meta ORDER BY key")
         summary.check_rows(str(self._path), (row[2] for row in rows if self._checked(row) is not None))
         return summary
@@ -269,7 +269,7 @@ class SqliteMetaStore(MetaStore):
             connection.execute(f"INSERT OR REPLACE INTO meta VALUES {_marks('(?, ?, ?)', rows)}",
                                tuple(chain.from_iterable(rows)))
         after = before.after(operations, [(key, held[key]) for key in changed])
-        self._write_summary(connection, after)
+        self._write_digest(connection, after)
         return after
 
     def _read_all(self, connection: sqlite3.Connection, keys: Iterable[str]) -> tuple[DatabaseDigest, dict[str, bytes]]:
@@ -297,11 +297,11 @@ class SqliteMetaStore(MetaStore):
     def _checked(self, row: tuple) -> bytes:
         return checked_value(row, str(self._path))
 
-    def _read_summary(self, connection: sqlite3.Connection) -> DatabaseDigest:
+    def _read_digest(self, connection: sqlite3.Connection) -> DatabaseDigest:
         row = connection.execute("SELECT * FROM summary WHERE id = 0").fetchone()
         return DatabaseDigest.of_row(row, str(self._path))
 
-    def _write_summary(self, connection: sqlite3.Connection, summary: DatabaseDigest) -> None:
+    def _write_digest(self, connection: sqlite3.Connection, summary: DatabaseDigest) -> None:
         connection.execute("INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?, ?, ?, ?)", summary.row())
 
     @contextmanager

@@ -43,7 +43,7 @@ class VacuumLoop:
                 if not self._vacuum.is_under_way:
                     self._listed_at = monotonic_seconds()
             else:
-                self._vacuum.remove_stale(watch=self._continues)
+                self._vacuum.remove_obsolete(watch=self._continues)
             self.error = None
         except HummockError as error:
             self.error = error

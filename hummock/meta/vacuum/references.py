@@ -38,7 +38,7 @@ from hummock.meta.records import (
 )
 from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.upload_registry import read_uploads
-from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles, freed_for_all, read_obsolete
 from hummock.meta.version_log import LogPosition, follow
 from hummock.object_store.base import name_prefix
 
@@ -87,7 +87,7 @@ class References:
 def read_references(meta_store: MetaStore, known: LogPosition, clock: Clock) -> References:
     """The references as of the newest version; `known` is an older position. Raises `MetaStoreCorrupt`."""
     position = follow(meta_store, known)
-    stale = read_stale(meta_store)
+    stale = read_obsolete(meta_store)
     leases, uploads, in_force = read_leases(meta_store), read_uploads(meta_store), set(_task_prefixes(meta_store))
     now_ms, require = clock(), {}
     floor, _ = pinned_floor(leases, stale, now_ms)
@@ -104,7 +104,7 @@ def read_references(meta_store: MetaStore, known: LogPosition, clock: Clock) -> 
         MetaOperations(require=require, delete=tuple(require)))
 
 
-def pinned_floor(leases: Iterable[Lease], stale: list[StaleFiles], now_ms: int) -> tuple[int | None, MetaOperations]:
+def pinned_floor(leases: Iterable[Lease], stale: list[ObsoleteFiles], now_ms: int) -> tuple[int | None, MetaOperations]:
     """The oldest version that a valid lease protects (None: there is no lease), and the operations that make acting on
     it safe: expired leases that would keep obsolete files are required unchanged and deleted.
     """

@@ -35,8 +35,8 @@ from hummock.meta.compaction.records import read_running
 from hummock.meta.leases import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
 from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles, freed_for_all, read_obsolete
 from hummock.meta.vacuum.references import Need, References, pinned_floor, read_references
-from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
 from hummock.meta.version_log import follow, load
 from hummock.metrics import Metrics
 from hummock.object_store.base import (
@@ -149,7 +149,7 @@ class Vacuum:
         """
         began = monotonic_seconds()
         report = VacuumReport(dry_run)
-        if self._remove_stale(report, watch):
+        if self._remove_obsolete(report, watch):
             self._remove_orphans(report, watch)
         if not dry_run and not self.is_under_way:
             self._remove_progress_logs()
@@ -166,15 +166,15 @@ class Vacuum:
         """Whether the latest listing is unfinished."""
         return bool(self._behind)
 
-    def remove_stale(self, *, watch: Watch = unwatched) -> VacuumReport:
+    def remove_obsolete(self, *, watch: Watch = unwatched) -> VacuumReport:
         """Removes obsolete files only, which lists no object and may run often."""
         report = VacuumReport()
-        self._remove_stale(report, watch)
+        self._remove_obsolete(report, watch)
         return report
 
-    # -- stale files ---------------------------------------------------------------------------------------
+    # -- obsolete files ------------------------------------------------------------------------------------
 
-    def _remove_stale(self, report: VacuumReport, watch: Watch) -> bool:
+    def _remove_obsolete(self, report: VacuumReport, watch: Watch) -> bool:
         """Whether it was not ended by `watch`."""
         self._lift()
         freed = iter(self._overtaking(lambda: self._freed(report.dry_run)))
@@ -190,9 +190,9 @@ class Vacuum:
                 return False
         return True
 
-    def _freed(self, dry_run: bool) -> list[StaleFiles]:
+    def _freed(self, dry_run: bool) -> list[ObsoleteFiles]:
         """The rows whose files no lease protects; expired leases are deleted before they are disregarded."""
-        stale = read_stale(self._meta_store)
+        stale = read_obsolete(self._meta_store)
         leases = read_leases(self._meta_store)
         floor, lapsed = pinned_floor(leases, stale, self._clock())
         if lapsed and not dry_run:
@@ -230,7 +230,7 @@ class Vacuum:
         A page that concurrent commits invalidate at every try is left to the next run.
         """
         try:
-            orphans = self._overtaking(lambda: self._give_up(page, first, last, report))
+            orphans = self._overtaking(lambda: self._tombstone(page, first, last, report))
         except _Overtaken:
             report.pages_left += 1
             return
@@ -239,7 +239,7 @@ class Vacuum:
         for file in orphans:
             self._count_removed(report, "orphaned", file.bytes)
 
-    def _give_up(self, page: list[StoredFile], first: str, last: str | None,
+    def _tombstone(self, page: list[StoredFile], first: str, last: str | None,
                  report: VacuumReport) -> list[StoredFile]:
         """Tombstones the page's orphans and returns them. Raises `PreconditionFailed`."""
         references = read_references(self._meta_store, self._position, self._clock)
@@ -248,14 +248,14 @@ class Vacuum:
                  for file in page]
         orphans = [file for file, need in needs if need is Need.ORPHANED]
         if not report.dry_run:
-            self._bury(references, orphans)
+            self._write_tombstones(references, orphans)
             self._forget(references, {file.name for file in page}, first, last)
         for file, need in needs:
             if need is not Need.STALE:      # those are taken from the obsolete list
                 report.found[need].add(file.bytes)
         return orphans
 
-    def _bury(self, references: References, orphans: list[StoredFile]) -> None:
+    def _write_tombstones(self, references: References, orphans: list[StoredFile]) -> None:
         tombstone = encode(Tombstone(references.generation, references.now_ms))
         rows = {vacuumed_key(file.name): tombstone for file in orphans if file.name not in references.tombstones}
         if rows or references.lapsed:
@@ -287,9 +287,9 @@ class Vacuum:
 
     def _remove_progress_logs(self) -> None:
         """Deletes progress logs of ended tasks. Task numbers are never reused."""
-        journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(LOG_PREFIX)]
-        running = {row.task.id for row in read_running(self._meta_store)} if journals else set()
-        self._delete_objects([path for path, task_id in journals if task_id is not None and task_id not in running])
+        logs = [(found.path, task_id_of(found.path)) for found in self._object_store.list(LOG_PREFIX)]
+        running = {row.task.id for row in read_running(self._meta_store)} if logs else set()
+        self._delete_objects([path for path, task_id in logs if task_id is not None and task_id not in running])
 
     def _remove_probes(self) -> None:
         """Deletes probes of executor checks that died before deleting them."""

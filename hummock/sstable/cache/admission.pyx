@@ -53,6 +53,6 @@ cdef class CacheAdmission:
         self.admitted += 1
         return True
 
-    def asks(self, uint64_t slot, Py_ssize_t bytes_) -> bool:
+    def vote_for(self, uint64_t slot, Py_ssize_t bytes_) -> bool:
         """`admits`, for tests."""
         return self.admits(slot, bytes_)

@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from hummock.columnar.slab_allocator cimport slab_give, slab_idle, slab_take
+from hummock.columnar.slab_allocator cimport slab_release, slab_idle, slab_acquire
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -98,7 +98,7 @@ cdef class FileSlots:
         cdef size_t entries = <size_t>(size if size > 0 else 1)
         cdef Py_ssize_t index
         self.cache = cache
-        self.entries = <CacheSlot*>slab_take(entries * sizeof(CacheSlot))
+        self.entries = <CacheSlot*>slab_acquire(entries * sizeof(CacheSlot))
         self.nodes = <CacheNode*>calloc(entries, sizeof(CacheNode))
         self.hints = <BlockHint*>calloc(entries + 1, sizeof(BlockHint))
         if self.entries == NULL or self.nodes == NULL or self.hints == NULL:
@@ -113,7 +113,7 @@ cdef class FileSlots:
         for index in range(self.size):
             if self.entries[index].value != NULL:
                 self.cache.remove(&self.nodes[index])
-        slab_give(<uint8_t*>self.entries, max(self.size, 1) * sizeof(CacheSlot))
+        slab_release(<uint8_t*>self.entries, max(self.size, 1) * sizeof(CacheSlot))
         free(self.nodes)
         free(self.hints)
 

@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from hummock.base.coding cimport get_u32, put_u32
-from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
+from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
 
 from hummock.errors import Corruption
 
@@ -26,7 +26,7 @@ cdef class BloomFilter:
     """`may_contain(hash)`: False only for hashes it was not built from."""
 
     def __dealloc__(self):
-        slab_give(self.memory, self.memory_bytes)
+        slab_release(self.memory, self.memory_bytes)
 
     @staticmethod
     def load(const uint8_t[::1] data, str object_name="filter") -> BloomFilter:
@@ -42,7 +42,7 @@ cdef class BloomFilter:
             raise Corruption(
                 object_name, "filter", f"{size} bytes", f"{filter.blocks} blocks, {filter.probes} probes")
         filter.memory_bytes = slab_capacity(size + BLOCK_BYTES)
-        filter.memory = slab_take(filter.memory_bytes)
+        filter.memory = slab_acquire(filter.memory_bytes)
         if filter.memory == NULL:
             raise MemoryError(f"no memory for {size} bytes of a filter")
         words = <uint8_t*>((<uintptr_t>filter.memory + BLOCK_BYTES - 1) & ~<uintptr_t>(BLOCK_BYTES - 1))

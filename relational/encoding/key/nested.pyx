@@ -19,7 +19,7 @@ from relational.encoding.field cimport (
     BAD_FORM, BAD_TAG, BAD_UTF8, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRUNCATED,
 )
 from relational.encoding.key.json cimport append_json, read_json
-from relational.encoding.key.read cimport read_keys, take_groups
+from relational.encoding.key.read cimport read_keys, read_groups
 from relational.encoding.key.write cimport DECIMAL_SLOT, add_key_sizes, write_keys
 from relational.encoding.utf8 cimport first_bad_text
 
@@ -164,7 +164,7 @@ cdef int read_list(
         with gil:
             raise MemoryError("no memory to decode a list")
     try:
-        at = take_groups(cursor[0], limit, <uint64_t>0 - (field.flip & 1), &stop, &why)
+        at = read_groups(cursor[0], limit, <uint64_t>0 - (field.flip & 1), &stop, &why)
         if at == NULL:
             return why
         cursor[0] = at

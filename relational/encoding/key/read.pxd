@@ -12,7 +12,7 @@ cdef Py_ssize_t read_keys(
 ) noexcept nogil
 
 
-cdef inline const uint8_t* take_groups(
+cdef inline const uint8_t* read_groups(
     const uint8_t* at, const uint8_t* limit, uint64_t flip, uint8_t** out, Reason* reason
 ) noexcept nogil:
     """Copies the bytes of a non-empty string to `out`, which has 8 spare bytes; returns the end of the payload."""

@@ -40,7 +40,7 @@ cdef Py_ssize_t read_keys(
     return failed
 
 
-cdef inline int take_tag(
+cdef inline int read_tag(
     const Field* field, const uint8_t** cursor, const uint8_t* limit, Reason* reason
 ) noexcept nogil:
     """1: a payload follows, 0: NULL, -1: neither."""
@@ -76,7 +76,7 @@ cdef Py_ssize_t read_int64(
             present[i] = 1
             cursors[i] = at + 9
             continue
-        tag = take_tag(field, &cursors[i], limits[i], reason)
+        tag = read_tag(field, &cursors[i], limits[i], reason)
         if tag != 0:
             reason[0] = TRUNCATED if tag > 0 else reason[0]
             return i
@@ -95,7 +95,7 @@ cdef Py_ssize_t read_fixed(
     cdef uint8_t* present = sink.present + sink.rows
     cdef Py_ssize_t i
     for i in range(count):
-        tag = take_tag(field, &cursors[i], limits[i], reason)
+        tag = read_tag(field, &cursors[i], limits[i], reason)
         if tag < 0:
             return i
         present[i] = <uint8_t>tag
@@ -181,7 +181,7 @@ cdef Py_ssize_t read_decimals(
     cdef Py_ssize_t i
     cdef int tag
     for i in range(count):
-        tag = take_tag(field, &cursors[i], limits[i], reason)
+        tag = read_tag(field, &cursors[i], limits[i], reason)
         if tag < 0:
             return i
         present[i] = <uint8_t>tag
@@ -208,7 +208,7 @@ cdef Py_ssize_t read_strings(
     cdef Py_ssize_t i
     cdef int tag
     for i in range(count):
-        tag = take_tag(field, &cursors[i], limits[i], reason)
+        tag = read_tag(field, &cursors[i], limits[i], reason)
         if tag < 0:
             return i
         present[i] = <uint8_t>tag
@@ -219,7 +219,7 @@ cdef Py_ssize_t read_strings(
                 reason[0] = TRUNCATED
                 return i
             if at[0] ^ field.flip == 1:
-                at = take_groups(at + 1, limits[i], flip, &out, reason)
+                at = read_groups(at + 1, limits[i], flip, &out, reason)
                 if at == NULL:
                     return i
             elif at[0] == field.flip:

@@ -234,7 +234,7 @@ cdef int read_parts(
                     (<ColumnBuilder>sinks[i]).append_null()
             part.start += 1
             continue
-        take_part(format, values, part)
+        read_part(format, values, part)
         for i in range(format.count):
             if wanted == NULL or wanted[i]:
                 read_column(format, i, <ColumnBuilder>sinks[i], part, json)
@@ -242,7 +242,7 @@ cdef int read_parts(
     return 0
 
 
-cdef int take_part(const ValueLayout* format, BinaryColumn values, Read* part) except -1 nogil:
+cdef int read_part(const ValueLayout* format, BinaryColumn values, Read* part) except -1 nogil:
     """Selects the rows from `start` on with one shape, at most a block, and checks their lengths."""
     cdef Slice row = values.at(part.start)
     cdef Reason reason

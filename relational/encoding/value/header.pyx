@@ -65,7 +65,7 @@ cdef inline Reason open_shape(
     return FINE if end[0] <= stop else TRUNCATED
 
 
-cdef inline bint take_gap(const uint8_t** at, const uint8_t* end, int64_t* id) noexcept nogil:
+cdef inline bint read_gap(const uint8_t** at, const uint8_t* end, int64_t* id) noexcept nogil:
     cdef int64_t gap = 0
     cdef int shift = 0
     while at[0] < end and shift < 35:
@@ -99,7 +99,7 @@ cdef Reason read_shape(
         size = (at[0] >> 4) + 1
         width = WIDTH_OF_CODE[at[0] & 7]
         at += 1
-        if width < 0 or ((at - 1)[0] & HAS_GAP and not take_gap(&at, end, &id)) or id + size > INT32_MAX:
+        if width < 0 or ((at - 1)[0] & HAS_GAP and not read_gap(&at, end, &id)) or id + size > INT32_MAX:
             return BAD_FORM
         while next < count and ids[order[next]] < id:
             next += 1

@@ -31,7 +31,7 @@ cdef void read_bytes(ColumnBuilder sink, Py_ssize_t count, const uint8_t** start
 cdef bint put_one(const Field* field, const ColumnView* view, Py_ssize_t row, uint8_t* out) noexcept nogil
 # the payload of a non-NULL value of a fixed-width kind; False for a value without an encoding
 
-cdef Reason take_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil
+cdef Reason copy_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil
 # converts a complete fixed-width payload to Arrow's form (a byte for BOOLEAN)
 
 cdef bint is_plain(int kind) noexcept nogil     # whether the payload equals the value in memory

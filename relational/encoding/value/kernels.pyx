@@ -165,7 +165,7 @@ cdef Reason read_fixed(
             if not present[i]:
                 memset(values + i * width, 0, <size_t>width)
                 continue
-            reason = take_one(field, rows[i] + at, values + i * width)
+            reason = copy_one(field, rows[i] + at, values + i * width)
             if reason != FINE:
                 failed[0] = i
                 return reason
@@ -215,14 +215,14 @@ cdef inline bint fits(const uint8_t* value, int precision) noexcept nogil:
     return magnitude < bound
 
 
-cdef Reason take_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil:
+cdef Reason copy_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil:
     if not is_plain(field.kind):
-        return take_converted(field.kind, at, value)
+        return copy_converted(field.kind, at, value)
     memcpy(value, at, <size_t>field.fixed_bytes)
     return OUT_OF_RANGE if field.kind == NUMERIC and not fits(value, field.precision) else FINE
 
 
-cdef inline Reason take_converted(int kind, const uint8_t* at, uint8_t* value) noexcept nogil:
+cdef inline Reason copy_converted(int kind, const uint8_t* at, uint8_t* value) noexcept nogil:
     """BOOLEAN, DATE, TIME, TIMESTAMP and INTERVAL."""
     cdef ArrowInterval interval
     cdef int64_t microseconds

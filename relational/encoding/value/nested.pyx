@@ -19,7 +19,7 @@ from relational.encoding.field cimport (
     BAD_UTF8, FINE, Field, NO_JSON, SLACK, TRAILING, TRUNCATED, bitmap_bytes,
 )
 from relational.encoding.utf8 cimport first_bad_text
-from relational.encoding.value.kernels cimport is_plain, put_one, read_bytes, take_one
+from relational.encoding.value.kernels cimport is_plain, put_one, read_bytes, copy_one
 
 
 cdef enum:
@@ -172,7 +172,7 @@ cdef int read_numbers(
         failed[0] = i
         if stops[i] - starts[i] != field.fixed_bytes:
             return TRUNCATED if stops[i] - starts[i] < field.fixed_bytes else TRAILING
-        reason = take_one(field, starts[i], values + i * width)
+        reason = copy_one(field, starts[i], values + i * width)
         if reason != FINE:
             return reason
     sink.rows += count

@@ -46,7 +46,6 @@ _FIELDS = {
 }
 DATE_FIELDS = ("year", "quarter", "month", "week", "isoyear", "day", "doy", "dow", "isodow", "epoch")
 CLOCK_FIELDS = ("hour", "minute", "second", "epoch")
-WHOLE_FIELDS = tuple(_FIELDS)
 
 
 def _parts(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

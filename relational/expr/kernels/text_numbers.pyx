@@ -63,7 +63,7 @@ cdef inline void trim(const uint8_t** text, Py_ssize_t* size) noexcept nogil:
         size[0] -= 1
 
 
-cdef inline bint take_sign(const uint8_t** text, Py_ssize_t* size) noexcept nogil:
+cdef inline bint read_sign(const uint8_t** text, Py_ssize_t* size) noexcept nogil:
     """Consumes a sign; returns whether it was a minus."""
     cdef uint8_t first = text[0][0] if size[0] > 0 else 0
     if first == 45 or first == 43:
@@ -78,7 +78,7 @@ cdef int integer_of(const uint8_t* text, Py_ssize_t size, int64_t low, int64_t h
     cdef Py_ssize_t at
     cdef bint negative, is_above = False
     trim(&text, &size)
-    negative = take_sign(&text, &size)
+    negative = read_sign(&text, &size)
     limit = <uint64_t>0 - <uint64_t>low if negative else <uint64_t>high
     if size == 0:
         return INVALID
@@ -124,7 +124,7 @@ cdef int digits_of(const uint8_t* text, Py_ssize_t size, Digits* out) noexcept n
         return INVALID
     text += at + 1
     size -= at + 1
-    negative = take_sign(&text, &size)
+    negative = read_sign(&text, &size)
     if size == 0:
         return INVALID
     for at in range(size):
@@ -144,7 +144,7 @@ cdef int decimal_of(const uint8_t* text, Py_ssize_t size, int precision, int sca
     cdef Py_ssize_t at
     cdef bint negative
     trim(&text, &size)
-    negative = take_sign(&text, &size)
+    negative = read_sign(&text, &size)
     if digits_of(text, size, &digits) != NO_FAULT:
         return INVALID
     weight = digits.whole + digits.exponent + scale
@@ -318,7 +318,7 @@ cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept n
     cdef uint64_t bits = 0
     cdef bint negative
     trim(&text, &size)
-    negative = take_sign(&text, &size)
+    negative = read_sign(&text, &size)
     if not short_float(text, size, &found) and float_of(text, size, &found) != NO_FAULT:
         return WORD if is_float_word(text, size) else INVALID
     if not found.is_cut and found.digits <= <uint64_t>1 << 53 and -EXACT_POWER <= found.power <= EXACT_POWER:

@@ -8,12 +8,14 @@ from relational.catalog.alter import column_index, with_column, without_column
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, CatalogError, ParseError
 from relational.expr.bind import error_span
+from relational.expr.unbound import TextSpan
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
+from relational.sql.ddl.options import parallelism_of
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, resolved
-from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume
+from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume, SetParallelism
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,
@@ -25,10 +27,10 @@ _KINDS: dict[tuple[str, ...], TableKind] = {
 _NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
 
 
-def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | Resume | Nothing:
+def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | Resume | SetParallelism | Nothing:
     """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT
     constant], or DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW, SINK or INDEX
-    name RESUME [SKIP n ROWS].
+    name RESUME [SKIP n ROWS]; ALTER MATERIALIZED VIEW, SINK or INDEX name SET PARALLELISM [=|TO] {n | DEFAULT}.
     """
     reader = TokenReader(piece)
     reader.expect("ALTER")
@@ -42,15 +44,39 @@ def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | R
     table = resolved(context.catalog, name, span)
     if reader.accept("RESUME"):
         if table.kind is not kind:
-            raise BindError(f"{name.name!r} is {table.kind.one}: use ALTER {table.kind.upper()}", **error_span(span))
+            raise _other_kind(table, span)
         return Resume(table, _skipped(reader))
     if kind is not TableKind.TABLE:
-        raise reader.fail("RESUME is expected here")
+        if reader.accept("SET", "PARALLELISM"):
+            if table.kind is not kind:
+                raise _other_kind(table, span)
+            return SetParallelism(table, parallelism_setting(reader))
+        raise reader.fail("RESUME or SET PARALLELISM is expected here")
     if reader.accept("ADD"):
         return _add(reader, table)
     if reader.accept("DROP"):
         return _drop(reader, table)
     raise reader.fail("ADD, DROP or RESUME is expected here")
+
+
+def _other_kind(table: TableCatalog, span: TextSpan) -> BindError:
+    return BindError(f"{table.name!r} is {table.kind.one}: use ALTER {table.kind.upper()}", **error_span(span))
+
+
+def parallelism_setting(reader: TokenReader) -> int | None:
+    """[=|TO] {n | DEFAULT} to the end of the statement; None for DEFAULT."""
+    if not reader.accept("="):
+        reader.accept("TO")
+    span = reader.span
+    if reader.accept("DEFAULT"):
+        reader.finish()
+        return None
+    try:
+        found = parallelism_of(reader.next().text)
+    except ValueError as refusal:
+        raise BindError(f"parallelism is {refusal}", **error_span(span)) from refusal
+    reader.finish()
+    return found
 
 
 def _skipped(reader: TokenReader) -> int:

@@ -21,9 +21,11 @@ from relational.sql.ddl.create_table import read_table, source_of, table_of
 from relational.sql.ddl.options import (
     BACKFILL,
     CONNECTOR,
+    PARALLELISM,
     VIEW_OPTIONS,
     Options,
     choice_of,
+    parallelism_of,
     read_options,
     take_vnode_count,
 )
@@ -122,13 +124,16 @@ def _materialized_view(
     options = read_options(reader) if reader.accept("WITH") else Options()
     backfill = options.take(BACKFILL, partial(choice_of, Backfill), Backfill.STREAM)
     vnode_count = take_vnode_count(options)
+    parallelism = options.take(PARALLELISM, parallelism_of, None)
     options.finish("a materialized view", VIEW_OPTIONS)
     query, views = _query(reader, context)
     try:
         view, plan = view_of(name.name, query, definition, views, vnode_count)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
-    return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill)
+    return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill, parallelism)
+
+
 
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:

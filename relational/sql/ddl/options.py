@@ -25,8 +25,10 @@ from relational.types.interval import MICROSECONDS_PER_DAY, Interval
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 CONNECTOR, TTL, ROW_FORMAT, VNODE_COUNT, BACKFILL = "connector", "ttl", "row_format", "vnode_count", "backfill"
+PARALLELISM = "parallelism"
 TABLE_OPTIONS = (TTL, ROW_FORMAT, VNODE_COUNT)
-VIEW_OPTIONS = (BACKFILL, VNODE_COUNT)
+VIEW_OPTIONS = (BACKFILL, PARALLELISM, VNODE_COUNT)
+MOST_PARALLELISM = 1_024
 MAX_TTL_DAYS, MAX_TTL_CHARACTERS = 36_500, 100
 _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)
 
@@ -127,6 +129,13 @@ def vnode_count_of(text: str) -> int:
     """ValueError unless it is a whole number of 1 to MAX_VNODE_COUNT."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MAX_VNODE_COUNT):
         raise ValueError(f"a whole number of 1 to {MAX_VNODE_COUNT}")
+    return int(text)
+
+
+def parallelism_of(text: str) -> int:
+    """ValueError unless it is a whole number of 1 to MOST_PARALLELISM."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MOST_PARALLELISM):
+        raise ValueError(f"a whole number of 1 to {MOST_PARALLELISM}")
     return int(text)
 
 

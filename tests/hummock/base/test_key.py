@@ -46,12 +46,5 @@ def test_tables_and_vnodes_are_ranges():
     assert KeyRange.vnode(1, 255) == KeyRange(b"\0\0\0\1\0\xff", b"\0\0\0\1\1")
 
 
-def test_overlap_counts_the_ends_as_a_half_open_range_does():
-    wanted = KeyRange(b"b", b"d")
-    assert wanted.overlaps(b"a", b"b") and wanted.overlaps(b"c", b"z")
-    assert not wanted.overlaps(b"a", b"az") and not wanted.overlaps(b"d", b"e")
-    assert not KeyRange(b"b", b"b").overlaps(b"a", b"z")
-
-
 def test_a_range_survives_pickling():
     assert pickle.loads(pickle.dumps(KeyRange(b"a", None))) == KeyRange(b"a", None)

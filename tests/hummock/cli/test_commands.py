@@ -19,7 +19,7 @@ from hummock.cli import main
 from hummock.columnar.write_batch import WriteBatch
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.records import STALE, UPLOADS, lease_key
+from hummock.meta.records import OBSOLETE, UPLOADS, lease_key
 from hummock.meta.store.base import MetaOperations
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -142,7 +142,7 @@ def test_a_log_among_the_objects_is_read_too(tmp_path):
 
 def test_a_damaged_row_is_named(url):
     meta_store = open_meta_store(url, create=False)
-    keys = [UPLOADS + "0" * 16, lease_key("n"), STALE + "7", "hummock/unheard-of", "hummock/unheard/of"]
+    keys = [UPLOADS + "0" * 16, lease_key("n"), OBSOLETE + "7", "hummock/unheard-of", "hummock/unheard/of"]
     meta_store.transaction(MetaOperations(put=dict.fromkeys(keys, b'{"format":1}')))
     meta_store.close()
     damaged = {found["path"] for found in run_json("verify", url, status=1)["damaged"]}

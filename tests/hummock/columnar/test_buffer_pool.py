@@ -53,7 +53,7 @@ def test_freed_memory_is_kept_up_to_the_limit(limited_pool):
         limited_pool(-1)
 
 
-def test_large_memory_stands_on_pages_however_it_came_about(limited_pool):
+def test_large_memory_is_in_huge_pages_however_it_was_allocated(limited_pool):
     limited_pool(0)
     grown = ByteBuffer(600_000)
     for _ in range(9):

@@ -19,7 +19,7 @@ def test_the_examples_of_the_design():
         WriteBatch([(b"b", b"1"), (b"a", b"2")])
 
 
-def test_a_key_that_begins_another_stands_before_it():
+def test_a_key_that_is_a_prefix_of_another_sorts_before_it():
     assert len(WriteBatch.from_pairs([(b"", b""), (b"a", b""), (b"a\0", b""), (b"ab", b"")])) == 4
     with pytest.raises(InvalidWriteBatch):
         WriteBatch.from_pairs([(b"ab", b""), (b"a", b"")])
@@ -29,7 +29,7 @@ def test_null_keys_and_unequal_columns_are_refused():
     with pytest.raises(InvalidWriteBatch, match="row 1: a key is null") as caught:
         WriteBatch(pa.array([b"a", None]), pa.array([b"1", b"2"]))
     assert caught.value.row == 1
-    with pytest.raises(InvalidWriteBatch, match="2 keys stand beside 1 values"):
+    with pytest.raises(InvalidWriteBatch, match="2 keys for 1 values"):
         WriteBatch(pa.array([b"a", b"b"]), pa.array([b"1"]))
 
 

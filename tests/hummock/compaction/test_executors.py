@@ -14,7 +14,7 @@ from hummock.compaction import subcompaction
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.progress_log import TaskProgressLog
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.subcompaction_planner import Split, cuts_of
+from hummock.compaction.subcompaction_planner import Split, boundaries_of
 from hummock.compaction.task import OutputOptions
 from hummock.compaction.worker_task import WorkerTask, carry_out, decode_result
 from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
@@ -39,7 +39,7 @@ def url_and_task(tmp_path_factory):
                             if rng.random() < share], mint, sstable_bytes=60_000)
             for epoch, share in ((3, 0.2), (2, 0.5), (1, 1.0))]
     task = task_of(runs, watermark=9 << 16, drop_tombstones=True, output=OUTPUT)
-    cuts = cuts_of([info for run in runs for info in run], store, task.input_bytes // 7)
+    cuts = boundaries_of([info for run in runs for info in run], store, task.input_bytes // 7)
     assert len(cuts) == 6
     yield url, replace(task, cuts=cuts)
     store.close()
@@ -176,7 +176,7 @@ def test_a_range_that_touches_nothing_gives_nothing(url_and_task):
     assert (result.sstables, result.rows_read) == ((), 0)
 
 
-def test_an_assignment_is_read_as_it_was_written(url_and_task):
+def test_a_worker_task_is_read_as_it_was_written(url_and_task):
     worker_task = WorkerTask(url_and_task[1].ranges()[2].narrowed(), url_and_task[0], PREFIX, MEMORY, 60_000,
                              "compact/7/3")
     assert WorkerTask.decode(worker_task.encode()) == worker_task
@@ -228,7 +228,7 @@ def test_the_first_driver_says_where_a_task_is_cut(url_and_task):
     assert TaskProgressLog(store, replace(task, id=8, cuts=(), watermark=1)).split(lambda: OTHER) == OTHER
 
 
-def test_what_a_damaged_journal_says_is_not_used(url_and_task):
+def test_a_damaged_progress_log_is_not_used(url_and_task):
     url, task = url_and_task
     store, rng = open_object_store(url), random.Random(5)
     progress_log = TaskProgressLog(store, replace(task, id=11, cuts=()))

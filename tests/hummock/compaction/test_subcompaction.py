@@ -66,7 +66,7 @@ def test_random_runs_become_what_the_rule_keeps(seed):
     assert sum(result.rows_read for result in results) == task.input_rows == len(merged)
     assert sum(result.hash_read for result in results) % U64 == task.input_hash == content_hash(merged)
     for result in results:
-        assert not result.unaccounted()
+        assert not result.mismatch()
     dropped = [entry for entry in merged if entry not in found]
     assert sum(result.hash_dropped for result in results) % U64 == content_hash(dropped)
     files = [info for result in results for info in result.sstables]

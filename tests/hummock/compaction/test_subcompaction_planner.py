@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from hummock.base.key import user_key
-from hummock.compaction.subcompaction_planner import Pieces, cuts_of, range_bytes_for, read_samples, split, split_of
+from hummock.compaction.subcompaction_planner import (
+    KeySamples,
+    boundaries_of,
+    range_bytes_for,
+    read_samples,
+    split,
+    split_of,
+)
 from hummock.errors import Corruption
 from hummock.object_store.base import sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
@@ -46,13 +53,13 @@ def read_cases() -> list[tuple[str, list[tuple[bytes, int]], int, list[str]]]:
 @pytest.mark.parametrize("case", read_cases(), ids=lambda case: f"{case[0]} ({case[2]})")
 def test_split_case(case):
     _, pieces, range_bytes, expected = case
-    found = split(pieces_of(pieces), range_bytes)
+    found = split(samples_of(pieces), range_bytes)
     assert found.cuts == tuple(map(key_of, expected))
     assert sum(found.sizes) == sum(size for _, size in pieces)
 
 
-def pieces_of(pairs: list[tuple[bytes, int]]) -> Pieces:
-    return Pieces.of([key for key, _ in pairs], [size for _, size in pairs])
+def samples_of(pairs: list[tuple[bytes, int]]) -> KeySamples:
+    return KeySamples.of([key for key, _ in pairs], [size for _, size in pairs])
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -62,7 +69,7 @@ def test_random_pieces_give_ascending_cuts_with_bytes_between_them(seed):
               for _ in range(rng.randrange(60))]
     total = sum(size for _, size in pieces)
     range_bytes = rng.randrange(1, 2_000)
-    found = split(pieces_of(pieces), range_bytes)
+    found = split(samples_of(pieces), range_bytes)
     cuts = found.cuts
     assert len(cuts) <= max(0, round(total / range_bytes) - 1)
     for start, end in pairwise((b"", *cuts, b"\xff" * 9)):
@@ -80,7 +87,7 @@ def test_files_are_cut_by_their_samples_into_ranges_of_about_the_asked_bytes():
             for epoch, share in ((3, 0.1), (2, 0.5), (1, 1.0))]
     infos = [info for run in runs for info in put_run(store, run, mint, sstable_bytes=300_000)]
     total = sum(info.data_bytes for info in infos)
-    cuts = cuts_of(infos, store, total // 5)
+    cuts = boundaries_of(infos, store, total // 5)
     assert len(cuts) == 4
     rows = sorted(key for run in runs for key, _, _ in run)
     shares = [sum(start <= key < end for key in rows) / len(rows)
@@ -96,7 +103,7 @@ def test_a_file_that_is_small_beside_a_range_is_not_opened():
     for info in infos:
         store.delete([sstable_meta_path(info.name)])
     total = sum(info.data_bytes for info in infos)
-    assert len(cuts_of(infos, store, total // 3)) == 2
+    assert len(boundaries_of(infos, store, total // 3)) == 2
 
 
 def test_samples_part_a_file_into_all_of_its_bytes():
@@ -145,4 +152,4 @@ def test_damaged_samples_are_named():
     data[-50] ^= 1
     store.put(path, bytes(data))
     with pytest.raises(Corruption, match=info.name):
-        cuts_of([info], store, 1_000)
+        boundaries_of([info], store, 1_000)

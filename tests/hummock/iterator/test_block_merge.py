@@ -49,7 +49,7 @@ def test_rounds_over_blocks_keep_every_version_in_order(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_rounds_over_batches_hand_out_the_newer_child_first_where_full_keys_are_equal(seed):
+def test_rounds_over_batches_return_the_newer_child_first_where_full_keys_are_equal(seed):
     rng = random.Random(seed)
     keys = sorted({rng.choice(SUFFIXES) + rng.randbytes(rng.randint(0, 2)) for _ in range(300)})
     runs = [[(key, rng.choice((1, 2)) << 16, b"%d" % number) for key in keys if rng.random() < 0.6]

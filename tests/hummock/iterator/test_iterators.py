@@ -139,13 +139,13 @@ def test_random_long_runs_are_pulled_in_order_over_many_batches(seed):
     assert pulled(MergeIterator([merged(runs[:3]), *(iterator_of(run) for run in runs[3:])])) == model
 
 
-def test_children_walk_one_way():
+def test_children_have_one_direction():
     batch = SharedBufferBatch(WriteBatch([(b"a", b"1")]), 1 << 16)
     with pytest.raises(ValueError, match="walks the other way"):
         MergeIterator([SharedBufferBatchIterator(batch, REVERSE)], FORWARD)
 
 
-def test_an_iterator_that_says_nothing_cannot_be_walked():
+def test_an_iterator_without_methods_cannot_be_iterated():
     with pytest.raises(TypeError, match="HummockIterator"):
         list(HummockIterator().entries())
 

@@ -62,7 +62,7 @@ class TestCommit:
         assert names_of(version) == sorted([one.name, two.name])
         assert sorted(info.id for info in version.sstables) == [1, 2]
 
-    def test_later_commits_lie_above_and_numbers_never_repeat(self, manager, writer, files):
+    def test_later_commits_are_above_and_numbers_never_repeat(self, manager, writer, files):
         for number in range(1, 6):
             manager.commit_epoch(writer, epoch_of(number), [files.make(number), files.make(number)])
         runs = manager.version.levels[0].runs

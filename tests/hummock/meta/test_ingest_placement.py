@@ -56,7 +56,7 @@ def test_case(lines, level):
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_nothing_of_the_load_s_tables_lies_over_it_and_nothing_meets_it_at_the_bottom(seed):
+def test_no_run_with_tables_of_the_load_is_above_it_and_none_overlaps_it_in_the_last_level(seed):
     """A file [first, last] may hold any key of its tables in between."""
     rng = random.Random(seed)
     number = 0

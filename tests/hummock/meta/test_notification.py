@@ -28,7 +28,7 @@ def test_updates_reach_the_subscribers_of_their_topic(service):
     assert (versions, catalogs, held.acknowledged) == ([1, 2], ["t"], 2)
 
 
-def test_a_closed_subscription_hears_nothing_more(service):
+def test_a_closed_subscription_is_not_notified(service):
     seen = []
     subscription = service.subscribe("x", seen.append)
     service.publish("x", 1)
@@ -56,7 +56,7 @@ def test_a_subscriber_that_raises_is_handed_the_update_again_and_the_others_go_o
     assert metrics.registry.get_sample_value("hummock_subscriber_failures_total") == 3
 
 
-def test_a_newer_update_stands_for_one_that_was_not_taken(service):
+def test_a_newer_update_replaces_one_that_was_not_accepted(service):
     taken, broken = [], [True]
 
     def callback(update):

@@ -178,7 +178,7 @@ class TestLocalDisk:
         store.put("sst/b", b"2")
         assert store.get("sst/b") == b"2"
 
-    def test_where_a_file_stands_no_directory_can_be(self, store):
+    def test_where_a_file_is_no_directory_can_be(self, store):
         store.put("a", b"1")
         with pytest.raises(ObjectStoreError):
             store.put("a/b", b"2")

@@ -36,7 +36,7 @@ class TestWebHdfsObjectStore(ObjectStoreSuite):
     pass
 
 
-def test_a_log_may_stand_in_it(store):
+def test_a_log_may_be_in_it(store):
     require_exclusive_creation(store)
     assert list(store.list()) == []
 

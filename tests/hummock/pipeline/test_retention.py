@@ -137,6 +137,6 @@ def test_reads_at_and_above_the_watermark_do_not_change():
             assert read(kept, epoch) == read(run, epoch)
 
 
-def test_the_child_must_walk_forward():
+def test_the_child_must_be_a_forward_iterator():
     with pytest.raises(ValueError, match="forward"):
         RetentionIterator(iterator_of([(b"a", 1, b"1")], -1))

@@ -193,7 +193,7 @@ def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip, is_s
 
 
 @pytest.mark.parametrize("path_of", [sstable_data_path, sstable_meta_path])
-def test_a_name_that_is_taken_is_refused_and_what_stands_there_stays(tmp_path, path_of):
+def test_a_name_that_exists_is_refused_and_its_object_stays(tmp_path, path_of):
     for store in (MemoryObjectStore(), LocalObjectStore(tmp_path)):
         path = path_of(names()())
         store.put(path, b"another's")

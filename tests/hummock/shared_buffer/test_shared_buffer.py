@@ -102,11 +102,11 @@ def test_all_epochs_of_a_sync_become_one_run(store, uploader):
     buffer.cut_through(E2)
     assert upload_all(buffer, uploader, E2) == [(E2, 0)]
     assert [type(source) for source in buffer.sources] == [SharedBufferBatch, StagedRun]
-    assert content(store, buffer.hand_out(E2)) == [
+    assert content(store, buffer.files_of_sync(E2)) == [
         (b"a", 1, 0, b"1"), (b"b", 2, 0, b"2"), (b"b", 1, 0, b"1"),
     ]  # fmt: skip
-    assert buffer.hand_out(E3) == ()
-    assert buffer.hand_out(E2) == buffer.staged_through(E3)
+    assert buffer.files_of_sync(E3) == ()
+    assert buffer.files_of_sync(E2) == buffer.staged_through(E3)
     with pytest.raises(InvalidEpoch, match="synced together"):
         buffer.staged_through(E1)
     buffer.cut_through(E2)
@@ -144,7 +144,7 @@ def test_of_one_epoch_only_the_last_operation_on_a_key_is_written(store, uploade
     buffer = buffer_of((rows(b"a", b"b"), E1), (second, E1), (rows(b"a"), E1))
     buffer.cut_through(E1)
     upload_all(buffer, uploader, E1)
-    assert content(store, buffer.hand_out(E1)) == [(b"a", 1, 0, b"1"), (b"b", 1, 0, b"2")]
+    assert content(store, buffer.files_of_sync(E1)) == [(b"a", 1, 0, b"1"), (b"b", 1, 0, b"2")]
 
 
 def test_each_flush_of_an_epoch_is_stored_under_its_number(store, uploader):
@@ -159,11 +159,11 @@ def test_each_flush_of_an_epoch_is_stored_under_its_number(store, uploader):
         [(b"a", 1, flush, value)] for flush, value in ((2, b"3"), (1, b"2"), (0, b"1"))
     ]
     buffer.cut_through(E1)
-    assert len(buffer.hand_out(E1)) == 3
+    assert len(buffer.files_of_sync(E1)) == 3
     buffer.add(rows(b"a", value=b"4"), E1, False)
     buffer.cut_through(E2)
     assert upload_all(buffer, uploader, E2) == [(E2, 3)]
-    assert content(store, buffer.hand_out(E2)) == [(b"a", 2, 3, b"3"), (b"a", 1, 3, b"4")]
+    assert content(store, buffer.files_of_sync(E2)) == [(b"a", 2, 3, b"3"), (b"a", 1, 3, b"4")]
 
 
 def test_a_failed_task_stays_before_a_later_flush(store, uploader):
@@ -194,10 +194,10 @@ def test_what_a_sync_was_given_no_other_hands_out_unless_it_fails(uploader):
     buffer.cut_through(E1)
     buffer.cut_through(E2)
     upload_all(buffer, uploader, E2)
-    assert [len(buffer.hand_out(epoch)) for epoch in (E1, E2)] == [1, 1]
-    buffer.take_back(E1)
+    assert [len(buffer.files_of_sync(epoch)) for epoch in (E1, E2)] == [1, 1]
+    buffer.unassign(E1)
     buffer.cut_through(E2)
-    assert [len(buffer.hand_out(epoch)) for epoch in (E1, E2)] == [0, 2]
+    assert [len(buffer.files_of_sync(epoch)) for epoch in (E1, E2)] == [0, 2]
 
 
 def test_local_rows_are_never_uploaded_and_have_a_limit_of_their_own():
@@ -210,7 +210,7 @@ def test_local_rows_are_never_uploaded_and_have_a_limit_of_their_own():
     assert not buffer.has_room(1, True)
 
 
-def test_a_later_local_batch_of_an_epoch_stands_above_an_earlier_one():
+def test_a_later_local_batch_of_an_epoch_is_above_an_earlier_one():
     buffer = SharedBuffer(1 << 20, Epoch(0))
     for value in (b"1", b"2", b"3"):
         buffer.add(rows(b"a", value=value), E2, True)
@@ -253,7 +253,7 @@ def test_neighbours_without_a_common_range_form_a_chain():
         SharedBufferChainIterator(buffer_of((rows(b"a"), E1), (rows(b"a"), E2)).sources)
 
 
-def test_a_chain_seeks_as_its_entries_stand():
+def test_a_chain_seeks_in_the_order_of_its_entries():
     buffer = buffer_of(*[(rows(*keys), epoch) for keys, epoch in (
         ((b"a", b"c"), E1), ((b"d",), E2), ((b"f", b"g"), E1))])  # fmt: skip
     (chain,) = chains_of(buffer.sources)

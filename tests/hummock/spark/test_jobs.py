@@ -15,8 +15,8 @@ from hummock.spark import executor_check as probe
 from hummock.spark.worker import (
     deadline,
     do_spec,
-    give_way,
     local_directory,
+    lower_priority,
     shared_url,
     task_memory,
     task_store,
@@ -228,7 +228,7 @@ def test_memory_is_what_the_workers_limit_leaves(monkeypatch):
     assert task_memory(1 << 20) == 1 << 20
 
 
-def test_files_of_a_task_lie_in_a_directory_that_spark_names_if_it_is_there(monkeypatch, tmp_path):
+def test_files_of_a_task_are_in_a_directory_that_spark_names_if_it_exists(monkeypatch, tmp_path):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     assert local_directory() is None
     for named, expected in (("", None), (f"{tmp_path}/none,", None), (f"{tmp_path}/none,{tmp_path}", str(tmp_path))):
@@ -241,5 +241,5 @@ def test_a_task_gives_way_and_never_takes_back(monkeypatch):
     monkeypatch.setattr("hummock.spark.worker.os.getpriority", lambda which, who: 3)
     monkeypatch.setattr("hummock.spark.worker.os.setpriority", lambda *asked: calls.append(asked))
     for niceness in (0, 3, 10):
-        give_way(niceness)
+        lower_priority(niceness)
     assert calls == [(os.PRIO_PROCESS, 0, 10)]

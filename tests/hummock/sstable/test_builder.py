@@ -137,7 +137,7 @@ def test_entries_out_of_order_are_refused_with_both_keys():
     for first, second in (((b"b", 1), (b"a", 1)), ((b"a", 1), (b"a", 1)), ((b"a", 1), (b"a", 2))):
         builder = SstableBuilder(StorageOptions(), filter_policy("none"), NAME)
         builder.put(*first, b"")
-        with pytest.raises(ValueError, match="does not stand after"):
+        with pytest.raises(ValueError, match="is not after"):
             builder.put(*second, b"")
 
 

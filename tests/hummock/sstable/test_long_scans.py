@@ -45,7 +45,7 @@ def test_a_scan_gives_all_rows_whichever_blocks_are_cached(written, cache_bytes)
                 assert store.get(key, epoch) == value
 
 
-def test_windows_are_not_asked_of_the_store_on_a_long_walk(written, monkeypatch):
+def test_windows_are_not_read_from_the_store_in_a_long_scan(written, monkeypatch):
     folder, epoch = written
     asked = []
     get = LocalObjectStore.get
@@ -61,7 +61,7 @@ def test_windows_are_not_asked_of_the_store_on_a_long_walk(written, monkeypatch)
     assert len(asked) < 8               # those of the first file, before the scan is long
 
 
-def test_damage_met_on_a_long_walk_is_named(written):
+def test_damage_in_a_long_scan_is_named(written):
     folder, epoch = written
     rng = random.Random(3)
     files = sorted((folder / "sst").glob("*.data"))

@@ -32,7 +32,7 @@ def test_files_hold_all_entries_in_order_and_are_about_the_asked_size():
     assert len({output.name for output in outputs}) == len(outputs)
 
 
-def test_all_versions_of_a_key_lie_in_one_file():
+def test_all_versions_of_a_key_are_in_one_file():
     builder = split_builder(sstable_bytes=2_000, block_bytes=300, codec="none")
     entries = [(b"%03d" % key, epoch, b"v" * 40) for key in range(40) for epoch in range(key % 30 + 1, 0, -1)]
     for entry in entries:
@@ -47,7 +47,7 @@ def test_finished_files_can_leave_before_the_end():
     builder, seen = split_builder(sstable_bytes=1_000, block_bytes=200, codec="none"), []
     for n in range(200):
         builder.put(b"%03d" % n, 1, b"v" * 40)
-        seen += builder.take_outputs()
+        seen += builder.pop_outputs()
     assert len(seen) > 5
     seen += builder.finish()
     assert sum(output.info.rows for output in seen) == 200
@@ -64,7 +64,7 @@ def test_without_entries_there_are_no_files_and_the_builder_begins_anew():
 def test_disorder_is_refused_also_where_a_file_would_be_cut():
     builder = split_builder(sstable_bytes=1, block_bytes=1, codec="none")
     builder.put(b"b", 1, b"v")
-    with pytest.raises(ValueError, match="does not stand after"):
+    with pytest.raises(ValueError, match="is not after"):
         builder.put(b"a", 1, b"v")
 
 

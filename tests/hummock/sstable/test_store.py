@@ -69,7 +69,7 @@ def some_entries(rng, keys=100):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_walks_equal_a_sorted_list(seed):
+def test_scans_equal_a_sorted_list(seed):
     rng = random.Random(seed)
     entries = some_entries(rng)
     store, infos = stored(
@@ -112,7 +112,7 @@ def test_no_files_hold_nothing():
         assert list(ConcatIterator(store, [], direction).entries(b"a", 1)) == []
 
 
-def test_a_long_walk_reads_many_blocks_at_a_time_and_passes_the_cache_by():
+def test_a_long_scan_reads_many_blocks_at_a_time_and_bypasses_the_cache():
     entries = [(b"%06d" % n, 1 << 16, b"x" * 90) for n in range(20_000)]
     store, (info,) = stored(entries, block_bytes=1_000, codec="none", prefetch_bytes=200_000)
     reader = store.reader(info)

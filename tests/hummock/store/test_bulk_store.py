@@ -110,7 +110,7 @@ def test_rows_that_came_once_each_are_as_many_as_leave():
                 assert (store.puts, sum(info.rows for info in infos)) == (count, left)
 
 
-def test_where_all_was_deleted_nothing_leaves():
+def test_where_all_was_deleted_nothing_is_written():
     key = user_key(3, 0, b"k")
     with closing(open_object_store("memory://")) as objects, BulkStore(SMALL) as store:
         assert store.write_out(objects, lambda: "", (3,)) == ()

@@ -120,7 +120,7 @@ def test_closing_gives_everything_back(local, store, commit):
     assert local.version.id == 1
 
 
-def test_a_listener_that_fails_is_heard_of(local, reader, commit):
+def test_a_failing_listener_is_reported(local, reader, commit):
     def refuse(version):
         raise ValueError(f"cannot install {version.id}")
 

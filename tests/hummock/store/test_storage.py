@@ -217,7 +217,7 @@ def run_against_model(rng, store, manager, plan):
             assert store.get_many(pa.array(keys), at).to_arrow().to_pylist() == [model.get(key, at) for key in keys]
 
 
-def test_a_writer_that_finds_no_room_in_time_fails_and_says_why(monkeypatch):
+def test_a_writer_that_waits_too_long_for_memory_fails_and_says_why(monkeypatch):
     monkeypatch.setattr("hummock.store.write_path.ROOM_WAIT_SECONDS", 0.05)
     plan = FaultPlan([Fault(FaultKind.BEFORE, operation="put", times=1 << 30)])
     with Cluster(FaultyObjectStore(MemoryObjectStore(), plan)).node(shared_buffer_bytes=10) as store:

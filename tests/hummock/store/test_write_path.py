@@ -294,7 +294,7 @@ def test_writers_are_slowed_down_while_level_0_is_deep():
     assert each[4] == pytest.approx(each[5])    # at the limit the delay stays the same
 
 
-def test_a_store_says_where_it_stands(node):
+def test_a_store_reports_its_epochs(node):
     node.put(E1, b"a")
     node.store.commit(E1)
     node.put(E2, b"b", value=b"12345")

@@ -75,7 +75,7 @@ def test_a_name_is_unique_in_its_schema(catalog):
     assert CatalogManager(catalog._store).resolve(ObjectName("t", "shop")) == two
 
 
-def test_a_name_that_stands_elsewhere_is_shown(catalog):
+def test_a_name_that_exists_elsewhere_is_shown(catalog):
     shop = create_schema(catalog, "shop")
     catalog.create(draft("orders", shop.id))
     with pytest.raises(NotFound, match=r"no table or view 'orders'; there is shop\.orders"):
@@ -220,7 +220,7 @@ def test_subscribers_know_of_a_change_when_it_returns(catalog):
     assert len(notified) == 2
 
 
-def test_versions_are_heard_in_order_whoever_makes_them(store):
+def test_listeners_get_versions_in_order_whoever_makes_them(store):
     catalogs = [CatalogManager(store) for _ in range(3)]
     notified = []
     catalogs[0].subscribe(lambda snapshot: notified.append(snapshot.version))

@@ -266,7 +266,7 @@ class TestRefusals:
         for spoil in (lose, repeat, change):
             assert "received" in self.error_of(spec_of(tmp_path), [rows], monkeypatch, spoil)
 
-    def test_a_task_that_was_heard_of_by_some_alone(self, tmp_path, monkeypatch):
+    def test_a_task_that_only_some_received_from(self, tmp_path, monkeypatch):
         """One partition misses all rows and the row count of a task."""
         spec = spec_of(tmp_path)
         one, two = (encoded(spec, [rows_of(random.Random(seed), 50)], monkeypatch) for seed in (1, 2))

@@ -18,7 +18,7 @@ from stream.executor.agg_state import MaterializedInput
 from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier
-from stream.plan.planner import plan_view
+from stream.plan.planner import plan_query
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
@@ -57,7 +57,7 @@ def hash_agg(
     query = Aggregate(Scan(table), tuple(group_by), tuple(calls), tuple(f"c{i}" for i in range(len(calls))))
     ids = iter(range(10, 100))
     view = table_catalog("mv", query.schema, range(len(group_by)), table_id=2)
-    node = plan_view(view, query, lambda name: next(ids)).root.input
+    node = plan_query(view, query, lambda name: next(ids)).root.input
     kept = [
         MaterializedInput(each.call, StateTable(each.table, store), each.columns, each.argument)
         for each in node.kept

@@ -1,3 +1,5 @@
+import itertools
+
 import pyarrow as pa
 import pytest
 
@@ -9,7 +11,7 @@ from stream.connector import SplitReader
 from stream.errors import MalformedRows
 from stream.executor.base import ExecutorInfo
 from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
-from stream.message import Barrier, DeleteRows, Pause, Resume
+from stream.message import Barrier, DeleteRows, Pause, Resume, Wait
 from stream.plan.state_tables import offset_table
 from stream.runtime.channel import Channel
 from tests.support.drivers.stream_driver import barrier
@@ -57,7 +59,8 @@ def rows_of(messages):
 
 
 def take(messages, count):
-    return [next(messages) for _ in range(count)]
+    """The next messages, without Waits."""
+    return list(itertools.islice((each for each in messages if not isinstance(each, Wait)), count))
 
 
 def test_chunks_come_between_barriers_and_barriers_have_precedence():
@@ -168,13 +171,12 @@ def test_it_ends_with_its_channel_and_closes_its_readers():
     assert list(messages) == [] and reader.is_closed
 
 
-def test_chunks_grow_while_the_actor_is_quick_and_shrink_when_it_is_slow(monkeypatch):
+def test_chunks_grow_while_the_actor_is_quick_and_shrink_when_it_is_slow():
     cpu_seconds, per_row = [0.0], [1e-6]
-    monkeypatch.setattr("stream.executor.source.time.thread_time", lambda: cpu_seconds[0])
     control = Channel(100)
     control.send(barrier(1))
     messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 10**6)}, chunk_rows=16,
-                      most_chunk_rows=1_000).execute()
+                      most_chunk_rows=1_000, cpu_clock=lambda: cpu_seconds[0]).execute()
     next(messages)
 
     def sizes(count):

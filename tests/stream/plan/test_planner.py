@@ -8,7 +8,7 @@ from relational.expr.expression import Call, InputRef, Literal
 from relational.plan.logical import Aggregate, Filter, Limit, Project, Scan
 from relational.types import DataType, Schema
 from stream.errors import PlanNotSupported
-from stream.plan.planner import plan_table, plan_view
+from stream.plan.planner import plan_query, plan_table
 from stream.plan.stream_plan import HashAggNode, MaterializeNode, RowIdGenNode, SourceNode
 from tests.support.drivers.catalogs import table_catalog
 
@@ -44,18 +44,21 @@ def test_a_grouped_view_explains_its_executors_and_its_tables():
         call(AggKind.MAX, 2, DataType.INT),
         source=Filter(Scan(ORDERS), greater(2, 0)),
     )
-    plan = plan_view(view_of(query, (0,)), query, counted_ids())
+    plan = plan_query(view_of(query, (0,)), query, counted_ids())
     assert plan.explain() == "\n".join(
         [
             "Materialize mv key [region] conflict trusted",
             "  HashAgg [region] sum(amount), max(amount)",
-            "    Filter (amount > 0)",
-            "      StreamScan orders (id, region, amount)",
-            "table 100 mv.agg0.groups: key [region ASC NULLS LAST] "
+            "    Exchange hash [region]",
+            "      Filter (amount > 0)",
+            "        StreamScan orders (id, region, amount)",
+            "table 100 mv.scan0.progress: key [vnode ASC NULLS LAST] value [position, is_done, rows]",
+            "table 101 mv.agg0.groups: key [region ASC NULLS LAST] "
             "value [row_count, state_0_0, state_0_1, state_1_0, state_1_1]",
-            "table 101 mv.agg0.call1: "
+            "table 102 mv.agg0.call1: "
             "key [region ASC NULLS LAST, amount DESC NULLS FIRST, id ASC NULLS LAST] value []",
-            "table 102 mv.errors: key [reason ASC NULLS LAST] value [rows]",
+            "table 103 mv.errors: key [fragment ASC NULLS LAST, vnode ASC NULLS LAST, reason ASC NULLS LAST] "
+            "value [rows]",
         ]
     )
 
@@ -63,26 +66,26 @@ def test_a_grouped_view_explains_its_executors_and_its_tables():
 def test_planning_again_with_remembered_ids_gives_the_same_plan():
     query = by_region(call(AggKind.MIN, 2, DataType.INT), call(AggKind.COUNT, None))
     ids = counted_ids()
-    assert plan_view(view_of(query, (0,)), query, ids) == plan_view(view_of(query, (0,)), query, ids)
+    assert plan_query(view_of(query, (0,)), query, ids) == plan_query(view_of(query, (0,)), query, ids)
 
 
 def test_extremes_of_an_append_only_input_keep_no_rows():
     events = table_catalog("events", ORDERS.schema, (0,), is_append_only=True)
     query = by_region(call(AggKind.MAX, 2, DataType.INT), source=Scan(events))
-    node = plan_view(view_of(query, (0,)), query, counted_ids()).root.input
+    node = plan_query(view_of(query, (0,)), query, counted_ids()).root.input
     assert isinstance(node, HashAggNode) and node.kept == ()
 
 
 def test_a_kept_input_names_no_column_twice():
     query = Aggregate(Scan(ORDERS), (1,), (call(AggKind.MIN, 0, DataType.BIGINT),), ("first",))
-    (kept,) = plan_view(view_of(query, (0,)), query, counted_ids()).root.input.kept
+    (kept,) = plan_query(view_of(query, (0,)), query, counted_ids()).root.input.kept
     assert kept.columns == (1, 0) and kept.argument == 1
     assert kept.table.prefix_columns == 1 and kept.table.value_indices == ()
 
 
 def test_adjacent_filters_become_one():
     query = Filter(Filter(Scan(ORDERS), greater(2, 0)), greater(2, 5))
-    root = plan_view(view_of(query, (0,)), query, counted_ids()).root
+    root = plan_query(view_of(query, (0,)), query, counted_ids()).root
     assert [node.identity for node in root.walk()] == ["Materialize", "Filter", "StreamScan"]
     assert root.input.details == "((amount > 0) AND (amount > 5))"
 
@@ -90,7 +93,7 @@ def test_adjacent_filters_become_one():
 def test_a_projection_over_a_choice_of_columns_becomes_one():
     inner = Project(Scan(ORDERS), (InputRef(2, DataType.INT), InputRef(0, DataType.BIGINT)), ("amount", "id"))
     outer = Project(inner, (InputRef(1, DataType.BIGINT), greater(0, 3)), ("id", "large"))
-    root = plan_view(view_of(outer, (0,)), outer, counted_ids()).root
+    root = plan_query(view_of(outer, (0,)), outer, counted_ids()).root
     assert root.input.details == "id, (amount > 3) AS large"
     assert root.input.input.identity == "StreamScan"
 
@@ -99,25 +102,25 @@ def test_a_projection_that_changes_nothing_vanishes():
     scan = Scan(ORDERS)
     refs = tuple(InputRef(i, t) for i, t in enumerate(scan.schema.types))
     query = Project(scan, refs, scan.schema.names)
-    assert plan_view(view_of(query, (0,)), query, counted_ids()).root.input.identity == "StreamScan"
+    assert plan_query(view_of(query, (0,)), query, counted_ids()).root.input.identity == "StreamScan"
 
 
 def test_what_only_a_batch_query_can_have_is_refused_by_name():
     query = Limit(Scan(ORDERS), 3)
     with pytest.raises(PlanNotSupported, match="Limit"):
-        plan_view(view_of(query, (0,)), query, counted_ids())
+        plan_query(view_of(query, (0,)), query, counted_ids())
 
 
 def test_a_distinct_sum_is_refused():
     query = by_region(call(AggKind.SUM, 2, DataType.INT, distinct=True))
     with pytest.raises(PlanNotSupported, match="sum"):
-        plan_view(view_of(query, (0,)), query, counted_ids())
+        plan_query(view_of(query, (0,)), query, counted_ids())
 
 
 def test_a_lost_stream_key_is_refused():
     query = Project(Scan(ORDERS), (InputRef(1, DataType.VARCHAR),), ("region",))
     with pytest.raises(PlanNotSupported, match="identify a row"):
-        plan_view(view_of(query, (0,)), query, counted_ids())
+        plan_query(view_of(query, (0,)), query, counted_ids())
 
 
 def test_a_table_without_a_connector_is_fed_by_statements():

@@ -12,7 +12,7 @@ import pytest
 
 from relational.sql import bind_sql
 from relational.sql.statement import CreateTable
-from stream.plan.planner import plan_table, plan_view
+from stream.plan.planner import plan_query, plan_table
 from tests.support.suites.sql_cases import case_catalog
 
 PATH = Path(__file__).parents[2] / "cases" / "planner.txt"
@@ -38,7 +38,7 @@ def explained(statement):
     ids = itertools.count(100)
     if isinstance(bound, CreateTable):
         return plan_table(bound.table.with_id(50), lambda name: next(ids)).explain()
-    return plan_view(bound.view.with_id(50), bound.plan, lambda name: next(ids)).explain()
+    return plan_query(bound.view.with_id(50), bound.plan, lambda name: next(ids)).explain()
 
 
 @pytest.mark.parametrize(("title", "statement", "expected"), CASES, ids=[title for title, *_ in CASES])

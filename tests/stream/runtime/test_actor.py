@@ -5,18 +5,22 @@ import pytest
 from hummock.epoch import EpochPair
 from stream.errors import ChannelClosed
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Add, Barrier, Stop, Watermark
+from stream.message import WAIT, Add, Barrier, Stop, Wait, Watermark
 from stream.runtime.actor import Actor
 from stream.runtime.channel import Channel
-from stream.runtime.dispatch import BroadcastDispatcher, Output
-from stream.runtime.run_slots import RunSlots
+from stream.runtime.dispatch import Outputs, SimpleEdge
 
-SOON = 30.0
+EDGE, OTHER_EDGE = (1, 0, 0), (2, 0, 0)
 
 
 @dataclass(frozen=True)
 class Rows:
     capacity: int
+    nbytes: int = 8
+
+    @property
+    def visible_rows(self):
+        return self.capacity
 
 
 class Script(Executor):
@@ -52,67 +56,88 @@ def barrier(curr, mutation=None):
     return Barrier(EpochPair(curr << 16, (curr - 1) << 16), True, mutation)
 
 
-def drain(channel):
+def taken(channel):
     channel.close()
-    taken = []
+    found = []
     with pytest.raises(ChannelClosed):
         while True:
-            taken.append(channel.recv())
-    return taken
+            found.append(channel.try_recv())
+    return found
 
 
-def test_an_actor_dispatches_everything_before_it_reports_a_barrier():
+def outputs(channel):
+    return Outputs(7, {EDGE: SimpleEdge({8: channel})})
+
+
+def never():
+    return False
+
+
+def test_an_actor_sends_everything_before_it_reports_a_barrier():
     channel, log = Channel(100), Log()
     messages = [barrier(1), Rows(3), Watermark(0, 1), barrier(2), Rows(4)]
     script = Script(messages)
-    actor = Actor(7, script, BroadcastDispatcher(7, [Output(8, channel)]), log, RunSlots(1))
-    actor.start()
-    assert actor.join(SOON)
-    assert drain(channel) == messages
+    actor = Actor(7, script, outputs(channel), log)
+    assert actor.run(never) is False
+    assert taken(channel) == messages
     assert log.events == [(7, 0), (7, 1)]
     assert actor.rows == 7
     assert script.closed
 
 
+def test_a_slice_ends_with_a_wait_when_the_quantum_is_over_and_without_room():
+    channel, log = Channel(10), Log()
+    messages = [barrier(1), Wait(0.5), Rows(6), Rows(5), barrier(2)]
+    actor = Actor(7, Script(messages), outputs(channel), log)
+    assert actor.run(never) == Wait(0.5)
+    assert actor.run(lambda: True) is True  # after Rows(6)
+    assert actor.run(never) == WAIT  # there is no room for Rows(5)
+    assert actor.run(never) == WAIT and log.events == [(7, 0)]
+    assert [channel.try_recv(), channel.try_recv()] == [barrier(1), Rows(6)]
+    assert actor.run(never) is False
+    assert taken(channel) == [Rows(5), barrier(2)] and log.events == [(7, 0), (7, 1)]
+
+
 def test_an_actor_ends_at_its_stop_barrier_and_no_other():
     log = Log()
     others, mine = barrier(1, Stop(frozenset({9}))), barrier(2, Stop(frozenset({7})))
-    Actor(7, Script([others, mine, barrier(3)]), BroadcastDispatcher(7), log, RunSlots(1)).run()
+    assert Actor(7, Script([others, mine, barrier(3)]), Outputs(7), log).run(never) is False
     assert log.events == [(7, 0), (7, 1)]
 
 
 def test_an_error_is_reported_and_ends_the_actor():
-    log, error, script = Log(), RuntimeError("no"), None
+    log, error = Log(), RuntimeError("no")
     script = Script([barrier(1), error, barrier(2)])
-    Actor(7, script, BroadcastDispatcher(7), log, RunSlots(1)).run()
+    assert Actor(7, script, Outputs(7), log).run(never) is False
     assert log.events == [(7, 0), (7, error)]
     assert script.closed
 
 
-def test_a_new_output_begins_with_the_barrier_that_adds_it():
+def test_a_new_edge_begins_with_the_barrier_that_adds_it():
     old, new = Channel(100), Channel(100)
-    dispatcher = BroadcastDispatcher(7, [Output(1, old)])
-    adding = barrier(2, Add(frozenset({2}), {7: (Output(2, new),), 5: (Output(3, old),)}))
+    sending = outputs(old)
+    added = {7: ((OTHER_EDGE, SimpleEdge({2: new})),), 5: ((OTHER_EDGE, SimpleEdge({3: old})),)}
+    adding = barrier(2, Add(frozenset({2}), added))
     for message in (barrier(1), Rows(1), adding, Rows(2)):
-        (dispatcher.broadcast if isinstance(message, Barrier) else dispatcher.dispatch)(message)
-    assert drain(new) == [adding, Rows(2)]
-    assert drain(old) == [barrier(1), Rows(1), adding, Rows(2)]
+        (sending.broadcast if isinstance(message, Barrier) else sending.dispatch)(message)
+    assert taken(new) == [adding, Rows(2)]
+    assert taken(old) == [barrier(1), Rows(1), adding, Rows(2)]
 
 
-def test_a_stopped_output_ends_with_the_barrier_that_stops_it():
+def test_a_stopped_edge_ends_with_the_barrier_that_stops_its_targets():
     first, second = Channel(100), Channel(100)
-    dispatcher = BroadcastDispatcher(7, [Output(1, first), Output(2, second)])
+    sending = Outputs(7, {EDGE: SimpleEdge({1: first}), OTHER_EDGE: SimpleEdge({2: second})})
     stopping = barrier(2, Stop(frozenset({1, 99})))
-    dispatcher.broadcast(stopping)
-    dispatcher.dispatch(Rows(5))
-    assert drain(first) == [stopping]
-    assert drain(second) == [stopping, Rows(5)]
-    assert dispatcher.targets == (2,)
+    sending.broadcast(stopping)
+    sending.dispatch(Rows(5))
+    assert taken(first) == [stopping]
+    assert taken(second) == [stopping, Rows(5)]
+    assert sending.targets == (2,)
 
 
 def test_a_closed_receiver_fails_the_sender_with_its_cause():
     channel, log, cause = Channel(100), Log(), RuntimeError("downstream died")
     channel.close(cause)
-    Actor(7, Script([barrier(1)]), BroadcastDispatcher(7, [Output(1, channel)]), log, RunSlots(1)).run()
+    assert Actor(7, Script([barrier(1)]), outputs(channel), log).run(never) is False
     ((_, error),) = log.events
     assert isinstance(error, ChannelClosed) and error.__cause__ is cause

@@ -6,7 +6,7 @@ import pytest
 from hummock.epoch import EpochPair
 from stream.errors import ChannelClosed
 from stream.message import Barrier, DeleteRows, InsertRows, Watermark
-from stream.runtime.channel import Channel, select
+from stream.runtime.channel import Channel
 
 SOON = 30.0
 AT_ONCE = 0.02
@@ -14,10 +14,11 @@ AT_ONCE = 0.02
 
 @dataclass(frozen=True)
 class Rows:
-    """A fake chunk: a channel uses only its capacity."""
+    """A fake chunk: a channel uses only its visible rows and its bytes."""
 
-    capacity: int
+    visible_rows: int
     name: str = ""
+    nbytes: int = 8
 
 
 def barrier(curr: int, prev: int) -> Barrier:
@@ -30,41 +31,63 @@ def in_thread(function):
     return thread
 
 
-def test_messages_leave_in_the_order_they_came():
+def test_messages_are_received_in_the_order_they_were_sent():
     channel = Channel(100)
     sent = [Rows(1, "a"), barrier(2, 1), Rows(2, "b"), Watermark(0, 5), barrier(3, 2)]
-    for message in sent:
-        channel.send(message)
-    assert [channel.recv() for _ in sent] == sent
+    assert all(map(channel.try_send, sent))
+    assert [channel.try_recv() for _ in sent] == sent
+    assert channel.try_recv() is None
 
 
-def test_a_sender_waits_for_permits_and_goes_on_when_rows_are_taken():
+def test_an_actor_is_refused_without_permits_and_woken_once_there_are_some():
+    channel, wakes = Channel(10), []
+    channel.on_writable = lambda: wakes.append(channel.waiting_rows)
+    assert channel.try_send(Rows(6)) and channel.try_send(Rows(4))
+    assert not channel.try_send(Rows(1)) and not channel.try_send(Rows(1))
+    channel.try_recv()
+    channel.try_recv()
+    assert wakes == [4]
+    assert channel.try_send(Rows(10))
+
+
+def test_a_receiver_is_woken_by_each_message_and_by_the_close():
+    channel, wakes = Channel(10), []
+    channel.on_readable = lambda: wakes.append(channel.waiting_messages)
+    channel.try_send(Rows(1))
+    channel.send(barrier(2, 1))
+    channel.close()
+    assert wakes == [1, 2, 2]
+
+
+def test_bytes_are_bounded_like_rows():
+    channel = Channel(1_000, permits_bytes=100)
+    assert channel.try_send(Rows(1, nbytes=60)) and not channel.try_send(Rows(1, nbytes=60))
+    assert channel.try_send(Rows(1, nbytes=40)) and channel.waiting_bytes == 100
+
+
+def test_a_thread_that_is_no_actor_waits_for_permits():
     channel = Channel(10)
     channel.send(Rows(6))
     with pytest.raises(TimeoutError):
         channel.send(Rows(5), timeout=AT_ONCE)
     sender = in_thread(lambda: channel.send(Rows(5, "late")))
-    assert channel.recv(SOON).capacity == 6
-    assert channel.recv(SOON).name == "late"
+    assert channel.try_recv().visible_rows == 6
     sender.join(SOON)
-    assert not sender.is_alive()
+    assert not sender.is_alive() and channel.try_recv().name == "late"
 
 
-def test_a_barrier_never_waits_for_row_permits():
+def test_a_barrier_never_needs_permits():
     channel = Channel(10)
     channel.send(Rows(10))
-    channel.send(barrier(2, 1), timeout=AT_ONCE)
-    channel.send(Watermark(0, 1), timeout=AT_ONCE)
+    assert channel.try_send(barrier(2, 1)) and channel.try_send(Watermark(0, 1))
     assert (channel.waiting_messages, channel.waiting_rows) == (3, 10)
 
 
 def test_a_message_larger_than_all_permits_passes_alone():
     channel = Channel(10)
-    channel.send(Rows(1_000), timeout=AT_ONCE)
-    with pytest.raises(TimeoutError):
-        channel.send(Rows(1), timeout=AT_ONCE)
-    channel.recv(AT_ONCE)
-    channel.send(Rows(1), timeout=AT_ONCE)
+    assert channel.try_send(Rows(1_000)) and not channel.try_send(Rows(1))
+    channel.try_recv()
+    assert channel.try_send(Rows(1))
 
 
 def test_statements_cost_their_rows():
@@ -88,20 +111,17 @@ def test_closing_lets_the_receiver_take_what_is_left():
     channel = Channel(10)
     channel.send(Rows(1))
     channel.close()
-    assert channel.recv().capacity == 1
-    with pytest.raises(ChannelClosed):
-        channel.recv()
-    with pytest.raises(ChannelClosed):
-        channel.try_recv()
-    with pytest.raises(ChannelClosed):
-        channel.send(Rows(1))
+    assert not channel.is_drained and channel.try_recv().visible_rows == 1
+    assert channel.is_drained
+    for call in (channel.try_recv, lambda: channel.send(Rows(1)), lambda: channel.try_send(Rows(1))):
+        with pytest.raises(ChannelClosed):
+            call()
 
 
 def test_closing_with_an_error_reaches_both_ends_at_once():
     channel = Channel(10)
     channel.send(Rows(10))
-    cause = RuntimeError("disk on fire")
-    caught = []
+    cause, caught = RuntimeError("disk on fire"), []
 
     def send():
         try:
@@ -113,33 +133,15 @@ def test_closing_with_an_error_reaches_both_ends_at_once():
     channel.close(cause)
     sender.join(SOON)
     with pytest.raises(ChannelClosed) as raised:
-        channel.recv()
+        channel.try_recv()
     assert raised.value.__cause__ is cause
     assert caught == [cause]
 
 
-def test_recv_times_out_and_try_recv_does_not_wait():
-    channel = Channel(10)
-    assert channel.try_recv() is None
-    with pytest.raises(TimeoutError):
-        channel.recv(AT_ONCE)
-
-
-def test_select_finds_the_ready_channel_and_wakes_for_one():
-    first, second = Channel(10), Channel(10)
-    assert select([first, second], AT_ONCE) is None
-    second.send(Rows(1))
-    assert select([first, second], AT_ONCE) == 1
-    second.recv()
-    threading.Timer(AT_ONCE, lambda: first.send(Rows(1))).start()
-    assert select([first, second], SOON) == 0
-    first.recv()
-    threading.Timer(AT_ONCE, second.close).start()
-    assert select([first, second], SOON) == 1
-
-
 def test_many_messages_between_two_threads_keep_order_and_bound():
     channel, taken, most = Channel(64), [], 0
+    arrived = threading.Event()
+    channel.on_readable = arrived.set
 
     def send():
         for index in range(5_000):
@@ -150,7 +152,12 @@ def test_many_messages_between_two_threads_keep_order_and_bound():
     with pytest.raises(ChannelClosed):
         while True:
             most = max(most, channel.waiting_rows)
-            taken.append(channel.recv(SOON).name)
+            message = channel.try_recv()
+            if message is None:
+                assert arrived.wait(SOON)
+                arrived.clear()
+            else:
+                taken.append(message.name)
     sender.join(SOON)
     assert taken == [str(index) for index in range(5_000)]
     assert most <= 64

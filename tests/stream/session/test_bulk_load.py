@@ -88,7 +88,7 @@ class TestAppend:
         assert "500 rows in 3 files" in repr(report) and "level 6, nothing to compact" in repr(report)
         assert db._playground.manager.compaction_debt() == 0
 
-    def test_statements_before_and_after_it_stand(self, db):
+    def test_statements_before_and_after_it_are_kept(self, db):
         db.sql("INSERT INTO t VALUES (1, 'old 1'), (1000, 'old 1000')")
         report = db.bulk_load(frame(range(100, 200)), "t")
         assert report.level == 0 and report.debt_bytes == report.data_bytes > 0

@@ -158,7 +158,7 @@ def test_show_describe_and_explain_answer_in_arrow(db):
     shop(db)
     assert db.sql("SHOW TABLES")["name"].to_pylist() == ["orders"]
     assert db.sql("SHOW MATERIALIZED VIEWS")["name"].to_pylist() == ["revenue"]
-    assert db.sql("SHOW INTERNAL TABLES").num_rows == 2
+    assert db.sql("SHOW INTERNAL TABLES").num_rows == 3
     assert db.sql("DESCRIBE orders")["name"].to_pylist() == ["id", "region", "amount"]
     plan = "\n".join(db.sql("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT region FROM orders")["plan"].to_pylist())
     assert "StreamScan orders" in plan and "Materialize v" in plan

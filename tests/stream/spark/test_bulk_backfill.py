@@ -60,10 +60,11 @@ def rows(session, query):
 
 
 def stored(session, view):
-    """Key without the table id -> value, for each table of the view."""
+    """Key without the table id -> value, for each table of the view; how its rows were read may differ."""
     playground = session._playground
     found = playground.catalog.resolve(ObjectName(view))
-    tables = (found, *playground.catalog.internal_tables(found.id))
+    states = playground.catalog.internal_tables(found.id)
+    tables = (found, *(each for each in states if not each.name.endswith(".progress")))
     epoch = session.flush()
     scans = [playground.storage.scan(KeyRange.table(table.id), epoch) for table in tables]
     return [{key[4:]: value for key, value in scan} for scan in scans]

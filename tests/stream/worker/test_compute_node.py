@@ -11,12 +11,12 @@ from relational.types import Schema
 from stream.errors import ActorFailed, InvalidStatement, JobFailed, SessionClosed, StatementsLost
 from stream.executor.base import Executor, ExecutorInfo, received
 from stream.executor.dml import DmlExecutor
-from stream.message import Add, Barrier, EvaluatedChanges, InsertRows, Replayed, Stop
+from stream.message import Add, Barrier, EvaluatedChanges, InsertRows, Replayed, Stop, Wait
 from stream.options import StreamOptions
-from stream.protocol import ActorSpec
+from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.runtime.actor import Actor
-from stream.runtime.dispatch import BroadcastDispatcher
-from stream.runtime.run_slots import RunSlots
+from stream.runtime.actor_pool import ActorPool
+from stream.runtime.dispatch import Outputs
 from stream.worker.compute_node import ComputeNode
 from tests.support.drivers.catalogs import table_catalog
 
@@ -29,6 +29,10 @@ class Rows:
     capacity: int
     value: object = 0
     nbytes: int = 8
+
+    @property
+    def visible_rows(self):
+        return self.capacity
 
 
 class FakeStore:
@@ -77,7 +81,8 @@ class View(Executor):
 
     def execute(self):
         for message in received(self.channel):
-            self.seen.append(message.epoch.prev >> 16 if isinstance(message, Barrier) else message.value)
+            if not isinstance(message, Wait):
+                self.seen.append(message.epoch.prev >> 16 if isinstance(message, Barrier) else message.value)
             yield message
 
 
@@ -85,19 +90,21 @@ class Builder:
     def __init__(self):
         self.seen = {}
         self.poison = "poison"
+        self.actors = []
 
-    def build(self, spec, control, upstreams, observer, run_slots):
+    def build(self, spec, control, inputs, observer):
         if control is not None:
             executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control, CATALOG), self.poison)
         else:
-            executor = View(upstreams[0], self.seen.setdefault(spec.actor_id, []))
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, run_slots)
+            executor = View(inputs[0][0], self.seen.setdefault(spec.actor_id, []))
+        self.actors.append(Actor(spec.actor_id, executor, Outputs(spec.actor_id), observer))
+        return self.actors[-1]
 
 
 class Node:
     def __init__(self):
-        self.store, self.builder, self.failures = FakeStore(), Builder(), []
-        self.node = ComputeNode(self.store, self.builder, StreamOptions(), RunSlots(1), self.failures.append)
+        self.store, self.builder, self.failures, self.pool = FakeStore(), Builder(), [], ActorPool(2)
+        self.node = ComputeNode(self.store, self.builder, StreamOptions(), self.pool, self.failures.append)
         self.epoch = 0
 
     def barrier(self, mutation=None):
@@ -129,8 +136,19 @@ def parts():
     parts.node.close(SessionClosed("end of test"))
 
 
-TABLE = ActorSpec(1, 1, None)
-VIEW = ActorSpec(2, 2, None, upstreams=(1,))
+class Spec(ActorSpec):
+    is_root = True
+
+
+def table(actor_id):
+    return Spec(actor_id, CATALOG.with_id(1), None)
+
+
+def view(actor_id, upstream):
+    return Spec(actor_id, CATALOG.with_id(2), None, inputs=(InputSpec(EdgeSpec((2, 0, 0)), (upstream,)),))
+
+
+TABLE, VIEW = table(1), view(2, 1)
 
 
 def test_a_view_sees_everything_between_its_barriers(parts):
@@ -160,7 +178,7 @@ def test_a_stopped_view_ends_and_its_table_goes_on(parts):
     parts.barrier()
     parts.node.committed(parts.epoch << 16)
     assert parts.builder.seen[2] == [0, 1]
-    assert not any(thread.name.startswith("actor-2-") for thread in threading.enumerate())
+    assert parts.pool.join([each for each in parts.builder.actors if each.actor_id == 2], 0) == []
 
 
 def test_statements_of_a_dropped_table_are_refused(parts):
@@ -194,7 +212,7 @@ def test_a_failure_reports_once_and_a_reset_ends_every_actor(parts):
     assert isinstance(parts.failures[0], ActorFailed)
     parts.node.reset(parts.failures[0])
     assert parts.store.log[-1] == ("clear", None)
-    assert not any(thread.name.startswith("actor-") for thread in threading.enumerate())
+    assert parts.pool.join(parts.builder.actors, 0) == []
     assert len(parts.failures) == 1
     assert parts.node.pending.uncommitted == 2
 
@@ -204,7 +222,7 @@ def test_after_a_recovery_undone_statements_come_before_new_ones(parts):
     assert parts.insert("acknowledged") == 1
     thread, answers = poisoned(parts)
     parts.builder.poison = None
-    parts.recover(ActorSpec(3, 1, None), ActorSpec(4, 2, None, upstreams=(3,)))
+    parts.recover(table(3), view(4, 3))
     thread.join(SOON)
     assert answers == [1] and parts.insert("new") == 1
     parts.barrier()
@@ -231,7 +249,7 @@ def test_statements_wait_out_a_recovery(parts):
     waiting.start()
     waiting.join(0.05)
     assert waiting.is_alive()
-    parts.begin(ActorSpec(3, 1, None))
+    parts.begin(table(3))
     waiting.join(SOON)
     assert answers == [1]
 

@@ -174,7 +174,7 @@ class BulkWorld:
             self._do(session, load)
 
     def _slept_past_its_lease(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
-        """After its job; vacuum removed its lease, or only its files if the lease pinned no stale files."""
+        """After its job; vacuum removed its lease, or only its files if the lease pinned no obsolete files."""
         self._around_the_job(patch, lambda: None, lambda: self._vacuum(LATER_MS))
         with self.session() as session, pytest.raises((SnapshotExpired, LoadRefused)):
             self._do(session, load)

@@ -24,9 +24,9 @@ FILE_BYTES = 100        # both objects together
 class VacuumWorld:
     """One writer process, over stores that a test may replace by faulty ones."""
 
-    def __init__(self, truth=None, objects=None, clock=None, seed=0):
+    def __init__(self, meta_store=None, objects=None, clock=None, seed=0):
         self.clock = clock or StandingClock()
-        self.truth = truth or MemoryMetaStore()
+        self.meta_store = meta_store or MemoryMetaStore()
         self.objects = objects or MemoryObjectStore(self.clock)
         self.rng, self.files = random.Random(seed), Files(seed)
         self.manager = self.process()
@@ -37,12 +37,13 @@ class VacuumWorld:
 
     def process(self):
         """A manager as another process would open it."""
-        return HummockManager(self.truth, self.objects, self.clock, options=MetaOptions(lease_ms=LEASE_MS),
+        return HummockManager(self.meta_store, self.objects, self.clock, options=MetaOptions(lease_ms=LEASE_MS),
                               random_bytes=self.rng.randbytes)
 
-    def vacuum(self, truth=None, objects=None, **options):
+    def vacuum(self, meta_store=None, objects=None, **options):
         known = {"grace_ms": 0, "tombstone_ms": 0, **options}
-        return Vacuum(truth or self.truth, objects or self.objects, self.clock, options=VacuumOptions(**known))
+        return Vacuum(meta_store or self.meta_store, objects or self.objects, self.clock,
+                      options=VacuumOptions(**known))
 
     def put(self, name):
         self.objects.put(sstable_data_path(name), b"d" * 60, if_absent=True)
@@ -75,10 +76,10 @@ class VacuumWorld:
         token = self.rng.randbytes(16).hex()
         key = f"{TASK}{self.rng.getrandbits(40)}"
         row = json.dumps({"token": token}).encode()
-        self.truth.transaction(MetaOperations(put={key: row}))
+        self.meta_store.transaction(MetaOperations(put={key: row}))
         info = self.upload(name=token[:16] + self.rng.randbytes(8).hex())
         before_report()
-        position = load(self.truth, self.objects)
+        position = load(self.meta_store, self.objects)
         version = position.version
         info = self.files.make(self.number or 1, b"", b"\xff", name=info.name, data_bytes=60, meta_bytes=40,
                                id=position.head.next_file_id)
@@ -86,9 +87,9 @@ class VacuumWorld:
                              (RunAddition(1, 0, (info,)),), tuple(held.id for held in version.sstables))
         done = append(position, delta, info.id + 1, 8)[0] + MetaOperations(require={key: row}, delete=(key,))
         try:
-            self.truth.transaction(done)
+            self.meta_store.transaction(done)
         except PreconditionFailed:
-            self.truth.transaction(MetaOperations(delete=(key,)))
+            self.meta_store.transaction(MetaOperations(delete=(key,)))
             return False
         self.manager.refresh()
         return True

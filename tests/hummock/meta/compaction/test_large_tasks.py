@@ -10,7 +10,7 @@ import pytest
 from hummock.base.key import KeyRange
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.progress_log import LOG_PREFIX, TaskProgressLog, write_result
-from hummock.compaction.subcompaction_planner import Split, cuts_of
+from hummock.compaction.subcompaction_planner import Split, boundaries_of
 from hummock.compactor import Compactor
 from hummock.errors import TaskRefused
 from hummock.meta.compaction.records import RunningTask
@@ -155,7 +155,7 @@ class Driver:
     def run(self, task, prefix, *, progress=None, is_cancelled=None):
         progress_log = TaskProgressLog(self.objects, task)
         files = [info for part in task.inputs for info in part.sstables]
-        cuts = cuts_of(files, self.objects, max(1, task.input_bytes // 4))
+        cuts = boundaries_of(files, self.objects, max(1, task.input_bytes // 4))
         split = progress_log.split(lambda: Split(cuts, (1,) * (len(cuts) + 1)))
         specs = replace(task, cuts=split.cuts).ranges()
         done = progress_log.results(len(specs))
@@ -224,7 +224,7 @@ def test_what_a_task_made_that_ends_otherwise_is_taken_away():
     assert store.rows() == before
 
 
-def test_a_journal_whose_driver_died_behind_the_report_is_taken_away():
+def test_a_progress_log_whose_driver_died_after_the_report_is_removed():
     store = large_store()
     driver = Driver(store.objects)
     driver.forget = lambda task: None

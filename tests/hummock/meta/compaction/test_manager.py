@@ -8,7 +8,7 @@ from hummock.base.key import KeyRange
 from hummock.base.table_rules import TableRules
 from hummock.compaction.task import RangeResult, TaskKind
 from hummock.errors import EpochTooOld, TaskRefused
-from hummock.meta.records import REPORTS, STALE, TASK, WANTED, vacuumed_key
+from hummock.meta.records import OBSOLETE, REPORTS, TASK, WANTED, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
@@ -63,7 +63,7 @@ class TestOneTask:
         assert sum(info.rows for info in version.sstables) == task.input_rows - 7
         assert len({info.id for info in version.sstables}) == 3
         assert all(info.id > 4 for info in version.sstables)
-        assert meta_store.list(TASK) == [] and len(meta_store.list(STALE)) == 1
+        assert meta_store.list(TASK) == [] and len(meta_store.list(OBSOLETE)) == 1
 
     def test_a_task_whose_rows_all_go_leaves_nothing(self, filled):
         task, token = filled.get_compact_task("c")

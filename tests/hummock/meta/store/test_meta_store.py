@@ -147,7 +147,7 @@ class TestSqlite:
         for create in (False, True):
             with pytest.raises(MetaStoreRolledBack, match=r"is 1, and .*witness.* knows of transaction 8") as e:
                 SqliteMetaStore(directory / "meta.sqlite", create=create)
-        assert (e.value.found, e.value.acknowledged) == (1, 8) and Path(e.value.witness).exists()
+        assert (e.value.found, e.value.acknowledged) == (1, 8) and Path(e.value.guard).exists()
         store = SqliteMetaStore(directory / "meta.sqlite", accept_rollback=True)
         assert store.get("a") == b"1"
         store.transaction(put(b=b"2"))
@@ -223,7 +223,7 @@ class TestSqlite:
         assert dict(store.list("")) == {key: value for key, value in changed.items() if key not in gone}
         assert store.verify() == 226
 
-    def test_a_lost_witness_is_written_again(self, path):
+    def test_a_lost_guard_record_is_written_again(self, path):
         SqliteMetaStore(path).close()
         marker = path.with_name("meta.sqlite.initialised")
         marker.unlink()
@@ -240,7 +240,7 @@ class TestSqlite:
         with pytest.raises(StoreClosed):
             store.get("a")
 
-    def test_an_unwitnessed_commit_is_of_unknown_outcome(self, path, monkeypatch):
+    def test_a_commit_that_the_guard_does_not_record_is_of_unknown_outcome(self, path, monkeypatch):
         store = SqliteMetaStore(path)
         with monkeypatch.context() as patch:
             patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(5, "input/output error")))
@@ -303,7 +303,7 @@ class TestSqlite:
             store.close()
 
 
-class TestWitness:
+class TestRollbackGuard:
     def test_the_newest_whole_slot_speaks(self, tmp_path):
         guard = RollbackGuard(tmp_path / "w")
         assert guard.read() is None

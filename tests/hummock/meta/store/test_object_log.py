@@ -22,7 +22,7 @@ from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.object_log import ObjectLogMetaStore
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, LogRecord
 from hummock.meta.store.object_log_gc import LogListing
-from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESS_EVERY, BucketRollbackGuard, GuardRecord
+from hummock.meta.store.rollback_guard_bucket import GUARD_EVERY, IDENTITY, BucketRollbackGuard, GuardRecord
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
@@ -167,7 +167,7 @@ def test_a_lost_answer_is_found_out_or_called_unknown(world, kind, reading):
     assert world.open().get("n") == (b"10" if happened else b"3")
 
 
-def test_a_create_that_lands_late_has_no_second_effect(world):
+def test_a_create_that_arrives_late_has_no_second_effect(world):
     """Its transaction was retried meanwhile, so the record number is already used."""
     store = world.open()
     count(store)
@@ -185,7 +185,7 @@ def test_a_create_that_lands_late_has_no_second_effect(world):
     assert store.get("n") == b"2"
 
 
-def test_a_sleeper_never_writes_under_a_number_that_was_used_before(world):
+def test_a_process_that_slept_never_writes_under_a_used_number(world):
     """It stalls inside its create until the records that it had not read are deleted."""
     sleeper, other = world.open(), world.open()
     count(sleeper, 2)
@@ -210,7 +210,7 @@ def test_a_sleeper_never_writes_under_a_number_that_was_used_before(world):
     assert used[0] not in world.paths()
 
 
-def test_a_sleeper_that_reads_lists_the_log_again(world):
+def test_a_process_that_slept_lists_the_log_again_when_it_reads(world):
     sleeper, other = world.open(), world.open()
     count(sleeper, 2)
     for _ in range(40):
@@ -341,7 +341,7 @@ def test_what_goes_is_covered_by_a_checkpoint_for_longer_than_the_grace(records,
 
 def test_a_writer_that_is_overtaken_for_too_long_raises_busy(world):
     store = LogWorld(busy_timeout_ms=500).open()
-    other = ObjectLogMetaStore(store._witness._objects)
+    other = ObjectLogMetaStore(store._guard._objects)
     append = store._objects.append
 
     def overtaken(serial, data):
@@ -400,12 +400,12 @@ def test_leases_run_by_the_clock_of_the_objects(world):
         BucketRollbackGuard(FaultyObjectStore(world.objects, world.plan), os.urandom).now_ms()
 
 
-def test_the_witness_is_no_more_than_its_share_of_requests(world):
+def test_guard_records_are_no_more_than_their_share_of_requests(world):
     store = world.open()
     world.calls()
-    for _ in range(4 * WITNESS_EVERY):
+    for _ in range(4 * GUARD_EVERY):
         store.transaction(put(a=b"1"))
-    assert sum(path.startswith("store/witness/") for _, path in world.calls()) <= 2 * 4 * WITNESS_EVERY / 4 + 4
+    assert sum(path.startswith("store/witness/") for _, path in world.calls()) <= 2 * 4 * GUARD_EVERY / 4 + 4
 
 
 def test_a_fork_may_not_use_the_handle(world):

@@ -124,7 +124,7 @@ class TestLoss:
                 world.open()
             world.objects.put(path, data)
 
-    def test_a_lost_witness_is_written_again(self, world):
+    def test_a_lost_guard_record_is_written_again(self, world):
         self.build(world)
         world.objects.delete(world.paths("store/witness/"))
         count(store := world.open())

@@ -6,8 +6,8 @@ from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, ObjectStoreRefuse
 from hummock.meta.records import LEASES, TASK, UPLOADS, VACUUMED, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.vacuum.obsolete_files import ObsoleteFiles, read_obsolete
 from hummock.meta.vacuum.references import Need
-from hummock.meta.vacuum.stale_list import StaleFiles, read_stale
 from hummock.object_store.base import PROBE_PREFIX, sstable_data_path, sstable_meta_path
 from tests.support.worlds.vacuum_world import FILE_BYTES, LEASE_MS, VacuumWorld, names
 
@@ -20,7 +20,7 @@ def world():
 
 
 def rows(world, prefix):
-    return [key.removeprefix(prefix) for key, _ in world.truth.list(prefix)]
+    return [key.removeprefix(prefix) for key, _ in world.meta_store.list(prefix)]
 
 
 def found(report):
@@ -112,7 +112,7 @@ def test_a_pinned_version_keeps_its_files_until_it_is_unpinned(world):
     assert found(world.vacuum().run()) == {"live": 1, "pinned": 3}, "the lease is not renewed yet"
     reader.renew_lease("reader")
     assert found(world.vacuum().run()) == {"live": 1, "stale": 3}
-    assert world.stored == names(world.manager.version) and read_stale(world.truth) == []
+    assert world.stored == names(world.manager.version) and read_obsolete(world.meta_store) == []
 
 
 def test_the_oldest_pin_decides_which_steps_are_freed(world):
@@ -122,11 +122,11 @@ def test_the_oldest_pin_decides_which_steps_are_freed(world):
         readers.append(world.process())
         readers[-1].pin_version(f"r{len(readers)}")
         world.replace()
-    assert len(read_stale(world.truth)) == 4
+    assert len(read_obsolete(world.meta_store)) == 4
     for left, reader in enumerate(readers):
         reader.close()
         world.vacuum().run()
-        assert len(read_stale(world.truth)) == 3 - left
+        assert len(read_obsolete(world.meta_store)) == 3 - left
     assert world.stored == names(world.manager.version)
 
 
@@ -145,7 +145,7 @@ def test_an_upload_whose_row_ran_out_goes_and_its_commit_is_refused(world):
 
 def test_files_of_a_task_that_is_no_more_go(world):
     world.commit_new()
-    assert not world.replace(lambda: world.truth.transaction(
+    assert not world.replace(lambda: world.meta_store.transaction(
         MetaOperations(delete=tuple(TASK + task for task in rows(world, TASK)))))
     assert found(world.vacuum().run()) == {"live": 1, "orphaned": 1}
     assert world.stored == names(world.manager.version)
@@ -185,14 +185,14 @@ def test_a_holder_that_renews_meanwhile_keeps_its_files(world):
     world.replace()
     world.clock.advance(LEASE_MS)
 
-    report = world.vacuum(truth=Renewing(world.truth, lambda: reader.renew_lease("reader"))).run()
+    report = world.vacuum(meta_store=Renewing(world.meta_store, lambda: reader.renew_lease("reader"))).run()
     assert found(report) == {"live": 1, "pinned": 2} and names(old) <= world.stored
 
 
 def test_an_uploader_that_renews_meanwhile_keeps_its_files(world):
     info = world.upload()
     world.clock.advance(LEASE_MS)
-    report = world.vacuum(truth=Renewing(world.truth, world.registry.renew)).run()
+    report = world.vacuum(meta_store=Renewing(world.meta_store, world.registry.renew)).run()
     assert found(report) == {"in flight": 1} and info.name in world.stored
 
 
@@ -226,8 +226,8 @@ class Interrupted(MemoryMetaStore):
 def calls_of_a_run():
     world = VacuumWorld()
     world.upload(name="ab" * 16)
-    meta_store = Interrupted(world.truth, 0, None)
-    world.vacuum(truth=meta_store).run()
+    meta_store = Interrupted(world.meta_store, 0, None)
+    world.vacuum(meta_store=meta_store).run()
     return meta_store.calls
 
 
@@ -248,7 +248,7 @@ def test_what_happens_between_any_two_steps_loses_nothing(at, kind):
             world.commit(*staged)
             world.begin_prefix()
 
-    report = world.vacuum(truth=Interrupted(world.truth, at, happen)).run()
+    report = world.vacuum(meta_store=Interrupted(world.meta_store, at, happen)).run()
     assert names(world.manager.version) | names(pinned) <= world.stored, report
     assert {info.name for info in staged} <= world.stored
     assert "ab" * 16 not in world.stored
@@ -268,7 +268,7 @@ def test_a_commit_between_any_two_steps_is_kept_or_refused(at):
         except SstableRefused:
             outcome.append(False)
 
-    world.vacuum(truth=Interrupted(world.truth, at, commit)).run()
+    world.vacuum(meta_store=Interrupted(world.meta_store, at, commit)).run()
     if not outcome:
         commit()
     assert outcome == [info.name in world.stored]
@@ -289,7 +289,7 @@ def test_a_clock_that_is_set_back_between_any_two_steps_ends_no_lease(at):
         reader.renew_lease("reader")
         world.registry.renew()
 
-    report = world.vacuum(truth=Interrupted(world.truth, at, happen)).run()
+    report = world.vacuum(meta_store=Interrupted(world.meta_store, at, happen)).run()
     assert {staged.name} | names(old) <= world.stored, report
     reader.renew_lease("reader")
 
@@ -306,7 +306,7 @@ def test_a_page_that_commits_overtake_at_every_try_is_left_to_the_next_run(world
             self.store.transaction(operations)
 
     world.upload(name="ab" * 16)
-    report = world.vacuum(truth=Hot(world.truth)).run()
+    report = world.vacuum(meta_store=Hot(world.meta_store)).run()
     assert report.pages_left == 1 and not report.is_complete and report.removed.files == 0
     report = world.vacuum().run()
     assert report.is_complete and report.removed.files == 1
@@ -317,7 +317,7 @@ def test_vacuums_of_two_processes_agree(world):
     for number in range(20):
         world.upload(name=f"{number:032x}")
     first = world.vacuum()
-    second = world.vacuum(truth=Interrupted(world.truth, 6, lambda: first.run()))
+    second = world.vacuum(meta_store=Interrupted(world.meta_store, 6, lambda: first.run()))
     second.run()
     assert world.stored == names(world.manager.version) and len(rows(world, VACUUMED)) == 20
 
@@ -351,7 +351,7 @@ def test_a_name_is_remembered_for_its_time(world):
     assert len(rows(world, VACUUMED)) == 1
 
 
-def test_names_are_forgotten_in_whichever_page_they_would_stand(world):
+def test_names_are_forgotten_in_whichever_page_they_would_be(world):
     for number in range(30):
         world.upload(name=f"{number:032x}")
     vacuum = world.vacuum(page_files=3)
@@ -373,9 +373,9 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(world):
     world.replace()
     world.upload(name="ab" * 16)
     world.clock.advance(LEASE_MS)
-    before = world.truth.list(""), world.paths
+    before = world.meta_store.list(""), world.paths
     report = world.vacuum().run(dry_run=True)
-    assert (world.truth.list(""), world.paths) == before
+    assert (world.meta_store.list(""), world.paths) == before
     assert found(report) == {"live": 1, "stale": 2, "orphaned": 1}
     assert report.removed.files == report.garbage.files == 3 and "would be removed" in repr(report)
     assert found(world.vacuum().run()) == found(report)
@@ -406,21 +406,21 @@ def test_a_watcher_ends_a_run_after_a_page(world):
 def test_a_lost_meta_store_is_no_reason_to_remove_everything(world):
     world.commit_new()
     with pytest.raises(MetaStoreEmptied):
-        world.vacuum(truth=MemoryMetaStore())
+        world.vacuum(meta_store=MemoryMetaStore())
     assert len(world.stored) == 1
 
 
 def test_an_empty_store_is_clean():
     world = VacuumWorld()
-    world.truth = MemoryMetaStore()
+    world.meta_store = MemoryMetaStore()
     report = world.vacuum().run()
     assert report.is_complete and found(report) == {} and "nothing stored" in repr(report)
 
 
-def test_a_stale_list_that_names_a_live_file_is_damage(world):
+def test_an_obsolete_list_that_names_a_live_file_is_damage(world):
     (name,) = names(world.commit_new())
-    row = StaleFiles(1, ((name, 1),))
-    world.truth.transaction(MetaOperations(put={row.key: row.encode()}))
+    row = ObsoleteFiles(1, ((name, 1),))
+    world.meta_store.transaction(MetaOperations(put={row.key: row.encode()}))
     with pytest.raises(MetaStoreCorrupt, match=name):
         world.vacuum().run()
     assert name in world.stored
@@ -429,7 +429,7 @@ def test_a_stale_list_that_names_a_live_file_is_damage(world):
 @pytest.mark.parametrize("row", [b"", b"{", b"[]", b'{"token":7}', b"\xff", b"null"])
 def test_a_damaged_task_row_stops_it(world, row):
     world.upload(name="ab" * 16)
-    world.truth.transaction(MetaOperations(put={TASK + "1": row}))
+    world.meta_store.transaction(MetaOperations(put={TASK + "1": row}))
     with pytest.raises(MetaStoreCorrupt, match="task"):
         world.vacuum().run()
     assert world.stored == {"ab" * 16}
@@ -439,7 +439,7 @@ def test_a_damaged_task_row_stops_it(world, row):
 @pytest.mark.parametrize("key", [UPLOADS + "0" * 16, LEASES + "n", vacuumed_key("0" * 32)])
 def test_a_damaged_row_of_any_kind_stops_it(world, key, row):
     world.upload(name="ab" * 16)
-    world.truth.transaction(MetaOperations(put={key: row}))
+    world.meta_store.transaction(MetaOperations(put={key: row}))
     with pytest.raises(MetaStoreCorrupt):
         world.vacuum().run()
     assert world.stored == {"ab" * 16}
@@ -457,7 +457,7 @@ def test_a_report_speaks_of_bytes_by_need(world):
 def test_a_listing_run_gives_up_what_dead_writers_left_in_the_object_store_and_a_dry_one_does_not(world, monkeypatch):
     asked = []
     monkeypatch.setattr(world.objects, "remove_leftovers", asked.append)
-    world.vacuum().remove_stale()
+    world.vacuum().remove_obsolete()
     world.vacuum().run(dry_run=True)
     assert asked == []
     world.vacuum().run()

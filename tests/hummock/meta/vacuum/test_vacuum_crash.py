@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.errors import HummockError
-from hummock.meta.records import STALE, UPLOADS, VACUUMED
+from hummock.meta.records import OBSOLETE, UPLOADS, VACUUMED
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.support.worlds.vacuum_world import LEASE_MS, VacuumWorld, names
@@ -31,7 +31,7 @@ class Scene:
         world.manager.renew_lease("writer")
         self.staged = world.upload(b"s")
         self.plan = FaultPlan()
-        self.vacuum = world.vacuum(FaultyMetaStore(world.truth, self.plan),
+        self.vacuum = world.vacuum(FaultyMetaStore(world.meta_store, self.plan),
                                    FaultyObjectStore(world.objects, self.plan), page_files=2, deleted_at_once=3)
         self.calls_before = len(self.plan.calls)
 
@@ -41,8 +41,8 @@ class Scene:
     def check_clean(self):
         world = self.world
         assert world.stored == self.needed() and len(world.paths) == 2 * len(self.needed())
-        assert {key.removeprefix(VACUUMED) for key, _ in world.truth.list(VACUUMED)} == {"ab" * 16, "cd" * 16}
-        assert len(world.truth.list(STALE)) == 1 and len(world.truth.list(UPLOADS)) == 1
+        assert {key.removeprefix(VACUUMED) for key, _ in world.meta_store.list(VACUUMED)} == {"ab" * 16, "cd" * 16}
+        assert len(world.meta_store.list(OBSOLETE)) == 1 and len(world.meta_store.list(UPLOADS)) == 1
 
 
 def calls_of_a_run():

@@ -27,7 +27,7 @@ class Reader:
             return
         self.misses += 1
         hashed = (block + 1) * MIXED & (1 << 64) - 1
-        if not self.has_admission or self.admission.asks(hashed ^ hashed >> 32, BLOCK_BYTES):
+        if not self.has_admission or self.admission.vote_for(hashed ^ hashed >> 32, BLOCK_BYTES):
             self.entered += 1
             self.slots[block] = bytearray(1), BLOCK_BYTES
 
@@ -80,5 +80,5 @@ def test_a_new_working_set_replaces_the_old_one():
 
 def test_a_cache_of_nothing_admits_what_is_wanted_most():
     admission = CacheAdmission(BlockCache(0))
-    assert [admission.asks(5 << 32 | 8, 100) for _ in range(5)] == [False, False, False, True, True]
-    assert not admission.asks(5 << 32 | 16, 100) and admission.admitted == 2
+    assert [admission.vote_for(5 << 32 | 8, 100) for _ in range(5)] == [False, False, False, True, True]
+    assert not admission.vote_for(5 << 32 | 16, 100) and admission.admitted == 2

@@ -85,7 +85,7 @@ def test_a_row_outlives_columns_that_are_added_dropped_and_moved(rng):
             assert str(row).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == expected
 
 
-def test_rows_of_several_schemas_lie_among_each_other(rng):
+def test_rows_of_several_schemas_are_mixed(rng):
     old, new = (
         ValueEncoder([DataType.BIGINT], [4]),
         ValueEncoder([DataType.VARCHAR, DataType.BIGINT], [9, 4], ["?", None]),

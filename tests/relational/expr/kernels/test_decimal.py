@@ -80,7 +80,7 @@ def test_halves_round_away_from_zero_wherever_they_are_cut(operation):
             assert not faults.any() and unscaled(data) == want, (a, b)
 
 
-def test_one_row_stands_for_all_and_offsets_are_honoured():
+def test_one_row_is_a_constant_and_offsets_are_honoured():
     a = unscaled_array([9, 100, 250, -350], 2).slice(1)
     data, faults = decimal_arithmetic(ADD, a, unscaled_array([1], 0), 3, 2, 0, 38, 2)
     assert unscaled(data) == [200, 350, -250]

@@ -81,8 +81,8 @@ MAY_IMPORT: dict[str, str] = {
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog",
     "stream.runtime": "message relational.chunk",
-    "stream.plan": "relational.types relational.plan relational.expr relational.catalog",
-    "stream.protocol": "message plan",
+    "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
+    "stream.protocol": "message plan relational.catalog relational.chunk",
     "stream.error_counts": (
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "
         "hummock.state_store"
@@ -98,7 +98,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
-        "protocol plan connector message relational.types relational.catalog relational.plan relational.table "
+        "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "
+        "relational.table "
         "hummock.meta hummock.meta_client hummock.loaded_files"
     ),
     "stream.playground": (

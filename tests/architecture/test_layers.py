@@ -1,4 +1,4 @@
-"""Layering: every import of the three packages is in the table of `rooms.py`, and the table has no cycle."""
+"""Layering: every import of the three packages is in the table of `layers.py`, and the table has no cycle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from tests.architecture.rooms import (
+from tests.architecture.layers import (
     FOREIGN,
     FREE,
     MAY_IMPORT,

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from hummock.base.json_fields import MALFORMED, check_format
 from hummock.errors import MetaStoreCorrupt
-from hummock.meta.records import FORMAT, STALE, stale_key
+from hummock.meta.records import FORMAT, OBSOLETE, obsolete_key
 from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import is_sstable_name
 from hummock.version import HummockVersion, VersionDelta
 
 
 @dataclass(frozen=True, slots=True)
-class StaleFiles:
+class ObsoleteFiles:
     """Name and stored bytes of each file that version `version_id` no longer holds and the one before held."""
 
     version_id: int
@@ -28,18 +28,18 @@ class StaleFiles:
 
     @property
     def key(self) -> str:
-        return stale_key(self.version_id)
+        return obsolete_key(self.version_id)
 
     def encode(self) -> bytes:
         return json.dumps({"format": FORMAT, "files": self.files}, separators=(",", ":")).encode()
 
     @classmethod
-    def decode(cls, key: str, data: bytes) -> StaleFiles:
+    def decode(cls, key: str, data: bytes) -> ObsoleteFiles:
         """The row under `key`. Raises `MetaStoreCorrupt`."""
         try:
             record = json.loads(data)
             check_format(key, record["format"], FORMAT)
-            found = cls(int(key.removeprefix(STALE)), tuple((name, int(size)) for name, size in record["files"]))
+            found = cls(int(key.removeprefix(OBSOLETE)), tuple((name, int(size)) for name, size in record["files"]))
         except MALFORMED as error:
             raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error
         for name, _ in found.files:
@@ -48,7 +48,7 @@ class StaleFiles:
         return found
 
 
-def stale_row(version: HummockVersion, delta: VersionDelta) -> MetaOperations:
+def obsolete_row(version: HummockVersion, delta: VersionDelta) -> MetaOperations:
     """The row that a transaction writes that advances `version` by `delta`, for the files that leave with it."""
     staying = {info.id for part in delta.added for info in part.sstables}
     leaving = set(delta.removed) - staying
@@ -56,15 +56,15 @@ def stale_row(version: HummockVersion, delta: VersionDelta) -> MetaOperations:
         return NONE
     files = tuple((info.name, info.data_bytes + info.meta_bytes)
                   for info in version.sstables if info.id in leaving)
-    row = StaleFiles(delta.id, files)
+    row = ObsoleteFiles(delta.id, files)
     return MetaOperations(put={row.key: row.encode()})
 
 
-def read_stale(meta_store: MetaStore) -> list[StaleFiles]:
+def read_obsolete(meta_store: MetaStore) -> list[ObsoleteFiles]:
     """Every row, oldest version first."""
-    return [StaleFiles.decode(key, row) for key, row in meta_store.list(STALE)]
+    return [ObsoleteFiles.decode(key, row) for key, row in meta_store.list(OBSOLETE)]
 
 
-def freed_for_all(rows: Iterable[StaleFiles], oldest_version: int | None) -> list[StaleFiles]:
+def freed_for_all(rows: Iterable[ObsoleteFiles], oldest_version: int | None) -> list[ObsoleteFiles]:
     """The rows whose files no reader needs; `oldest_version`: the oldest pinned one, None: none is pinned."""
     return [row for row in rows if oldest_version is None or row.version_id <= oldest_version]

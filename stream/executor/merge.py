@@ -1,0 +1,71 @@
+"""Merge: the messages of several upstream actors as one stream, aligned at barriers.
+
+The channels are polled in turn, one message from each, until each has delivered the barrier; a channel that has
+delivered it is not read again before the barrier was passed on. So all messages of an epoch precede its barrier,
+whichever actor sent them, and no channel starves the others [R11, R24]. The order of messages from one actor is kept.
+
+Chunks that a hash edge split share the columns of the whole chunk: where all of these are needed, they are compacted
+here, on the receiver's CPU time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from relational.chunk import StreamChunk
+from stream.errors import ChannelClosed, InconsistentStream
+from stream.executor.base import Executor, ExecutorInfo
+from stream.message import WAIT, Barrier, Message
+from stream.runtime.channel import Channel
+
+
+class MergeExecutor(Executor):
+    """The leaf of a chain whose rows other actors of this process send: the messages of `channels`, at least one.
+    `is_compacting`: chunks with hidden rows are compacted."""
+
+    def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], *, is_compacting: bool = True) -> None:
+        self.info = info
+        self._channels = tuple(channels)
+        self._is_compacting = is_compacting
+
+    def execute(self) -> Iterator[Message]:
+        unaligned = list(self._channels)
+        barrier: Barrier | None = None
+        while True:
+            is_idle = True
+            for channel in tuple(unaligned):
+                message = self._next_of(channel)
+                if message is None:
+                    continue
+                is_idle = False
+                if isinstance(message, Barrier):
+                    barrier = self._aligned(barrier, message)
+                    unaligned.remove(channel)
+                elif self._is_compacting and isinstance(message, StreamChunk):
+                    yield message.compact()
+                else:
+                    yield message
+            if not unaligned and barrier is not None:
+                yield barrier
+                unaligned, barrier = list(self._channels), None
+            elif is_idle:
+                if self._is_ended(unaligned):
+                    return
+                yield WAIT
+
+    def _next_of(self, channel: Channel) -> Message | None:
+        try:
+            return channel.try_recv()
+        except ChannelClosed as closed:
+            if closed.__cause__ is not None:
+                raise
+            return None
+
+    def _is_ended(self, unaligned: Sequence[Channel]) -> bool:
+        """Whether a channel that would have to deliver a barrier was closed by its sender."""
+        return any(channel.is_drained for channel in unaligned)
+
+    def _aligned(self, barrier: Barrier | None, message: Barrier) -> Barrier:
+        if barrier is not None and barrier.epoch != message.epoch:
+            raise InconsistentStream(self.info.identity, f"barrier {message.epoch} beside {barrier.epoch}")
+        return message

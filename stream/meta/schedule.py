@@ -1,0 +1,167 @@
+"""Scheduling: the actors of a job's fragments, the vnodes and splits of each, and the edges between them.
+
+A fragment with vnodes gets as many actors as the parallelism of its job says, at most one for each vnode, and at most
+one for each split of its source. Their vnodes are contiguous ranges of equal size. A fragment that only scans, filters
+and projects has as many actors as write the table. Where the actors that write a table own the same ranges as those
+that scan it, each is followed by one; else the rows are distributed by the table's distribution key [R35].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relational.chunk.vnode_map import VnodeMap
+from stream.plan.fragments import Fragment, fragments_of
+from stream.plan.stream_plan import (
+    FilterNode,
+    MergeNode,
+    ProjectNode,
+    SourceNode,
+    StreamNode,
+    StreamPlan,
+    StreamScanNode,
+)
+from stream.protocol import ActorSpec, EdgeSpec, InputSpec
+
+if TYPE_CHECKING:
+    from hummock.epoch import Epoch
+    from stream.message import SkippedRows
+
+
+STATELESS = (StreamScanNode, FilterNode, ProjectNode)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The plan of a table, view or sink. `splits`: of the connector that it reads; None: it reads none, or cannot at
+    present. `parallelism`: the actors of each of its fragments with vnodes."""
+
+    job_id: int
+    plan: StreamPlan
+    splits: tuple[str, ...] | None = None
+    parallelism: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A job to start, and what its actors have yet to read; see ActorSpec."""
+
+    job: Job
+    since: Epoch | None = None
+    is_loaded: bool = False
+    skip: SkippedRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The actors of a fragment, in the order of their vnodes. `vnodes`: None for one actor that owns all."""
+
+    actors: tuple[int, ...]
+    vnodes: VnodeMap | None = None
+
+    def has_same_ranges(self, other: Layout) -> bool:
+        """Whether the n-th actors of both own the same vnodes."""
+        if self.vnodes is None or other.vnodes is None:
+            return self.vnodes is other.vnodes
+        return np.array_equal(self.vnodes.owner_indices, other.vnodes.owner_indices)
+
+
+@dataclass(frozen=True, slots=True)
+class ActorGraph:
+    """The actors of one job: `specs`, each after those it receives from, and the layout of its last fragment."""
+
+    specs: tuple[ActorSpec, ...]
+    root: Layout
+
+
+def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Callable[[], int]) -> ActorGraph:
+    """The actors of a job that begins. `upstreams`: the layouts of the jobs that it reads, by the id of the table.
+    KeyError with the id of one that is missing."""
+    job = beginning.job
+    fragments = fragments_of(job.plan)
+    layouts: list[Layout] = []
+    specs: list[ActorSpec] = []
+    for number, fragment in enumerate(fragments):
+        layout = _layout(fragment, job, upstreams, next_id)
+        edges = [_edge(job, number, at, leaf, layout, layouts, upstreams) for at, leaf in enumerate(fragment.leaves)]
+        layouts.append(layout)
+        for at, actor_id in enumerate(layout.actors):
+            inputs = tuple(
+                InputSpec(edge, (sender.actors[at],) if edge.vnode_map is None and len(layout.actors) > 1
+                          else sender.actors)
+                for edge, sender in filter(None, edges)
+            )
+            specs.append(_spec(beginning, fragment, number, layout, at, actor_id, inputs))
+    return ActorGraph(tuple(specs), layouts[-1])
+
+
+def _layout(fragment: Fragment, job: Job, upstreams: Mapping[int, Layout], next_id: Callable[[], int]) -> Layout:
+    if fragment.vnode_count is None:
+        return Layout((next_id(),))
+    actors = min(job.parallelism, fragment.vnode_count)
+    scanned = [upstreams[leaf.table.id] for leaf in fragment.leaves if isinstance(leaf, StreamScanNode)]
+    if scanned and all(isinstance(node, STATELESS) for node in fragment.root.walk()):
+        actors = len(scanned[0].actors)
+        if scanned[0].vnodes is None:
+            return Layout((next_id(),))
+    if any(isinstance(leaf, SourceNode) for leaf in fragment.leaves):
+        actors = max(1, min(actors, len(job.splits or ())))
+    ids = tuple(next_id() for _ in range(actors))
+    return Layout(ids, VnodeMap.even(ids, fragment.vnode_count))
+
+
+def _edge(
+    job: Job,
+    fragment: int,
+    number: int,
+    leaf: StreamNode,
+    layout: Layout,
+    layouts: list[Layout],
+    upstreams: Mapping[int, Layout],
+) -> tuple[EdgeSpec, Layout] | None:
+    """The edge to a leaf of a fragment and the actors that send on it; None for a leaf without senders."""
+    edge = EdgeSpec((job.job_id, fragment, number, layout.actors[0]))
+    if isinstance(leaf, MergeNode):
+        sender = layouts[leaf.fragment]
+        return (edge if layout.vnodes is None else replace(edge, key=leaf.key, vnode_map=layout.vnodes)), sender
+    if not isinstance(leaf, StreamScanNode):
+        return None
+    sender = upstreams[leaf.table.id]
+    if layout.vnodes is None or layout.has_same_ranges(sender):
+        return edge, sender
+    key = leaf.table.distribution_key
+    return replace(edge, key=key, vnode_map=layout.vnodes, table=leaf.table), sender
+
+
+def _spec(
+    beginning: Beginning,
+    fragment: Fragment,
+    number: int,
+    layout: Layout,
+    at: int,
+    actor_id: int,
+    inputs: tuple[InputSpec, ...],
+) -> ActorSpec:
+    job, siblings = beginning.job, len(layout.actors)
+    reads_splits = any(isinstance(leaf, SourceNode) for leaf in fragment.leaves)
+    splits = job.splits if reads_splits else None
+    return ActorSpec(
+        actor_id,
+        job.plan.root.table,
+        fragment.root,
+        number,
+        inputs,
+        None if layout.vnodes is None else layout.vnodes.bitmap_of(actor_id),
+        at,
+        siblings,
+        job.plan.error_table,
+        None if splits is None else splits[at::siblings],
+        splits or (),
+        beginning.since,
+        beginning.is_loaded,
+        beginning.skip,
+    )

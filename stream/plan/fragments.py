@@ -1,0 +1,161 @@
+"""Fragments: the parts of a stream plan whose executors run in the same actors, between two exchanges.
+
+The planner inserts an exchange where the distribution of rows changes:
+
+    below an aggregation          by its groups, unless its input is distributed by exactly these columns already, with
+                                  as many vnodes
+    below one without groups      to one actor
+    below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
+    below the sink                to one actor, unless its job is a single fragment
+
+A scan is distributed like the table that it reads: an edge from that table's actors by its distribution key. A source
+is distributed by its splits. All tables of a fragment have the same vnodes [R35], so the owner of a vnode finds in its
+tables the state of every row that it receives. The job of a table is one fragment with one actor, because its
+statements are evaluated one after the other [R21]. The tasks of a Spark job run the same fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TypeAlias
+
+from relational.catalog.objects import DEFAULT_VNODE_COUNT
+from relational.expr.expression import InputRef
+from stream.plan.stream_plan import (
+    ExchangeNode,
+    HashAggNode,
+    MaterializeNode,
+    MergeNode,
+    ProjectNode,
+    SinkNode,
+    SourceNode,
+    StreamNode,
+    StreamPlan,
+    StreamScanNode,
+)
+
+
+class Single(Enum):
+    """All rows are in one actor."""
+
+    SINGLE = auto()
+
+
+SINGLE = Single.SINGLE
+Distribution: TypeAlias = "Single | tuple[tuple[int, ...], int] | None"
+"""The columns whose vnode, out of so many, determines the actor of a row; None if no columns of these rows do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The executors from `root` down to its leaves: sources, scans, and the rows of other fragments.
+
+    `vnode_count`: its actors own the vnodes of so many; None: it has one actor."""
+
+    root: StreamNode
+    vnode_count: int | None
+
+    @property
+    def leaves(self) -> tuple[StreamNode, ...]:
+        """In pre-order."""
+        return tuple(node for node in self.root.walk() if not node.inputs)
+
+    @property
+    def leaf(self) -> StreamNode:
+        """The only leaf. REQUIRES that there is one."""
+        (leaf,) = self.leaves
+        return leaf
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The columns by which the rows of its leaf arrive distributed; empty: from a table, or to one actor."""
+        return self.leaf.key if isinstance(self.leaf, MergeNode) else ()
+
+    @property
+    def table_ids(self) -> tuple[int, ...]:
+        """Ids of the tables that its executors write, ascending."""
+        ids = [table.id for node in self.root.walk() for table in node.state_tables]
+        if isinstance(self.root, MaterializeNode | SinkNode):
+            ids.append(self.root.table.id)
+        return tuple(sorted(ids))
+
+
+def with_exchanges(root: StreamNode) -> StreamNode:
+    """The plan of a view, index or sink, with an exchange wherever the distribution of rows changes."""
+    return _parted(root)[0]
+
+
+def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
+    """The fragments, each after those whose rows it receives; the last one has the plan's root."""
+    found: list[Fragment] = []
+
+    def cut(node: StreamNode) -> StreamNode:
+        if isinstance(node, ExchangeNode):
+            below = cut(node.input)
+            found.append(Fragment(below, _vnode_count(below)))
+            return MergeNode(node.schema, node.stream_key, len(found) - 1, node.key, node.vnode_count)
+        return _with_inputs(node, [cut(child) for child in node.inputs])
+
+    root = cut(plan.root)
+    return (*found, Fragment(root, None if plan.is_single else _vnode_count(root)))
+
+
+def scan_distribution(node: StreamScanNode) -> Distribution:
+    """The distribution of a scan's output."""
+    table = node.table
+    return _among(table.distribution_key, table.vnode_count, node.columns) if table.distribution_key else SINGLE
+
+
+def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
+    """The node over inputs with exchanges, and the distribution of its output."""
+    if isinstance(node, StreamScanNode):
+        return node, scan_distribution(node)
+    if not node.inputs:
+        return node, None
+    (child, distribution), *others = map(_parted, node.inputs)
+    assert not others, f"{node.identity} has several inputs"
+    if isinstance(node, HashAggNode):
+        child, _ = _distributed(child, distribution, node.group_by, node.state_table.vnode_count)
+        groups = tuple(range(len(node.group_by)))
+        distribution = (groups, node.state_table.vnode_count) if groups else SINGLE
+    elif isinstance(node, MaterializeNode):
+        child, distribution = _distributed(child, distribution, node.table.distribution_key, node.table.vnode_count)
+    elif isinstance(node, SinkNode) and any(isinstance(each, ExchangeNode | StreamScanNode) for each in child.walk()):
+        child, distribution = _distributed(child, distribution, (), node.table.vnode_count)
+    elif isinstance(node, ProjectNode) and isinstance(distribution, tuple):
+        passed = [each.index if isinstance(each, InputRef) else -1 for each in node.expressions]
+        distribution = _among(*distribution, passed)
+    return _with_inputs(node, [child]), distribution
+
+
+def _distributed(
+    child: StreamNode, distribution: Distribution, key: tuple[int, ...], vnode_count: int
+) -> tuple[StreamNode, Distribution]:
+    """The input with the distribution by `key`, empty: in one actor."""
+    wanted: Distribution = (key, vnode_count) if key else SINGLE
+    if distribution == wanted:
+        return child, wanted
+    return ExchangeNode(child.schema, child.stream_key, child, key, vnode_count), wanted
+
+
+def _among(columns: tuple[int, ...], vnode_count: int, kept: Sequence[int]) -> Distribution:
+    """The distribution by `columns`, by their positions among the `kept` ones; None if one is missing."""
+    return (tuple(kept.index(column) for column in columns), vnode_count) if set(columns) <= set(kept) else None
+
+
+def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:
+    return replace(node, input=inputs[0]) if inputs else node  # type: ignore[call-arg]
+
+
+def _vnode_count(root: StreamNode) -> int | None:
+    """The number of vnodes of a fragment; None: it runs in one actor."""
+    for node in root.walk():
+        if isinstance(node, MergeNode):
+            return node.vnode_count if node.key else None
+        if isinstance(node, StreamScanNode):
+            return node.table.vnode_count if node.table.distribution_key else None
+        if isinstance(node, SourceNode):
+            return DEFAULT_VNODE_COUNT
+    raise AssertionError(f"{root.identity} has no leaf")

@@ -1,0 +1,156 @@
+"""Stream plans as text, which the catalog stores with each view, index and sink.
+
+    {"version": 1, "root": node, "errors": table id or null, "is_single": bool}
+
+A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
+its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
+table changes no plan. What a later release plans for the same query does not matter to a stored plan [R34].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hummock.base.json_fields import check_format
+from relational.catalog.objects import TableCatalog
+from relational.errors import CatalogError
+from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
+from relational.types import DataType, Field, Schema
+from stream.plan.stream_plan import (
+    ExchangeNode,
+    FilterNode,
+    HashAggNode,
+    KeptInput,
+    MaterializeNode,
+    ProjectNode,
+    RowIdGenNode,
+    SinkNode,
+    SourceNode,
+    StreamNode,
+    StreamPlan,
+    StreamScanNode,
+)
+
+FORMAT_VERSION = 1
+TableOfId = Callable[[int], TableCatalog]
+
+
+def stream_plan_to_text(plan: StreamPlan) -> str:
+    """The plan of a view, index or sink; `stream_plan_from_text` restores an equal one."""
+    errors = None if plan.error_table is None else plan.error_table.id
+    record = {"version": FORMAT_VERSION, "root": _node(plan.root), "errors": errors, "is_single": plan.is_single}
+    return json.dumps(record, sort_keys=True)
+
+
+def stream_plan_from_text(text: str, table_of_id: TableOfId) -> StreamPlan:
+    """The plan over the tables as they are now. NotFound; CatalogError if a column that it reads was dropped;
+    FormatTooNew."""
+    record = json.loads(text)
+    check_format("a stored stream plan", record["version"], FORMAT_VERSION)
+    root = _Reader(table_of_id).node(record["root"])
+    assert isinstance(root, MaterializeNode | SinkNode)
+    errors = None if record["errors"] is None else table_of_id(record["errors"])
+    return StreamPlan(root, errors, record["is_single"])
+
+
+def _node(node: StreamNode) -> dict[str, Any]:
+    kind, fields = _WRITERS[type(node)]
+    record: dict[str, Any] = {"node": kind, "schema": [[each.name, str(each.data_type)] for each in node.schema]}
+    record["key"] = None if node.stream_key is None else list(node.stream_key)
+    if node.inputs:
+        record["inputs"] = [_node(child) for child in node.inputs]
+    return record | fields(node)
+
+
+def _column_ids(table: TableCatalog, columns: tuple[int, ...]) -> list[int]:
+    return [table.column_ids[column] for column in columns]
+
+
+_WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    StreamScanNode: ("scan", lambda node: {
+        "table": node.table.id, "columns": _column_ids(node.table, node.columns),
+        "progress": None if node.progress is None else node.progress.id}),
+    SourceNode: ("source", lambda node: {
+        "table": node.table.id, "columns": _column_ids(node.table, node.columns), "offsets": node.offset_table.id}),
+    RowIdGenNode: ("row id", lambda node: {"row_id": node.row_id_index}),
+    FilterNode: ("filter", lambda node: {"predicate": expression_to_json(node.predicate)}),
+    ProjectNode: ("project", lambda node: {"expressions": list(map(expression_to_json, node.expressions))}),
+    HashAggNode: ("aggregate", lambda node: {
+        "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
+        "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept]}),
+    ExchangeNode: ("exchange", lambda node: {"distribution": list(node.key), "vnodes": node.vnode_count}),
+    MaterializeNode: ("materialize", lambda node: {"table": node.table.id}),
+    SinkNode: ("sink", lambda node: {"table": node.table.id}),
+}
+
+
+class _Reader:
+    """Restores nodes; there is one method per kind, in `_READERS`."""
+
+    def __init__(self, table_of_id: TableOfId) -> None:
+        self._table = table_of_id
+
+    def node(self, record: Mapping[str, Any]) -> StreamNode:
+        schema = Schema(tuple(Field(name, DataType.parse(kind)) for name, kind in record["schema"]))
+        key = None if record["key"] is None else tuple(record["key"])
+        read = _READERS.get(record["node"])
+        if read is None:
+            raise ValueError(f"unknown stream node {record['node']!r}")
+        return read(self, record, schema, key, *map(self.node, record.get("inputs", ())))
+
+    def scan(self, record: Any, schema: Schema, key: Any) -> StreamNode:
+        table = self._table(record["table"])
+        progress = None if record["progress"] is None else self._table(record["progress"])
+        return StreamScanNode(schema, key, table, _positions(table, record["columns"]), progress)
+
+    def source(self, record: Any, schema: Schema, key: Any) -> StreamNode:
+        table = self._table(record["table"])
+        return SourceNode(schema, key, table, _positions(table, record["columns"]), self._table(record["offsets"]))
+
+    def row_id(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return RowIdGenNode(schema, key, input, record["row_id"])
+
+    def filter(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return FilterNode(schema, key, input, expression_from_json(record["predicate"]))
+
+    def project(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return ProjectNode(schema, key, input, tuple(map(expression_from_json, record["expressions"])))
+
+    def aggregate(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        kept = tuple(
+            KeptInput(call, self._table(table), tuple(columns), argument)
+            for call, table, columns, argument in record["kept"]
+        )
+        calls = tuple(map(call_from_json, record["calls"]))
+        return HashAggNode(schema, key, input, tuple(record["group_by"]), calls, self._table(record["table"]), kept)
+
+    def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return ExchangeNode(schema, key, input, tuple(record["distribution"]), record["vnodes"])
+
+    def materialize(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return MaterializeNode(schema, key, input, self._table(record["table"]), None)
+
+    def sink(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return SinkNode(schema, key, input, self._table(record["table"]))
+
+
+_READERS: Mapping[str, Callable[..., StreamNode]] = {
+    "scan": _Reader.scan,
+    "source": _Reader.source,
+    "row id": _Reader.row_id,
+    "filter": _Reader.filter,
+    "project": _Reader.project,
+    "aggregate": _Reader.aggregate,
+    "exchange": _Reader.exchange,
+    "materialize": _Reader.materialize,
+    "sink": _Reader.sink,
+}
+
+
+def _positions(table: TableCatalog, column_ids: list[int]) -> tuple[int, ...]:
+    positions = {column_id: position for position, column_id in enumerate(table.column_ids)}
+    if not positions.keys() >= set(column_ids):
+        raise CatalogError(f"a column of table {table.name!r} was dropped meanwhile", name=table.name)
+    return tuple(positions[column_id] for column_id in column_ids)

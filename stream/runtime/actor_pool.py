@@ -1,0 +1,220 @@
+"""ActorPool: runs the actors of a process on a bounded number of threads [R12, R23].
+
+An actor runs in slices: until it has nothing to process, until a channel has no room for its output, or until its
+quantum is over. Then it is parked, or queued behind the other ready actors, first come, first served. So the number of
+threads does not grow with the number of actors, and few of them compete for the interpreter's lock.
+
+No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
+threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while all regular threads
+were busy. A slice that waits for the store does not depend on other slices, so no pool size can deadlock.
+
+Thread safety: the state of an actor is changed under the lock. A wake-up that arrives while the actor runs is noted, so
+that it is not lost when the actor then has nothing to process.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Protocol
+
+from stream.message import Wait
+
+QUANTUM_SECONDS = 0.01
+"""How long a slice may last while other actors are ready: short compared to a barrier interval, long compared to the
+processing of one chunk."""
+OVERDUE_SECONDS = 0.02
+SPARE_THREADS = 4
+
+
+class Runnable(Protocol):
+    """What the pool runs; one slice at a time, on any of its threads."""
+
+    name: str
+
+    def run(self, until: Callable[[], bool]) -> Wait | bool:
+        """Process messages until `until()` is true. A Wait: there is nothing to do before a wake-up, or before its
+        seconds have passed. True: there is more to do. False: the actor has ended. Never raises."""
+        ...
+
+
+class _State(Enum):
+    PARKED = auto()
+    """Waits for a wake-up or its timer."""
+    READY = auto()
+    """Is in the queue."""
+    RUNNING = auto()
+    """A thread executes a slice."""
+    ENDED = auto()
+    """Final."""
+
+
+class _Entry:
+    """An actor in the pool. `timer` is the number of its latest timer: earlier ones are obsolete."""
+
+    __slots__ = ("actor", "is_woken", "since", "state", "timer")
+
+    def __init__(self, actor: Runnable) -> None:
+        self.actor = actor
+        self.state = _State.PARKED
+        self.is_woken = False
+        self.since = 0.0
+        self.timer = 0
+
+
+class ActorPool:
+    """`threads` regular threads and `spare` ones, which begin with the first actor. Thread safe."""
+
+    def __init__(
+        self, threads: int, spare: int = SPARE_THREADS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._threads_wanted = threads, spare
+        self._clock = clock
+        lock = threading.Lock()
+        self._work = threading.Condition(lock)  # regular threads
+        self._overdue = threading.Condition(lock)  # spare threads
+        self._ends = threading.Condition(lock)
+        self._lock = lock
+        self._idle = 0  # regular threads that wait
+        self._entries: dict[int, _Entry] = {}  # id(actor) -> entry of an actor that has not ended
+        self._ready: deque[_Entry] = deque()
+        self._timers: list[tuple[float, int, _Entry]] = []
+        self._timer_numbers = 0
+        self._is_closed = False
+        self._threads: list[threading.Thread] = []
+
+    def start(self, actor: Runnable) -> None:
+        """The actor is ready for its first slice."""
+        with self._lock:
+            self._begin_threads()
+            entry = self._entries[id(actor)] = _Entry(actor)
+            self._enqueue(entry)
+
+    def wake(self, actor: Runnable) -> None:
+        """Something that the actor may wait for has happened. No effect on an actor that has ended."""
+        with self._lock:
+            entry = self._entries.get(id(actor))
+            if entry is None:
+                return
+            if entry.state is _State.PARKED:
+                self._enqueue(entry)
+            elif entry.state is _State.RUNNING:
+                entry.is_woken = True
+
+    def join(self, actors: Iterable[Runnable], timeout: float) -> list[Runnable]:
+        """Wait until the actors have ended; those that have not within `timeout` seconds."""
+        wanted = list(actors)
+        with self._lock:
+            self._ends.wait_for(lambda: not any(id(each) in self._entries for each in wanted), timeout)
+            return [each for each in wanted if id(each) in self._entries]
+
+    def close(self) -> None:
+        """The threads end after their current slices."""
+        with self._lock:
+            self._is_closed = True
+            self._work.notify_all()
+            self._overdue.notify_all()
+
+    @property
+    def ready_actors(self) -> int:
+        """The number of actors that wait for a thread."""
+        return len(self._ready)
+
+    # -- threads ---------------------------------------------------------------------------------------
+
+    def _begin_threads(self) -> None:
+        if self._threads:
+            return
+        regular, spare = self._threads_wanted
+        for number in range(regular + spare):
+            name = f"actors-{number}" if number < regular else f"actors-spare-{number - regular}"
+            target = self._run_regular if number < regular else self._run_spare
+            self._threads.append(threading.Thread(target=target, name=name, daemon=True))
+            self._threads[-1].start()
+
+    def _run_regular(self) -> None:
+        while True:
+            with self._lock:
+                entry = self._next()
+            if entry is None:
+                return
+            self._run(entry)
+
+    def _run_spare(self) -> None:
+        while True:
+            with self._lock:
+                while not self._is_closed and not self._is_overdue():
+                    left = None if not self._ready else self._ready[0].since + OVERDUE_SECONDS - self._clock()
+                    self._overdue.wait(left)
+                if self._is_closed:
+                    return
+                entry = self._taken()
+            self._run(entry)
+
+    def _run(self, entry: _Entry) -> None:
+        ends_at = self._clock() + QUANTUM_SECONDS
+        outcome = entry.actor.run(lambda: bool(self._ready) and self._clock() >= ends_at)
+        with self._lock:
+            if outcome is False:
+                entry.state = _State.ENDED
+                del self._entries[id(entry.actor)]
+                self._ends.notify_all()
+            elif outcome is True or entry.is_woken:
+                self._enqueue(entry)
+            else:
+                assert isinstance(outcome, Wait)
+                self._park(entry, outcome.seconds)
+
+    # -- REQUIRES the lock -----------------------------------------------------------------------------
+
+    def _next(self) -> _Entry | None:
+        """The actor that has waited longest; waits for one. None after `close`."""
+        while not self._is_closed:
+            self._fire_timers()
+            if self._ready:
+                entry = self._taken()
+                if self._ready:
+                    self._overdue.notify()
+                return entry
+            left = self._timers[0][0] - self._clock() if self._timers else None
+            self._idle += 1
+            self._work.wait(left)
+            self._idle -= 1
+        return None
+
+    def _taken(self) -> _Entry:
+        entry = self._ready.popleft()
+        entry.state, entry.is_woken = _State.RUNNING, False
+        return entry
+
+    def _enqueue(self, entry: _Entry) -> None:
+        entry.state, entry.since = _State.READY, self._clock()
+        entry.timer = 0
+        self._ready.append(entry)
+        if self._idle:
+            self._work.notify()
+        elif len(self._ready) == 1:
+            self._overdue.notify()
+
+    def _park(self, entry: _Entry, seconds: float | None) -> None:
+        entry.state = _State.PARKED
+        if seconds is not None:
+            self._timer_numbers += 1
+            entry.timer = self._timer_numbers
+            heapq.heappush(self._timers, (self._clock() + seconds, entry.timer, entry))
+            if self._idle and self._timers[0][2] is entry:
+                self._work.notify()
+
+    def _fire_timers(self) -> None:
+        now = self._clock()
+        while self._timers and self._timers[0][0] <= now:
+            _, number, entry = heapq.heappop(self._timers)
+            if entry.state is _State.PARKED and entry.timer == number:
+                self._enqueue(entry)
+
+    def _is_overdue(self) -> bool:
+        return bool(self._ready) and self._clock() >= self._ready[0].since + OVERDUE_SECONDS

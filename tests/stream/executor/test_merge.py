@@ -1,0 +1,96 @@
+import random
+
+import numpy as np
+import pytest
+
+from relational.chunk import StreamChunk
+from relational.types import Schema
+from stream.errors import ChannelClosed, InconsistentStream
+from stream.executor.base import ExecutorInfo
+from stream.executor.merge import MergeExecutor
+from stream.message import WAIT, Barrier, Wait
+from stream.runtime.channel import Channel
+from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.stream_driver import barrier
+
+SCHEMA = Schema.of(sender="bigint", number="bigint")
+INFO = ExecutorInfo(SCHEMA, (0, 1), "Merge")
+
+
+def chunk(sender, number):
+    return StreamChunk.from_rows(SCHEMA, [(0, (sender, number))])
+
+
+def test_all_messages_of_an_epoch_precede_its_barrier_and_each_sender_keeps_its_order():
+    rng = random.Random(run_seed())
+    channels = [Channel(1 << 20) for _ in range(4)]
+    sent = dict.fromkeys(range(4), 0)
+    messages = MergeExecutor(INFO, channels).execute()
+    for number in range(1, 30):
+        expected = []
+        for at, channel in enumerate(channels):
+            for _ in range(rng.randrange(4)):
+                sent[at] += 1
+                expected.append((at, sent[at]))
+                channel.send(chunk(at, sent[at]))
+            channel.send(barrier(number))
+        seen = []
+        for message in messages:
+            if isinstance(message, Barrier):
+                assert message == barrier(number)
+                break
+            if isinstance(message, StreamChunk):
+                seen += list(message.rows())
+        assert sorted(seen) == sorted(expected)
+        for at in range(4):
+            assert [row for row in seen if row[0] == at] == [row for row in expected if row[0] == at]
+
+
+def test_a_sender_ahead_waits_while_the_others_are_read():
+    first, second = Channel(10), Channel(10)
+    messages = MergeExecutor(INFO, [first, second]).execute()
+    for message in (barrier(1), chunk(0, 1)):
+        first.send(message)
+    assert next(messages) == WAIT and first.waiting_rows == 1
+    second.send(chunk(1, 1))
+    second.send(barrier(1))
+    assert list(next(messages).rows()) == [(1, 1)]
+    assert next(messages) == barrier(1)
+    assert list(next(messages).rows()) == [(0, 1)]
+
+
+def test_a_quick_sender_does_not_starve_the_others():
+    quick, slow = Channel(1 << 20), Channel(1 << 20)
+    for number in range(100):
+        quick.send(chunk(0, number))
+    slow.send(chunk(1, 0))
+    messages = MergeExecutor(INFO, [quick, slow]).execute()
+    assert [next(iter(next(messages).rows()))[0] for _ in range(2)] == [0, 1]
+
+
+def test_hidden_rows_are_dropped_unless_the_receiver_reads_few_columns():
+    masked = StreamChunk.from_rows(SCHEMA, [(0, (0, 1)), (0, (0, 2))]).with_visibility(np.array([0, 1], np.uint8))
+    for is_compacting, capacity in ((True, 1), (False, 2)):
+        channel = Channel(10)
+        channel.send(masked)
+        assert next(MergeExecutor(INFO, [channel], is_compacting=is_compacting).execute()).capacity == capacity
+
+
+def test_it_ends_when_a_sender_has_ended_and_fails_with_a_sender():
+    channel = Channel(10)
+    channel.send(barrier(1))
+    channel.close()
+    messages = MergeExecutor(INFO, [channel]).execute()
+    assert [each for each in messages if not isinstance(each, Wait)] == [barrier(1)]
+    failed = Channel(10)
+    failed.close(RuntimeError("upstream died"))
+    with pytest.raises(ChannelClosed):
+        next(MergeExecutor(INFO, [failed]).execute())
+
+
+def test_barriers_of_two_epochs_at_once_are_a_fault():
+    first, second = Channel(10), Channel(10)
+    first.send(barrier(1))
+    second.send(barrier(2))
+    with pytest.raises(InconsistentStream):
+        next(MergeExecutor(INFO, [first, second]).execute())

@@ -1,0 +1,60 @@
+"""Stored stream plans: each plan of cases/planner.txt is restored equal; damaged and newer ones are refused."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+
+from hummock.errors import FormatTooNew
+from relational.errors import CatalogError
+from relational.sql import bind_sql
+from relational.sql.statement import CreateTable
+from stream.plan.planner import plan_query
+from stream.plan.serialize import FORMAT_VERSION, stream_plan_from_text, stream_plan_to_text
+from tests.stream.plan.test_planner_cases import CASES
+from tests.support.suites.sql_cases import case_catalog
+
+QUERIES = [(title, statement) for title, statement, _ in CASES
+           if not isinstance(next(iter(bind_sql(statement, case_catalog()))), CreateTable)]
+
+
+def planned(statement):
+    (bound,) = bind_sql(statement, case_catalog())
+    ids = itertools.count(100)
+    plan = plan_query(bound.view.with_id(50), bound.plan, lambda name: next(ids))
+    tables = {table.id: table for table in (*plan.state_tables, plan.root.table)}
+    tables |= {scan.table.id: scan.table for scan in plan.scans}
+    return plan, tables
+
+
+@pytest.mark.parametrize(("title", "statement"), QUERIES, ids=[title for title, _ in QUERIES])
+def test_a_stored_plan_is_the_plan(title, statement):
+    plan, tables = planned(statement)
+    assert stream_plan_from_text(stream_plan_to_text(plan), tables.__getitem__) == plan
+
+
+def test_columns_are_stored_by_id():
+    plan, tables = planned(QUERIES[0][1])
+    text = stream_plan_to_text(plan)
+    (scan,) = plan.scans
+    moved = replace(scan.table, columns=scan.table.columns[::-1])
+    (again,) = stream_plan_from_text(text, {**tables, moved.id: moved}.__getitem__).scans
+    last = len(moved.columns) - 1
+    assert again.columns == tuple(last - column for column in scan.columns)
+
+
+def test_a_plan_over_a_dropped_column_is_refused():
+    plan, tables = planned(QUERIES[0][1])
+    (scan,) = plan.scans
+    less = replace(scan.table, columns=tuple(
+        each for at, each in enumerate(scan.table.columns) if at != scan.columns[0]))
+    with pytest.raises(CatalogError, match="was dropped"):
+        stream_plan_from_text(stream_plan_to_text(plan), {**tables, less.id: less}.__getitem__)
+
+
+def test_a_newer_format_is_refused():
+    plan, tables = planned(QUERIES[0][1])
+    record = json.loads(stream_plan_to_text(plan)) | {"version": FORMAT_VERSION + 1}
+    with pytest.raises(FormatTooNew):
+        stream_plan_from_text(json.dumps(record), tables.__getitem__)

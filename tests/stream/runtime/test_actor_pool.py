@@ -1,0 +1,148 @@
+import random
+import threading
+import time
+
+import pytest
+
+from stream.message import WAIT, Wait
+from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, ActorPool
+from tests.support.drivers.seeds import run_seed
+
+SOON = 30.0
+
+
+class Steps:
+    """Runs one function of `steps` a slice; its result is the outcome, False after the last one."""
+
+    def __init__(self, *steps, name="steps"):
+        self.name = name
+        self.steps = list(steps)
+        self.slices = 0
+        self.threads = set()
+
+    def run(self, until):
+        self.slices += 1
+        self.threads.add(threading.current_thread().name)
+        if not self.steps:
+            return False
+        return self.steps.pop(0)()
+
+
+@pytest.fixture
+def pool():
+    pool = ActorPool(1, spare=1)
+    yield pool
+    pool.close()
+
+
+def test_an_actor_runs_until_it_ends(pool):
+    actor = Steps(lambda: True, lambda: True)
+    pool.start(actor)
+    assert pool.join([actor], SOON) == [] and actor.slices == 3
+
+
+def test_a_parked_actor_runs_when_it_is_woken(pool):
+    parked = threading.Event()
+    actor = Steps(lambda: parked.set() or WAIT)
+    pool.start(actor)
+    assert parked.wait(SOON)
+    assert pool.join([actor], 0.02) == [actor]
+    pool.wake(actor)
+    assert pool.join([actor], SOON) == []
+    pool.wake(actor)  # has no effect any more
+
+
+def test_a_wake_up_during_a_slice_is_not_lost(pool):
+    actor = Steps(lambda: pool.wake(actor) or WAIT)
+    pool.start(actor)
+    assert pool.join([actor], SOON) == [] and actor.slices == 2
+
+
+def test_a_timer_wakes_and_an_earlier_wake_up_makes_it_obsolete(pool):
+    began = time.monotonic()
+    timed = Steps(lambda: Wait(0.05))
+    pool.start(timed)
+    assert pool.join([timed], SOON) == [] and time.monotonic() - began >= 0.05
+    parked = threading.Event()
+    woken = Steps(lambda: Wait(0.1), lambda: parked.set() or WAIT)
+    pool.start(woken)
+    pool.wake(woken)
+    assert parked.wait(SOON)
+    assert pool.join([woken], 0.3) == [woken]  # the timer of its first slice does not wake it
+    pool.wake(woken)
+    assert pool.join([woken], SOON) == []
+
+
+def test_a_busy_actor_is_asked_to_yield_to_the_others(pool):
+    seen, ended = [], threading.Event()
+
+    class Busy:
+        name = "busy"
+
+        def run(self, until):
+            began = time.monotonic()
+            while not until() and not ended.is_set():
+                assert time.monotonic() - began < SOON
+            seen.append(time.monotonic() - began)
+            return not ended.is_set()
+
+    busy, short = Busy(), Steps(lambda: ended.set() or False)
+    pool.start(busy)
+    pool.start(short)
+    assert pool.join([busy], SOON) == []
+    assert seen[0] >= QUANTUM_SECONDS / 2
+
+
+def test_a_spare_thread_runs_an_actor_that_is_overdue(pool):
+    release, ran = threading.Event(), threading.Event()
+    blocked = Steps(lambda: (release.wait(SOON) and None) or False, name="blocked")
+    other = Steps(lambda: ran.set() or False, name="other")
+    pool.start(blocked)
+    pool.start(other)
+    began = time.monotonic()
+    assert ran.wait(SOON) and time.monotonic() - began >= OVERDUE_SECONDS / 2
+    assert other.threads == {"actors-spare-0"}
+    release.set()
+    assert pool.join([blocked, other], SOON) == []
+
+
+def test_many_actors_share_the_threads():
+    pool, before = ActorPool(2, spare=2), threading.active_count()
+    actors = [Steps(*(lambda: True for _ in range(20))) for _ in range(200)]
+    for actor in actors:
+        pool.start(actor)
+    assert threading.active_count() <= before + 4
+    assert pool.join(actors, SOON) == []
+    assert {each.slices for each in actors} == {21}
+    pool.close()
+
+
+def test_actors_that_wake_each_other_at_random_all_end():
+    """A token is passed on 2,000 times: a lost wake-up would stop it."""
+    rng, pool = random.Random(run_seed()), ActorPool(3, spare=1)
+    lock, left, tokens = threading.Lock(), [2_000], []
+
+    class Passing:
+        def __init__(self, number):
+            self.name, self.number, self.has_token = f"passing {number}", number, False
+
+        def run(self, until):
+            with lock:
+                if left[0] <= 0:
+                    return False
+                if not self.has_token:
+                    return WAIT
+                self.has_token, left[0] = False, left[0] - 1
+                target = rng.choice(tokens)
+                target.has_token = True
+                is_last = left[0] <= 0
+            for each in tokens if is_last else [target]:
+                pool.wake(each)
+            return WAIT if not is_last else False
+
+    tokens += [Passing(number) for number in range(8)]
+    tokens[0].has_token = True
+    for each in tokens:
+        pool.start(each)
+    assert pool.join(tokens, SOON) == []
+    pool.close()

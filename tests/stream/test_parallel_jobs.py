@@ -1,0 +1,346 @@
+"""Jobs of several fragments and actors: equal results at any parallelism, rescaling, creation that stops nothing."""
+
+import random
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import stream
+from relational.errors import BindError, NotFound
+from stream.errors import InvalidStatement, JobCreating
+from stream.executor.backfill_pace import BackfillPace
+from stream.executor.materialize import MaterializeExecutor
+from stream.message import Barrier
+from stream.worker.compute_node import JOIN_SECONDS
+from tests.support.drivers.seeds import run_seed
+
+SOON = 60.0
+VIEWS = {
+    "grouped": "SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS low, MAX(v) AS high FROM t GROUP BY k",
+    "filtered": "SELECT id, v FROM t WHERE v > 40",
+    "keyed": "SELECT id, COUNT(*) AS n FROM t GROUP BY id",
+    "whole": "SELECT COUNT(*) AS n, SUM(v) AS s, MAX(k) AS high FROM t",
+    "twice": "SELECT n, COUNT(*) AS groups FROM grouped GROUP BY n",
+    "over": "SELECT high, SUM(n) AS n FROM grouped WHERE n > 1 GROUP BY high",
+}
+
+
+def connected(url="memory://", **options):
+    return stream.connect(url, **{"barrier_interval_ms": 20, **options})
+
+
+@pytest.fixture
+def db():
+    with connected(parallelism=2) as session:
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        yield session
+
+
+def insert(db, ids):
+    ids = np.asarray(ids)
+    db.table("t").insert(pa.table({"id": ids, "k": ids % 17, "v": ids * 7 % 100}))
+
+
+def change(db, rng):
+    """A random statement."""
+    if rng.random() < 0.4:
+        first = rng.randrange(1 << 40)
+        insert(db, range(first, first + rng.choice([1, 30, 300])))
+    elif rng.random() < 0.5:
+        db.sql(f"DELETE FROM t WHERE id % {rng.choice([7, 31])} = {rng.randrange(7)}")
+    else:
+        db.sql(f"UPDATE t SET v = v + {rng.randrange(50)}, k = k + 1 WHERE id % 11 = {rng.randrange(11)}")
+
+
+def rows(result):
+    return sorted((tuple(row.values()) for row in result.to_pylist()), key=repr)
+
+
+def check_views(db, names=tuple(VIEWS)):
+    """Each view equals its query, at one epoch."""
+    db.flush()
+    with db.at() as snapshot:
+        for name in names:
+            assert rows(snapshot.sql(f"SELECT * FROM {name}")) == rows(snapshot.sql(VIEWS[name])), name
+
+
+def eventually(condition):
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4])
+def test_views_equal_their_queries_at_every_epoch(parallelism):
+    rng = random.Random(run_seed() + parallelism)
+    with connected(parallelism=parallelism) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        insert(db, range(500))
+        for name, query in VIEWS.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        for _ in range(15):
+            for _ in range(rng.randrange(4)):
+                change(db, rng)
+            check_views(db)
+
+
+def test_a_view_may_scan_a_table_at_other_parallelism_than_it_is_written(db):
+    for parallelism, (name, query) in zip((1, 3, 2, 1, 4, 2), VIEWS.items(), strict=True):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (parallelism = {parallelism}) AS {query}")
+    insert(db, range(2_000))
+    check_views(db)
+
+
+def actors(db, name):
+    job = db._playground.catalog.resolve(name).id
+    return sum(each.spec.job_id == job for each in db._playground.node._running.values())
+
+
+def test_parallelism_is_set_by_view_by_session_and_by_alter(db):
+    query = VIEWS["grouped"]
+    for name, how, setting in (("a", "", None), ("b", "WITH (parallelism = 3) ", None), ("c", "", 4)):
+        db.sql(f"SET parallelism = {setting or 'DEFAULT'}")
+        db.sql(f"CREATE MATERIALIZED VIEW {name} {how}AS {query}")
+    assert [actors(db, name) for name in "abc"] == [1 + 2, 1 + 3, 1 + 4]
+    db.sql("ALTER MATERIALIZED VIEW a SET PARALLELISM = 1; ALTER MATERIALIZED VIEW b SET PARALLELISM TO DEFAULT")
+    assert [actors(db, name) for name in "ab"] == [1 + 1, 1 + 2]
+    for wrong in ("0", "1025", "'x'", "-1"):
+        with pytest.raises(BindError, match="parallelism"):
+            db.sql(f"CREATE MATERIALIZED VIEW d WITH (parallelism = {wrong}) AS {query}" if wrong != "-1"
+                   else "ALTER MATERIALIZED VIEW a SET PARALLELISM 99999999999")
+
+
+def test_a_table_keeps_its_one_actor(db):
+    with pytest.raises(InvalidStatement, match="one actor"):
+        db._playground.meta.ddl.set_parallelism(db._playground.catalog.resolve("t"), 3)
+
+
+def test_a_rescaled_view_goes_on_from_its_state_and_so_do_its_readers(db):
+    rng = random.Random(run_seed())
+    insert(db, range(3_000))
+    for name, query in VIEWS.items():
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    for parallelism in (1, 8, 3, 8):
+        change(db, rng)
+        db.sql(f"ALTER MATERIALIZED VIEW grouped SET PARALLELISM = {parallelism}")
+        db.sql(f"ALTER MATERIALIZED VIEW filtered SET PARALLELISM = {9 - parallelism}")
+        change(db, rng)
+        check_views(db)
+    assert actors(db, "grouped") == 1 + 8
+
+
+def test_the_parallelism_is_kept_over_a_restart(tmp_path):
+    url = f"file://{tmp_path}"
+    with connected(url, parallelism=2) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+        insert(db, range(100))
+        db.sql("ALTER MATERIALIZED VIEW grouped SET PARALLELISM = 5")
+    with connected(url, parallelism=1) as db:
+        assert actors(db, "grouped") == 1 + 5
+        insert(db, range(100, 200))
+        check_views(db, ["grouped"])
+
+
+def test_threads_do_not_follow_jobs(db):
+    db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    before = threading.active_count()
+    for number in range(20):
+        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {VIEWS['grouped']}")
+    assert threading.active_count() <= before
+
+
+def test_rows_without_a_value_are_counted_over_all_actors_and_kept_over_a_rescale(db):
+    db.sql("CREATE MATERIALIZED VIEW q AS SELECT id, 10 / v AS q FROM t")
+    insert(db, range(0, 1_000, 100))
+    db.flush()
+    counted = db.sql("SHOW ERRORS").to_pylist()
+    assert [(each["job"], each["rows"]) for each in counted] == [("q", 10)]
+    for parallelism in (1, 5, 2):
+        db.sql(f"ALTER MATERIALIZED VIEW q SET PARALLELISM = {parallelism}")
+        insert(db, [100 * (1_000 + parallelism)])
+        db.flush()
+    assert [each["rows"] for each in db.sql("SHOW ERRORS").to_pylist()] == [13]
+    db.sql("DELETE FROM t WHERE id < 500")
+    db.flush()
+    assert [each["rows"] for each in db.sql("SHOW ERRORS").to_pylist()] == [8]
+
+
+# -- creation ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Backfills read nothing before it is set."""
+    gate = threading.Event()
+    allowed = BackfillPace.may_read
+    monkeypatch.setattr(BackfillPace, "may_read", lambda self: gate.is_set() and allowed(self))
+    yield gate
+    gate.set()
+
+
+def creating(db, name, query):
+    """Sends CREATE in a thread; returns it, with its outcome, once the job is being created."""
+    outcome = []
+
+    def create():
+        try:
+            outcome.append(db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}"))
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=create, daemon=True)
+    thread.start()
+    eventually(lambda: outcome or state_of(db, name) == "CREATING")
+    return thread, outcome
+
+
+def state_of(db, name):
+    return {each["name"]: each["state"] for each in db.sql("SHOW JOBS").to_pylist()}.get(name)
+
+
+def test_while_a_view_is_created_everything_else_goes_on(db, gate):
+    insert(db, range(5_000))
+    db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY)")
+    thread, outcome = creating(db, "grouped", VIEWS["grouped"])
+    rng = random.Random(run_seed())
+    for number in range(10):
+        change(db, rng)
+        db.sql(f"INSERT INTO other VALUES ({number})")
+        db.flush()
+    assert not outcome and db.sql("SELECT COUNT(*) AS n FROM other").rows() == [{"n": 10}]
+    with pytest.raises(JobCreating, match="grouped"):
+        db.sql("SELECT * FROM grouped").rows()
+    with pytest.raises(JobCreating, match="grouped"):
+        db.sql("CREATE MATERIALIZED VIEW twice AS SELECT n, COUNT(*) AS c FROM grouped GROUP BY n")
+    progress = {each["name"]: each["progress"] for each in db.sql("SHOW JOBS").to_pylist()}
+    assert progress == {"grouped": 0.0, "t": None, "other": None}
+    gate.set()
+    thread.join(SOON)
+    assert state_of(db, "grouped") == "RUNNING"
+    check_views(db, ["grouped"])
+
+
+def test_a_drop_cancels_a_creation(db, gate):
+    insert(db, range(5_000))
+    thread, outcome = creating(db, "grouped", VIEWS["grouped"])
+    db.sql("DROP MATERIALIZED VIEW grouped")
+    thread.join(SOON)
+    assert isinstance(outcome[0], NotFound) and state_of(db, "grouped") is None
+    insert(db, range(5_000, 5_010))
+    gate.set()
+    db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+    check_views(db, ["grouped"])
+
+
+def test_a_creation_continues_when_the_store_is_opened_again(tmp_path, gate):
+    url = f"file://{tmp_path}"
+    db = connected(url, parallelism=2)
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+    insert(db, range(5_000))
+    thread, outcome = creating(db, "grouped", VIEWS["grouped"])
+    db.flush()
+    db.abandon()
+    thread.join(SOON)
+    assert isinstance(outcome[0], Exception)
+    with connected(url, parallelism=3) as db:
+        assert state_of(db, "grouped") == "CREATING"
+        insert(db, range(5_000, 6_000))
+        gate.set()
+        eventually(lambda: state_of(db, "grouped") == "RUNNING")
+        check_views(db, ["grouped"])
+
+
+def test_a_creation_is_rescaled_and_recovers_with_its_positions(tmp_path, monkeypatch):
+    """The backfill reads a few rows an epoch; it is rescaled, and killed by an actor's failure, several times."""
+    allowed = BackfillPace.may_read
+    monkeypatch.setattr(BackfillPace, "may_read", lambda self: self._rows < 400 and allowed(self))
+    rng = random.Random(run_seed())
+    with connected(f"file://{tmp_path}", parallelism=2, snapshot_slice_rows=50, chunk_rows=64) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        insert(db, range(20_000))
+        thread, outcome = creating(db, "grouped", VIEWS["grouped"])
+        for parallelism in (1, 4, 2):
+            change(db, rng)
+            db.sql(f"ALTER MATERIALIZED VIEW grouped SET PARALLELISM = {parallelism}")
+            db._playground.meta.fail(RuntimeError("a failure of no job"))
+            change(db, rng)
+        monkeypatch.setattr(BackfillPace, "may_read", allowed)
+        thread.join(SOON)
+        assert not isinstance(outcome[0], BaseException)
+        check_views(db, ["grouped"])
+
+
+def test_several_views_are_created_at_once(db, gate):
+    insert(db, range(20_000))
+    names = ["grouped", "filtered", "keyed", "whole"]
+    threads = [creating(db, name, VIEWS[name])[0] for name in names]
+    assert {state_of(db, name) for name in names} == {"CREATING"}
+    gate.set()
+    for thread in threads:
+        thread.join(SOON)
+    check_views(db, names)
+
+
+def test_a_view_over_a_table_that_is_written_meanwhile(db):
+    insert(db, range(100_000))
+    stop, sent = threading.Event(), []
+
+    def write():
+        rng = random.Random(run_seed())
+        while not stop.is_set():
+            change(db, rng)
+            sent.append(1)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    for name, query in VIEWS.items():
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    stop.set()
+    writer.join(SOON)
+    assert sent
+    check_views(db)
+
+
+def test_a_committed_epoch_never_shows_a_part_of_a_view(db, gate):
+    insert(db, range(1_000))
+    thread, _ = creating(db, "whole", VIEWS["whole"])
+    gate.set()
+    eventually(lambda: state_of(db, "whole") == "RUNNING")
+    assert rows(db.sql("SELECT * FROM whole").to_arrow()) == rows(db.sql(VIEWS["whole"]).to_arrow())
+    thread.join(SOON)
+
+
+def test_a_recovery_ends_actors_that_wait_for_those_they_replace(db, monkeypatch):
+    """The actor that is replaced fails in the epoch that its last barrier would end."""
+    insert(db, range(100))
+    db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+    failing = [True]
+    commit = MaterializeExecutor.execute
+
+    def execute(self):
+        for message in commit(self):
+            is_last = isinstance(message, Barrier) and message.stopped and failing
+            if is_last and self._table.catalog.name == "grouped":
+                failing.pop()
+                raise RuntimeError("fails at its last barrier")
+            yield message
+
+    monkeypatch.setattr(MaterializeExecutor, "execute", execute)
+    db._playground.meta.fail(RuntimeError("a failure of no job"))  # actors are rebuilt with the method above
+    insert(db, range(100, 200))
+    began = time.monotonic()
+    db.sql("ALTER MATERIALIZED VIEW grouped SET PARALLELISM = 3")
+    assert not failing and time.monotonic() - began < JOIN_SECONDS / 2
+    check_views(db, ["grouped"])
+
+
+def test_a_creation_ends_without_waiting_for_the_next_checkpoint():
+    with connected(barrier_interval_ms=3_600_000, checkpoint_frequency=1_000) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+        check_views(db, ["grouped"])
