@@ -12,15 +12,27 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
+from relational.batch import plan_query
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, convert, literal
-from relational.expr.expression import Expression, Literal
+from relational.expr.expression import Call, Expression, InputRef
 from relational.expr.unbound import Name, Named, Ordered, UnboundExpr, UnboundLiteral, as_unbound
-from relational.plan.builder import Selection, Star, keep, ordered, select, sort
+from relational.plan.builder import (
+    Arrangement,
+    Selection,
+    Star,
+    arrange,
+    keep,
+    ordered,
+    select,
+    union,
+)
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
-from relational.plan.logical import Limit, LogicalPlan, PointGet, Scan, Values
-from relational.plan.optimizer import optimize
+from relational.plan.descent import with_shares_from
+from relational.plan.logical import Limit, LogicalPlan, Scan, Values
+from relational.plan.logical.filter import where
+from relational.types.data_type import DataType
 from relational.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -62,8 +74,7 @@ class Relation:
     @property
     def schema(self) -> Schema:
         """The visible columns."""
-        shown = (position for position in range(len(self.plan.schema)) if position not in self.plan.hidden)
-        return self.plan.schema.project(shown)
+        return self.plan.schema.project(self.plan.visible)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -112,7 +123,7 @@ class Relation:
 
     def order_by(self, *keys: str | UnboundExpr | Ordered) -> Relation:
         """The rows in an order: names, terms, `.asc()`, `.desc()`."""
-        return self.over(sort(self.plan, [ordered(key) for key in keys]))
+        return self.over(arrange(self.plan, Arrangement(tuple(map(ordered, keys)))))
 
     def limit(self, count: int | None, offset: int = 0) -> Relation:
         """At most `count` rows after `offset`."""
@@ -120,11 +131,29 @@ class Relation:
             raise BindError(f"limit({count}, offset={offset}): neither can be negative")
         return self.over(Limit(self.plan, count, offset))
 
+    def union_all(self, *others: Relation) -> Relation:
+        """The rows of all relations, duplicates included: columns are matched by position and have the names of this
+        one and their common types."""
+        return self._union(others, distinct=False)
+
+    def union(self, *others: Relation) -> Relation:
+        """As `union_all`, each row once."""
+        return self._union(others, distinct=True)
+
+    def _union(self, others: Sequence[Relation], *, distinct: bool) -> Relation:
+        plans: list[LogicalPlan] = []
+        shares = 0
+        for each in (self, *others):
+            plans.append(with_shares_from(each.plan, shares))
+            shares = max((shares - 1, *plans[-1].properties.shares)) + 1
+        views = self.views.union(*(each.views for each in others))
+        return Relation(union(plans, distinct=distinct), self.runner, views)
+
     # ---- results -------------------------------------------------------------------------------------------
 
     def explain(self) -> str:
-        """The optimized plan as text."""
-        return optimize(self.plan).explain()
+        """The plan by which the rows are read, as text."""
+        return plan_query(self.plan).explain()
 
     def to_arrow(self) -> pa.Table:
         """The rows at one committed epoch."""
@@ -185,13 +214,12 @@ class TableRelation(Relation):
         if len(key) != len(pk):
             names = ", ".join(self.table.columns[index].name for index in pk)
             raise BindError(f"{self.name!r} has the key ({names}), {len(key)} values were given")
-        cells = []
+        terms = []
         for index, value in zip(pk, key, strict=True):
-            constant = convert(literal(UnboundLiteral(value)), self.table.columns[index].data_type)
-            assert isinstance(constant, Literal)
-            cells.append(constant)
-        shown = self.table.visible_indices
-        found = self.runner.query(PointGet(self.table, shown, tuple(cells))).to_pylist()
+            data_type = self.table.columns[index].data_type
+            constant = convert(literal(UnboundLiteral(value)), data_type)
+            terms.append(Call("is_not_distinct", (InputRef(index, data_type), constant), DataType.BOOLEAN))
+        found = self.runner.query(where(self.plan, tuple(terms))).to_pylist()
         return found[0] if found else None
 
     def insert(self, rows: Iterable[Sequence[object] | Mapping[str, object]] | pa.Table) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relational.expr import fluent as functions
     from relational.expr.unbound import col, lit
     from relational.types import DataType, Interval, Schema
+    from stream.connector.arrow_streams import arrow_source
     from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
     from stream.options import StreamOptions
     from stream.session.session import Session, connect
@@ -32,6 +33,7 @@ __all__ = [
     "SplitReader",
     "StreamOptions",
     "Table",
+    "arrow_source",
     "col",
     "connect",
     "functions",
@@ -42,6 +44,7 @@ __all__ = [
 MODULES = {
     "relational.expr.unbound": ("col", "lit"),
     "relational.types": ("DataType", "Interval", "Schema"),
+    "stream.connector.arrow_streams": ("arrow_source",),
     "stream.connector.base": ("Connector", "SplitEnumerator", "SplitReader", "register_connector"),
     "stream.options": ("StreamOptions",),
     "stream.session.session": ("Session", "connect"),

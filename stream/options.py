@@ -31,6 +31,7 @@ RANGES = {
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "failed_job_history_ms": (0, MS_LIMIT),
+    "metrics_port": (-1, 65_535),
 }
 """Minimum and maximum of each numeric option."""
 
@@ -79,6 +80,9 @@ class StreamOptions:
     """Rows that a backfill reads from the snapshot between two polls of its upstream."""
     failed_job_history_ms: int = 3_600_000
     """How long the changes that a failed job has not read are kept; a later RESUME rebuilds the job."""
+    metrics_port: int = -1
+    """Port on 127.0.0.1 at which the session serves its metrics to Prometheus; 0: any free one, see
+    `Session.metrics_url`; -1: none."""
     spark_master: str = ""
     """Spark master for statements that need Spark, if this process has no Spark session: local[2], ...; "": none."""
 

@@ -16,13 +16,14 @@ from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
 from hummock.meta_client import WriterSession
-from hummock.metrics import Metrics
+from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from relational.table.store_rules import missing_rules
+from stream.actor_metrics import ActorMetrics
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.protocol import StepObserver, unobserved
@@ -80,11 +81,12 @@ class Playground:
             self.errors = builder.errors
             self.metrics.registry.register(self.errors)
             undo.callback(self.metrics.registry.unregister, self.errors)
+            pool = ActorPool(min(os.cpu_count() or 1, MOST_THREADS))
             self.node = ComputeNode(
                 self.storage,
                 builder,
                 options.stream,
-                ActorPool(min(os.cpu_count() or 1, MOST_THREADS)),
+                pool,
                 lambda error: self.meta.fail(error),
                 lambda step, epoch: self.meta.observe(step, epoch),
                 lambda: self.meta.request_barrier(),
@@ -98,6 +100,11 @@ class Playground:
                 NodePins(self.manager, self.node_name),
                 observer,
             )
+            actors = ActorMetrics(self.node.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
+            self.metrics.registry.register(actors)
+            undo.callback(self.metrics.registry.unregister, actors)
+            port = options.stream.metrics_port
+            self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             undo.callback(self.meta.close, CLOSE_SECONDS)
             self.meta.start()
             self._undo = undo.pop_all()

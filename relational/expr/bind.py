@@ -9,10 +9,8 @@ the text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +25,7 @@ from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
 from relational.expr.kernels.temporal import TRUNCATIONS
+from relational.expr.scope import Scope, error_span, unknown
 from relational.expr.unbound import (
     Name,
     TextSpan,
@@ -34,12 +33,12 @@ from relational.expr.unbound import (
     UnboundCall,
     UnboundCase,
     UnboundCast,
+    UnboundColumn,
     UnboundExpr,
     UnboundLiteral,
 )
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
-from relational.types.schema import Schema
 
 ALIASES = {
     "char_length": "length",
@@ -54,30 +53,6 @@ MAX_DEPTH = 120
 """Nested operations; recursive functions traverse, write and read expressions."""
 FEW_MEMBERS = 16
 """IN lists up to this length are compared value by value."""
-MAX_SUGGESTED = 64
-"""Characters of a name for which suggestions are sought."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The columns visible to names: those of one relation, called `qualifier` if it has a name."""
-
-    schema: Schema
-    hidden: frozenset[int] = frozenset()
-    qualifier: str | None = None
-
-    def resolve(self, term: Name) -> InputRef:
-        """The column of a name. BindError with a suggestion if there is none, or more than one."""
-        if term.qualifier is not None and term.qualifier != self.qualifier:
-            known = [] if self.qualifier is None else [self.qualifier]
-            raise BindError(unknown("relation", term.qualifier, known), **error_span(term.span))
-        positions = [position for position, name in enumerate(self.schema.names) if name == term.name]
-        if len(positions) > 1:
-            raise BindError(f"column {term.name!r} is ambiguous", **error_span(term.span))
-        if not positions:
-            visible = [name for position, name in enumerate(self.schema.names) if position not in self.hidden]
-            raise BindError(unknown("column", term.name, visible), **error_span(term.span))
-        return InputRef(positions[0], self.schema.types[positions[0]])
 
 
 class ExprBinder:
@@ -91,6 +66,8 @@ class ExprBinder:
         """The bound expression of a term; BindError at the span of the invalid part."""
         if isinstance(term, Name):
             return self.scope.resolve(term)
+        if isinstance(term, UnboundColumn):
+            return InputRef(term.index, term.data_type)
         if isinstance(term, UnboundLiteral):
             return literal(term)
         if self._depth == MAX_DEPTH:
@@ -236,8 +213,9 @@ def _cast_values(values: list[Any], source: DataType, target: DataType) -> list[
 
 
 def unify(values: Sequence[Expression], what: str, span: TextSpan | None) -> tuple[list[Expression], DataType]:
-    """`values` converted to their common type."""
+    """`values` converted to their common type; if all of them adopt any type, to that of a NULL that was cast."""
     known = [value.data_type for value in values if not is_unknown(value)]
+    known = known or [value.data_type for value in values if value.data_type.kind is not TypeKind.VARCHAR]
     data_type = common_type(known) if known else DataType.VARCHAR
     if data_type is None:
         types = " and ".join(dict.fromkeys(map(str, known)))
@@ -398,17 +376,6 @@ def known_functions() -> list[str]:
     """The function names that SQL accepts, for suggestions."""
     plain = [name for name in FUNCTIONS if not name.startswith(("extract_", "date_trunc_"))]
     return [*plain, *_SHORTHANDS, *ALIASES, *AGGREGATES]
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The message for an unknown name, with the closest known one."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6) if len(name) <= MAX_SUGGESTED else []
-    return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-
-
-def error_span(span: TextSpan | None) -> dict[str, Any]:
-    """The keyword arguments of an error at a span of SQL text; the SQL front end adds the text itself."""
-    return {} if span is None else {"start": span[0], "end": span[1]}
 
 
 def span_of(term: UnboundExpr) -> TextSpan | None:

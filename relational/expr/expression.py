@@ -188,6 +188,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 def input_columns(expression: Expression) -> frozenset[int]:
     """The input columns that the result depends on."""
+    if isinstance(expression, InputRef):
+        return frozenset((expression.index,))
     return frozenset(node.index for node in walk(expression) if isinstance(node, InputRef))
 
 
@@ -200,10 +202,10 @@ def transform(expression: Expression, change: Callable[[Expression], Expression]
 
 def remap(expression: Expression, positions: Mapping[int, int]) -> Expression:
     """The same expression over an input with moved columns: old index → new index. KeyError for a removed column."""
-    return transform(
-        expression,
-        lambda node: InputRef(positions[node.index], node.data_type) if isinstance(node, InputRef) else node,
-    )
+    if isinstance(expression, InputRef):
+        index = positions[expression.index]
+        return expression if index == expression.index else InputRef(index, expression.data_type)
+    return transform(expression, lambda node: remap(node, positions) if isinstance(node, InputRef) else node)
 
 
 def substitute(expression: Expression, replacements: Sequence[Expression]) -> Expression:
@@ -228,3 +230,13 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
 def conjunction(terms: Sequence[Expression]) -> Expression:
     """The AND of one or more boolean terms."""
     return terms[0] if len(terms) == 1 else Call("and", tuple(terms), DataType.BOOLEAN)
+
+
+def depth_of(expression: Expression) -> int:
+    """The number of nodes on the longest path to a leaf."""
+    deepest, todo = 0, [(expression, 1)]
+    while todo:
+        node, depth = todo.pop()
+        deepest = max(deepest, depth)
+        todo += ((child, depth + 1) for child in node.children)
+    return deepest

@@ -147,10 +147,20 @@ class UnboundExpr:
 
 @dataclass(frozen=True, eq=False)
 class Name(UnboundExpr):
-    """A column by name, of the relation `qualifier` if one is written."""
+    """A column by name, of the relation `qualifier` if one is written: its alias, or the last parts of its name."""
 
     name: str
-    qualifier: str | None = None
+    qualifier: tuple[str, ...] = ()
+    span: TextSpan | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class UnboundColumn(UnboundExpr):
+    """A column by its position in the row of the scope, as * selects it."""
+
+    index: int
+    data_type: DataType
+    name: str
     span: TextSpan | None = None
 
 
@@ -295,7 +305,7 @@ def has_aggregate(term: UnboundExpr) -> bool:
 def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
     """The term with names that are keys of `terms` replaced; inside aggregates, names are columns of the input."""
     if isinstance(term, Name):
-        return terms.get(term.name, term) if term.qualifier is None else term
+        return term if term.qualifier else terms.get(term.name, term)
     if isinstance(term, UnboundCall):
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
     if isinstance(term, UnboundCast):

@@ -6,20 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.bind import ExprBinder, Scope, error_span, span_of, unknown
-from relational.expr.expression import Expression
+from relational.expr.bind import ExprBinder, Scope, error_span, is_unknown, span_of, unify
+from relational.expr.expression import Expression, InputRef
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
 from relational.plan.grouping import GroupBinder
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
 from relational.types.ordering import OrderType, SortKey
+
+MAX_BRANCHES = 1_000
+"""Inputs of a UNION."""
 
 
 @dataclass(frozen=True, slots=True)
 class Star:
     """All visible columns, of the relation `qualifier` if one is written."""
 
-    qualifier: str | None = None
+    qualifier: tuple[str, ...] = ()
     span: TextSpan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """ORDER BY, LIMIT and OFFSET of a query."""
+
+    order: tuple[Ordered, ...] = ()
+    limit: int | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +43,33 @@ class Selection:
     groups: tuple[UnboundExpr, ...] = ()
     having: UnboundExpr | None = None
     distinct: bool = False
-    order: tuple[Ordered, ...] = ()
-    limit: int | None = None
-    offset: int = 0
+    arrangement: Arrangement = Arrangement()
 
 
-def scope_of(plan: LogicalPlan, qualifier: str | None = None) -> Scope:
+def scope_of(plan: LogicalPlan) -> Scope:
     """The names of a plan's columns."""
-    return Scope(plan.schema, plan.hidden, qualifier)
+    return Scope(plan.schema, plan.hidden)
 
 
-def keep(plan: LogicalPlan, condition: UnboundExpr, qualifier: str | None = None) -> LogicalPlan:
+def keep(plan: LogicalPlan, condition: UnboundExpr, scope: Scope | None = None) -> LogicalPlan:
     """Filters the rows for which `condition` is true."""
-    return Filter(plan, ExprBinder(scope_of(plan, qualifier)).condition(condition, "WHERE"))
+    return Filter(plan, ExprBinder(scope or scope_of(plan)).condition(condition, "WHERE"))
 
 
-def sort(plan: LogicalPlan, keys: Sequence[Ordered]) -> LogicalPlan:
-    """Sorts the plan's rows by its own columns or by expressions over them."""
-    stars = (Star(),)
-    return select(plan, Selection(stars, order=tuple(keys)))
+def arrange(plan: LogicalPlan, arrangement: Arrangement) -> LogicalPlan:
+    """Sorts the plan's rows by its own columns or by expressions over them, and limits them."""
+    if not arrangement.order and arrangement.limit is None and not arrangement.offset:
+        return plan
+    return select(plan, Selection((Star(),), arrangement=arrangement))
 
 
-def select(plan: LogicalPlan, selection: Selection, qualifier: str | None = None) -> LogicalPlan:
-    """Builds a complete SELECT over `plan`."""
+def select(plan: LogicalPlan, selection: Selection, scope: Scope | None = None) -> LogicalPlan:
+    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own)."""
+    scope = scope or scope_of(plan)
     if selection.where is not None:
-        plan = keep(plan, selection.where, qualifier)
-    scope = scope_of(plan, qualifier)
+        plan = keep(plan, selection.where, scope)
     items = _expanded(selection.items, scope)
-    order = tuple(Ordered(_order_term(key.term, items, scope), key.order) for key in selection.order)
+    order = tuple(Ordered(_order_term(key.term, items), key.order) for key in selection.arrangement.order)
     terms = [*(item.term for item in items), *(key.term for key in order)]
     binder: ExprBinder
     if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
@@ -73,6 +84,57 @@ def select(plan: LogicalPlan, selection: Selection, qualifier: str | None = None
         binder = ExprBinder(scope)
         bound = [binder.bind(term) for term in terms]
     return _output(plan, items, bound, order, selection)
+
+
+def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextSpan | None] = ()) -> LogicalPlan:
+    """The rows of all plans, each once if `distinct`: columns are matched by position, have the names of the first plan
+    and the common types. BindError at the span of a plan that does not fit.
+    """
+    check_branches(len(plans))
+    places = list(spans) or [None] * len(plans)
+    plans = [only(plan, plan.visible) for plan in plans]
+    width = len(plans[0].schema)
+    for plan, span in zip(plans, places, strict=True):
+        if len(plan.schema) != width:
+            raise BindError(
+                f"a branch of a UNION has {len(plan.schema)} columns, the first has {width}", **error_span(span)
+            )
+    columns = [_unified([_output_value(plan, column) for plan in plans], column, places) for column in range(width)]
+    names = plans[0].schema.names
+    fitted = [_selected(plan, values, names) for plan, values in zip(plans, zip(*columns, strict=True), strict=True)]
+    flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]
+    plan = Union(tuple(flat)) if len(flat) > 1 else flat[0]
+    return Aggregate(plan, tuple(range(width)), (), ()) if distinct else plan
+
+
+def check_branches(count: int) -> None:
+    """BindError for a UNION of too many branches."""
+    if count > MAX_BRANCHES:
+        raise BindError(f"a UNION has {MAX_BRANCHES} branches at most, this has {count}")
+
+
+def _output_value(plan: LogicalPlan, column: int) -> Expression:
+    """A column of a plan as an expression over it; a text or NULL without a type as itself."""
+    if isinstance(plan, Project) and is_unknown(plan.expressions[column]):
+        return plan.expressions[column]
+    return InputRef(column, plan.schema.types[column])
+
+
+def _unified(values: Sequence[Expression], column: int, places: Sequence[TextSpan | None]) -> list[Expression]:
+    """The values of one column in their common type. BindError at the first branch that has none with those before."""
+    what = f"the branches of a UNION, in column {column + 1},"
+    try:
+        return unify(values, what, None)[0]
+    except BindError:
+        for count, place in enumerate(places, 1):
+            unify(values[:count], what, place)
+        raise
+
+
+def _selected(plan: LogicalPlan, values: Sequence[Expression], names: tuple[str, ...]) -> LogicalPlan:
+    """The projection of the plan to `values`, called `names`; the plan itself if these are its columns."""
+    is_same = all(isinstance(value, InputRef) and value.index == column for column, value in enumerate(values))
+    return plan if is_same else Project(plan, tuple(values), names)
 
 
 def _output(
@@ -101,8 +163,9 @@ def _output(
         plan = Aggregate(plan, tuple(range(len(expressions))), (), ())
     if keys:
         plan = Sort(plan, tuple(keys))
-    if selection.limit is not None or selection.offset:
-        plan = Limit(plan, selection.limit, selection.offset)
+    limit, offset = selection.arrangement.limit, selection.arrangement.offset
+    if limit is not None or offset:
+        plan = Limit(plan, limit, offset)
     return plan
 
 
@@ -112,11 +175,8 @@ def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
     for item in items:
         if isinstance(item, Named):
             found.append(item)
-            continue
-        if item.qualifier is not None and item.qualifier != scope.qualifier:
-            raise BindError(unknown("relation", item.qualifier, [scope.qualifier or ""]), **error_span(item.span))
-        visible = (name for position, name in enumerate(scope.schema.names) if position not in scope.hidden)
-        found += (Named(Name(name, span=item.span), name) for name in visible)
+        else:
+            found += (Named(column, column.name) for column in scope.star(item.qualifier, item.span))
     if not found:
         raise BindError("a SELECT needs at least one column")
     return tuple(found)
@@ -131,12 +191,12 @@ def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> Unbo
     return items[term.value - 1].term
 
 
-def _order_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
+def _order_term(term: UnboundExpr, items: Sequence[Named]) -> UnboundExpr:
     """Resolves a sort key: an item by position, an item by its name, else an expression over the input."""
     found = _by_position(term, items, "ORDER BY")
     if found is not None:
         return found
-    if isinstance(term, Name) and term.qualifier is None:
+    if isinstance(term, Name) and not term.qualifier:
         return next((item.term for item in items if item.name == term.name), term)
     return term
 
@@ -144,8 +204,8 @@ def _order_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> Unbo
 def _group_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
     """Resolves a group key: an item by position, a column of the input by its name, else an item by its name."""
     found = _by_position(term, items, "GROUP BY")
-    if found is None and isinstance(term, Name) and term.qualifier is None:
-        if term.name in scope.schema.names:
+    if found is None and isinstance(term, Name) and not term.qualifier:
+        if scope.has(term.name):
             return term
         found = next((item.term for item in items if item.name == term.name), None)
     return term if found is None else found
@@ -153,7 +213,7 @@ def _group_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> Unbo
 
 def _having(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
     """HAVING with names of items replaced by the items' terms, unless the input has a column of that name."""
-    aliased = {item.name: item.term for item in items if item.name not in scope.schema.names}
+    aliased = {item.name: item.term for item in items if not scope.has(item.name)}
     return renamed(term, aliased) if aliased else term
 
 

@@ -9,7 +9,7 @@ from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.bind import AGGREGATES, ExprBinder, Scope, error_span, is_unknown, span_of, unknown
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.unbound import Name, UnboundAggregate, UnboundExpr, has_aggregate
+from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 
@@ -47,7 +47,7 @@ class GroupBinder(ExprBinder):
                 return bound
             if bound in self._groups:
                 return InputRef(self._groups.index(bound), bound.data_type)
-        if isinstance(term, Name):
+        if isinstance(term, Name | UnboundColumn):
             raise BindError(
                 f"column {term.name!r} must stand in GROUP BY or inside an aggregate", **error_span(term.span)
             )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from relational.catalog.objects import TableCatalog
-from relational.expr.expression import Expression, walk
+from relational.expr.expression import walk
 from relational.expr.kernel_version import KERNEL_VERSION, change_of
-from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Values
+from relational.plan.logical import LogicalPlan, nodes
 from relational.plan.serialize import TableOfId, plan_from_text
-from relational.plan.view import nodes
 
 
 def kernels_changed(plan: LogicalPlan, version: int) -> tuple[str, ...]:
     """The distinct casts and calls of `plan`, with the types of their operands, whose results may differ between the
     kernels of `version` and KERNEL_VERSION. If empty, rows computed by the former remain valid with the latter.
     """
-    found = (change_of(part, version) for node in nodes(plan) for root in _expressions(node) for part in walk(root))
+    found = (change_of(part, version) for node in nodes(plan) for root in node.evaluated for part in walk(root))
     return tuple(dict.fromkeys(text for text in found if text is not None))
 
 
@@ -25,14 +22,3 @@ def view_kernels_changed(view: TableCatalog, table_of_id: TableOfId) -> tuple[st
     if not view.plan or view.kernel_version >= KERNEL_VERSION:
         return ()
     return kernels_changed(plan_from_text(view.plan, table_of_id), view.kernel_version)
-
-
-def _expressions(node: LogicalPlan) -> Iterator[Expression]:
-    if isinstance(node, Filter):
-        yield node.predicate
-    elif isinstance(node, Project):
-        yield from node.expressions
-    elif isinstance(node, Aggregate):
-        yield from (call.filter for call in node.calls if call.filter is not None)
-    elif isinstance(node, Values):
-        yield from (cell for row in node.rows for cell in row)

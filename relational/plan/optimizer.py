@@ -1,34 +1,69 @@
-"""Rewrites a logical plan into an equivalent one, by rules in an explicit order.
+"""Rewrites a logical plan into an equivalent one, by rules in an explicit order, until none of them changes it.
 
-A rule is a function of a whole plan in its own file, with before/after pairs in `tests/rules`. Every rule preserves the
-visible columns of the root; `add_stream_key` may append hidden ones.
+A rule is a function of a whole plan in its own file, with before/after pairs in `tests/rules`. It returns the same
+object if it changes nothing. Every rule preserves the visible columns of the root; `add_stream_key` may append hidden
+ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, islice
 
+from relational.errors import BindError
 from relational.plan.logical import LogicalPlan
 from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
+from relational.plan.rules.drop_distinct import drop_distinct
+from relational.plan.rules.drop_sort import drop_sort
+from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
-from relational.plan.rules.use_point_get import use_point_get
+from relational.plan.rules.share_scans import share_scans
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
+MAX_ROUNDS = 8
+MAX_DEPTH = 200
+"""Nodes on the longest path of a plan: the rules call each other's continuation for every node."""
 
-RULES: tuple[Rule, ...] = (push_down_filter, prune_columns, merge_projects, use_point_get)
+RULES: tuple[Rule, ...] = (
+    inline_shares,
+    repeat_cheap_shares,
+    push_down_filter,
+    drop_distinct,
+    drop_sort,
+    prune_columns,
+    merge_projects,
+)
 """For a query at one epoch."""
 
-VIEW_RULES: tuple[Rule, ...] = (push_down_filter, add_stream_key, prune_columns, merge_projects)
-"""For a view: no batch-only nodes, and every row is identifiable."""
+PLAIN_VIEW_RULES: tuple[Rule, ...] = (inline_shares, push_down_filter, prune_columns, merge_projects)
+"""For the query of a view, which is inlined where it is read."""
 
-SINK_RULES: tuple[Rule, ...] = (push_down_filter, add_state_keys, prune_columns, merge_projects)
-"""For a sink: as for a view, but only the inputs of stateful nodes have keys."""
+VIEW_RULES: tuple[Rule, ...] = (
+    inline_shares,
+    share_scans,
+    push_down_filter,
+    drop_distinct,
+    add_stream_key,
+    prune_columns,
+    merge_projects,
+)
+"""For a materialized view: every row is identifiable."""
+
+SINK_RULES: tuple[Rule, ...] = tuple(add_state_keys if rule is add_stream_key else rule for rule in VIEW_RULES)
+"""For a sink: as for a materialized view, but only the inputs of stateful nodes have keys."""
 
 
 def optimize(plan: LogicalPlan, rules: tuple[Rule, ...] = RULES) -> LogicalPlan:
-    """The plan after each rule in order."""
-    for rule in rules:
-        plan = rule(plan)
+    """The plan after all rules, in order, over and over until none of them changes it, at most MAX_ROUNDS times.
+    BindError for a plan that is too deep."""
+    if plan.depth > MAX_DEPTH:
+        raise BindError(f"a query is nested deeper than {MAX_DEPTH} operations")
+    unchanged = 0
+    for rule in islice(cycle(rules), MAX_ROUNDS * len(rules)):
+        before, plan = plan, rule(plan)
+        unchanged = unchanged + 1 if plan is before else 0
+        if unchanged == len(rules):
+            break
     return plan

@@ -3,12 +3,16 @@
 Tables and their columns are written by id and resolved in the catalog: ids never change their meaning, so adding or
 dropping other columns of a table does not affect the plan. Input is not trusted: an unknown node is a ValueError, the
 version of a newer release FormatTooNew.
+
+A record has `version`, `root`, and, from version 2 on, `shared`: the inputs of the Share nodes, each written once; a
+`share` node is a position in this list, and an input reads earlier ones only. Version 2 adds the nodes `union` and
+`share`; a plan without them is written in version 1, which older releases read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hummock.base.json_fields import check_format
@@ -16,26 +20,48 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Scan, Sort, Values
+from relational.plan.logical import (
+    Aggregate,
+    Filter,
+    Limit,
+    LogicalPlan,
+    Project,
+    Scan,
+    Share,
+    Sort,
+    Union,
+    Values,
+    nodes,
+)
 from relational.types.data_type import DataType
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FIRST_VERSION = 1
 TableOfId = Callable[[int], TableCatalog]
 
 
 def plan_to_text(plan: LogicalPlan) -> str:
-    """The plan of a view as JSON text. ValueError for a node that only the optimizer creates."""
-    return json.dumps({"version": FORMAT_VERSION, "root": _plan(plan)}, sort_keys=True)
+    """The plan of a view as JSON text. ValueError for a node that a view cannot have."""
+    shares = {node.number: node for node in nodes(plan) if isinstance(node, Share)}
+    places = {number: place for place, number in enumerate(sorted(shares))}
+    record: dict[str, Any] = {"version": FIRST_VERSION, "root": _plan(plan, places)}
+    if any(isinstance(node, Union | Share) for node in nodes(plan)):
+        shared = [_plan(shares[number].input, places) for number in places]
+        record |= {"version": FORMAT_VERSION, "shared": shared}
+    return json.dumps(record, sort_keys=True)
 
 
 def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:
-    """The plan written by `plan_to_text`, over the tables that `table_of_id` returns."""
+    """The plan written by `plan_to_text`, over the tables of `table_of_id`. Its Shares are numbered from 0."""
     record = json.loads(text)
-    check_format("the plan of a view", record["version"], FORMAT_VERSION)
-    return _read_plan(record["root"], table_of_id)
+    check_format("the plan of a view", record["version"], FORMAT_VERSION, FIRST_VERSION)
+    shares: list[LogicalPlan] = []
+    for number, each in enumerate(record.get("shared", ())):
+        shares.append(Share(_read_plan(each, table_of_id, shares), number))
+    return _read_plan(record["root"], table_of_id, shares)
 
 
 def plan_with_table_ids(text: str, ids: Mapping[int, int]) -> str:
@@ -54,16 +80,32 @@ def _with_table_ids(record: Any, ids: Mapping[int, int]) -> Any:
     return renewed
 
 
-def _plan(plan: LogicalPlan) -> dict[str, Any]:
+def _plan(plan: LogicalPlan, places: Mapping[int, int]) -> dict[str, Any]:
+    """The record of a node, in which a Share is its place in the list of shared inputs."""
+    if isinstance(plan, Share):
+        return {"node": "share", "place": places[plan.number]}
     if isinstance(plan, Scan):
         ids = plan.table.column_ids
         return {"node": "scan", "table": plan.table.id, "columns": [ids[position] for position in plan.columns]}
+    if isinstance(plan, Union):
+        key = None if plan.key is None else list(plan.key)
+        return {"node": "union", "branches": [_plan(branch, places) for branch in plan.branches], "key": key}
+    if isinstance(plan, Values):
+        fields = [[field.name, str(field.data_type)] for field in plan.fields]
+        rows = [[expression_to_json(each) for each in row] for row in plan.rows]
+        return {"node": "values", "fields": fields, "rows": rows}
+    if len(plan.inputs) != 1:
+        raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
+    return _unary(plan) | {"input": _plan(plan.inputs[0], places)}
+
+
+def _unary(plan: LogicalPlan) -> dict[str, Any]:
+    """The record of a node with one input, without the input."""
     if isinstance(plan, Filter):
-        return {"node": "filter", "input": _plan(plan.input), "predicate": expression_to_json(plan.predicate)}
+        return {"node": "filter", "predicate": expression_to_json(plan.predicate)}
     if isinstance(plan, Project):
         return {
             "node": "project",
-            "input": _plan(plan.input),
             "expressions": [expression_to_json(each) for each in plan.expressions],
             "names": list(plan.names),
             "concealed": sorted(plan.concealed),
@@ -71,31 +113,37 @@ def _plan(plan: LogicalPlan) -> dict[str, Any]:
     if isinstance(plan, Aggregate):
         return {
             "node": "aggregate",
-            "input": _plan(plan.input),
             "group_by": list(plan.group_by),
             "calls": [call_to_json(call) for call in plan.calls],
             "names": list(plan.names),
         }
     if isinstance(plan, Sort):
         keys = [[key.column, key.order.descending, key.order.nulls_first] for key in plan.keys]
-        return {"node": "sort", "input": _plan(plan.input), "keys": keys}
+        return {"node": "sort", "keys": keys}
     if isinstance(plan, Limit):
-        return {"node": "limit", "input": _plan(plan.input), "count": plan.count, "offset": plan.offset}
-    if isinstance(plan, Values):
-        fields = [[field.name, str(field.data_type)] for field in plan.fields]
-        rows = [[expression_to_json(each) for each in row] for row in plan.rows]
-        return {"node": "values", "fields": fields, "rows": rows}
+        return {"node": "limit", "count": plan.count, "offset": plan.offset}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
 
 
-def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan:
+def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequence[LogicalPlan]) -> LogicalPlan:
     node = record["node"]
     if node == "scan":
         return _read_scan(record, table_of_id(record["table"]))
     if node == "values":
         fields = Schema(Field(name, DataType.parse(text)) for name, text in record["fields"])
         return Values(fields, tuple(tuple(map(expression_from_json, row)) for row in record["rows"]))
-    child = _read_plan(record["input"], table_of_id)
+    if node == "share":
+        if not 0 <= record["place"] < len(shares):
+            raise ValueError(f"no shared input {record['place']!r}")
+        return shares[record["place"]]
+    if node == "union":
+        branches = tuple(_read_plan(each, table_of_id, shares) for each in record["branches"])
+        return Union(branches, None if record["key"] is None else tuple(record["key"]))
+    return _read_unary(record, _read_plan(record["input"], table_of_id, shares))
+
+
+def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
+    node = record["node"]
     if node == "sort":
         return Sort(child, tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"]))
     if node == "limit":

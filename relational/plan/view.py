@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from relational.catalog.objects import (
@@ -14,11 +14,9 @@ from relational.catalog.objects import (
     value_columns,
 )
 from relational.errors import BindError
-from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
-from relational.plan.logical import Limit, LogicalPlan, Project, Scan, Sort, Values
-from relational.plan.optimizer import SINK_RULES, VIEW_RULES, optimize
-from relational.plan.rules.prune_columns import prune_columns
+from relational.plan.logical import Limit, LogicalPlan, Scan, Sort, Values, nodes, only
+from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
@@ -63,11 +61,7 @@ def sink_of(
     """
     _check_streamed("a sink", query)
     _check_names(f"sink {name!r}", query)
-    shown = [position for position in range(len(query.schema)) if position not in query.hidden]
-    if len(shown) < len(query.schema):
-        expressions = tuple(InputRef(position, query.schema.types[position]) for position in shown)
-        query = Project(query, expressions, tuple(query.schema.names[position] for position in shown), frozenset())
-    plan = optimize(query, SINK_RULES)
+    plan = optimize(only(query, query.visible), SINK_RULES)
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
     sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),
@@ -96,7 +90,7 @@ def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterabl
     columns its tables get later. BindError for two columns of the same name.
     """
     _check_names(f"view {name!r}", query)
-    return _draft(name, TableKind.VIEW, optimize(query, (prune_columns,)), (), (), definition, views)
+    return _draft(name, TableKind.VIEW, optimize(query, PLAIN_VIEW_RULES), (), (), definition, views)
 
 
 def index_of(
@@ -169,14 +163,7 @@ def _draft(
 
 def _check_names(what: str, query: LogicalPlan) -> None:
     """BindError if two visible columns have the same name."""
-    names = [name for position, name in enumerate(query.schema.names) if position not in query.hidden]
+    names = [query.schema.names[position] for position in query.visible]
     twice = next((each for each in names if names.count(each) > 1), None)
     if twice is not None:
         raise BindError(f"column {twice!r} appears twice in {what}: give it an alias")
-
-
-def nodes(plan: LogicalPlan) -> Iterator[LogicalPlan]:
-    """The node and all its descendants, in pre-order."""
-    yield plan
-    for child in plan.inputs:
-        yield from nodes(child)

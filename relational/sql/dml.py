@@ -11,16 +11,17 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, span_of
 from relational.expr.expression import Expression, InputRef, Literal
+from relational.expr.scope import FromItem
 from relational.expr.unbound import TextSpan
 from relational.plan.changes import assigned, assigned_all, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
-from relational.sql.names import name_in_tree, read_name, resolved
+from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, read_name, resolved
 from relational.sql.query import QueryBinder
 from relational.sql.statement import Delete, Insert, Update
-from relational.sql.tree import parse
+from relational.sql.tree import parse, unsupported
 from relational.sql.values import literal_values, scanned
 
 _NAME = r"(?:\w++|\"[^\"]*+\")"
@@ -48,6 +49,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     tree = parse(rest)
     node, binder = tree.node, QueryBinder(context.catalog, Translator(tree, context.now))
     if isinstance(node, exp.Values):
+        if node.args.get("alias") is not None:
+            raise unsupported(node.args["alias"], tree)
         return Insert(table, _values(binder, node, table, columns))
     query = binder.query(node)
     shown = [position for position in range(len(query.schema)) if position not in query.hidden]
@@ -185,9 +188,11 @@ def _target(
         raise ParseError("a table's name is expected here", **error_span(translate.span(node)))
     target_name, span = name_in_tree(target, translate)
     table = retractable(resolved(context.catalog, target_name, span), statement, span)
-    alias = target.args.get("alias")
-    name = table.name if alias is None else translate.identifier(alias.this)
-    return table, ExprBinder(Scope(table.schema, Scan(table).hidden, name))
+    if alias_columns(target, translate):
+        raise ParseError(f"{statement} takes an alias without column names", **error_span(translate.span(target)))
+    alias = alias_in_tree(target, translate)
+    path = (alias,) if alias is not None else (target_name.database, target_name.schema, target_name.name)
+    return table, ExprBinder(Scope.of_items([FromItem(table.schema, Scan(table).hidden, path)]))
 
 
 def _condition(node: exp.Expr, binder: ExprBinder, translate: Translator) -> Expression | None:

@@ -144,16 +144,15 @@ class Translator:
         condition = self.term(node.expression.this)
         return UnboundAggregate(aggregate.function, aggregate.argument, condition, aggregate.distinct, aggregate.span)
 
+    def qualifier(self, node: exp.Column) -> tuple[str, ...]:
+        """What is written before the name of a column: the parts of a relation's name; () for nothing."""
+        parts = (node.args.get(part) for part in ("catalog", "db", "table"))
+        return tuple(self.identifier(part) for part in parts if part is not None)
+
     def _column(self, node: exp.Column) -> UnboundExpr:
-        if node.args.get("db") is not None:
-            raise ParseError(
-                "a column is named by its table or alias, without the schema", **error_span(self.span(node))
-            )
         if isinstance(node.this, exp.Star):
             raise ParseError("* stands in the SELECT list only", **error_span(self.span(node)))
-        table = node.args.get("table")
-        qualifier = None if table is None else self.identifier(table)
-        return Name(self.identifier(node.this), qualifier, self.span(node))
+        return Name(self.identifier(node.this), self.qualifier(node), self.span(node))
 
     def _literal(self, node: exp.Literal) -> UnboundLiteral:
         span = self.span(node)

@@ -50,6 +50,7 @@ class TextParser(RisingWaveParser):
         TokenType.LOCALTIMESTAMP: exp.Localtimestamp,
     }
     TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable]] = {}
+    OPTIONAL_ALIAS_TOKEN_CTE = False
     UNARY_PARSERS: ClassVar = {
         **RisingWaveParser.UNARY_PARSERS,
         TokenType.PLUS: lambda self: self.expression(Plus(this=self._parse_unary())),
@@ -82,6 +83,20 @@ class TextParser(RisingWaveParser):
         join, after = self._joins[key]
         self._retreat(after)
         return join
+
+    def parse_set_operation(
+        self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
+    ) -> exp.SetOperation | None:
+        """A UNION and the like, with its words."""
+        first = self._index
+        node = super().parse_set_operation(this, consume_pipe, intersect_only)
+        words = self._tokens[first : first + 2]
+        kinds = (*self.SET_OPERATIONS, TokenType.ALL, TokenType.DISTINCT)
+        return node and self._owning(node, [word for word in words if word.token_type in kinds])
+
+    def _values_to_select(self, values: exp.Values) -> Any:
+        """VALUES as it is written: sqlglot would put a SELECT * around it."""
+        return values
 
     def _parse_types(
         self,

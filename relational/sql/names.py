@@ -45,6 +45,18 @@ def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, Te
     return ObjectName.of([translate.identifier(part) for part in parts]), span
 
 
+def alias_in_tree(node: exp.Expr, translate: Translator) -> str | None:
+    """The alias of a relation in sqlglot's tree; None without one."""
+    alias = node.args.get("alias")
+    return None if alias is None else translate.identifier(alias.this or alias)
+
+
+def alias_columns(node: exp.Expr, translate: Translator) -> list[str]:
+    """The column names that an alias lists."""
+    alias = node.args.get("alias")
+    return [] if alias is None else [translate.identifier(each) for each in alias.args.get("columns") or ()]
+
+
 def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
     """The table, view or index of a name; BindError at `span` with the closest name if there is none."""
     try:

@@ -105,10 +105,13 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Star: _known(""),
     exp.Var: _known("this", _word),
     exp.Alias: _known("this alias"),
-    exp.TableAlias: _known("this"),
+    exp.TableAlias: _known("this columns"),
     exp.Table: _known("this db catalog alias"),
-    exp.Subquery: _known("this alias"),
-    exp.Select: _known("expressions from_ where group having distinct order limit offset", ("SELECT",)),
+    exp.Subquery: _known("this alias order limit offset with_"),
+    exp.Select: _known("expressions from_ where group having distinct order limit offset with_", ("SELECT",)),
+    exp.Union: _known("this expression distinct order limit offset with_"),
+    exp.With: _known("expressions", ("WITH",)),
+    exp.CTE: _known("this alias"),
     exp.From: _known("this", ("FROM",)),
     exp.Where: _known("this", ("WHERE",)),
     exp.Group: _known("expressions", ("GROUP BY",)),
@@ -146,7 +149,7 @@ SILENT = frozenset(
 )
 """Words without effect, or represented by the tree's structure: which names belong together, what is inside."""
 
-CHAINS = (exp.And, exp.Or, exp.DPipe)
+CHAINS = (exp.And, exp.Or, exp.DPipe, exp.Union)
 """Operators of which any number may be chained: they form a list, regardless of parentheses."""
 
 UNWEIGHTED = (
@@ -181,6 +184,7 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Except: "EXCEPT",
     exp.Intersect: "INTERSECT",
     exp.With: "WITH",
+    exp.CTE: "a query of WITH",
     exp.Join: "JOIN",
     exp.Lateral: "LATERAL",
     exp.Rollup: "ROLLUP",

@@ -1,25 +1,32 @@
-"""Binds a SELECT of a checked tree to a logical plan."""
+"""Binds the queries of a checked tree to a logical plan: SELECT, VALUES, UNION, WITH."""
 
 from __future__ import annotations
+
+from collections import ChainMap
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog, TableKind
-from relational.errors import ParseError
-from relational.expr.bind import ExprBinder, error_span, literal, span_of, unify
+from relational.errors import BindError, ParseError
+from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify
 from relational.expr.expression import Expression, Literal
+from relational.expr.scope import FromItem
 from relational.expr.unbound import Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral
-from relational.plan.builder import Scope, Selection, Star, select
-from relational.plan.logical import LogicalPlan, Scan, Values
+from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
+from relational.plan.descent import with_shares_from
+from relational.plan.logical import LogicalPlan, Scan, Share, Values
 from relational.plan.serialize import plan_from_text
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
-from relational.sql.names import name_in_tree, resolved
+from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.tree import unsupported
 from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema
 
 MAX_LIMIT = (1 << 63) - 1
+_CLAUSES = ("order", "limit", "offset", "with_")
+"""Clauses of a query as a whole, in sqlglot's tree."""
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Case: "case",
     exp.Array: "array",
@@ -31,71 +38,196 @@ _NAMES: dict[type[exp.Expr], str] = {
 """Names of items without another name, as in PostgreSQL."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Relation:
+    """What a FROM or a WITH names: its rows, and the schema and hidden columns under which it is read."""
+
+    plan: LogicalPlan
+    schema: Schema
+    hidden: frozenset[int]
+
+    @classmethod
+    def of(cls, plan: LogicalPlan) -> _Relation:
+        return cls(plan, plan.schema, plan.hidden)
+
+
 class QueryBinder:
-    """Binds the queries of one statement."""
+    """Binds the queries of one statement. `_named`: the queries of the WITH clauses around the current one, by name;
+    inner ones shadow outer ones, and all of them shadow tables."""
 
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
+        self._named: ChainMap[str, _Relation] = ChainMap()
+        self._shares = 0
         self.views: frozenset[int] = frozenset()
         """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
 
     def query(self, node: exp.Expr) -> LogicalPlan:
-        """The plan of a SELECT or VALUES. ParseError, BindError or NotFound."""
-        while isinstance(node, exp.Subquery) and node.args.get("alias") is None:
-            node = node.this
+        """The plan of a SELECT, VALUES or UNION, with its WITH. ParseError, BindError or NotFound."""
+        outer = self._named
+        clause = node.args.get("with_")
+        if clause is not None:
+            self._with(clause)
+        plan = self._select(node) if isinstance(node, exp.Select) else self._arranged(node)
+        self._named = outer
+        return plan
+
+    def _arranged(self, node: exp.Expr) -> LogicalPlan:
+        """A query other than a SELECT, with its ORDER BY and LIMIT."""
+        return arrange(self._body(node), self._arrangement(node))
+
+    def _body(self, node: exp.Expr) -> LogicalPlan:
+        if node.args.get("alias") is not None:
+            raise unsupported(node.args["alias"], self._translate.tree)
+        if isinstance(node, exp.Subquery):
+            return self.query(node.this)
         if isinstance(node, exp.Values):
             return self.values(node)
-        if not isinstance(node, exp.Select):
-            raise ParseError("a query is expected here", **error_span(self._translate.span(node)))
-        plan, qualifier = self._source(node.args.get("from_"))
-        return select(plan, self._selection(node), qualifier)
+        if isinstance(node, exp.Union):
+            return self._union(node)
+        raise ParseError("a query is expected here", **error_span(self._translate.span(node)))
+
+    def _with(self, node: exp.With) -> None:
+        """Adds the queries of a WITH, each of which sees those before it. Each is shared by its readers."""
+        self._named = self._named.new_child()
+        for each in node.expressions:
+            name, span = alias_in_tree(each, self._translate) or "", self._translate.span(each.args["alias"].this)
+            if name in self._named.maps[0]:
+                raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
+            plan = self.query(each.this)
+            relation = _Relation.of(Share(plan, self._shares))
+            self._shares += 1
+            self._named[name] = self._renamed(relation, each, name)
+
+    def _union(self, node: exp.Union) -> LogicalPlan:
+        """A chain of UNION and UNION ALL, from left to right: duplicates among all branches up to the last UNION are
+        removed."""
+        branches: list[exp.Expr] = []
+        is_distinct: list[bool] = []
+        first: exp.Expr = node
+        while isinstance(first, exp.Union):
+            branches.append(first.expression)
+            is_distinct.append(bool(first.args.get("distinct")))
+            first = first.this
+        branches.append(first)
+        check_branches(len(branches))
+        branches.reverse()
+        is_distinct.reverse()
+        for branch in branches:
+            self._check_branch(branch)
+        plans = [self.query(branch) for branch in branches]
+        spans = [self._translate.span(branch) for branch in branches]
+        last = max((number for number, distinct in enumerate(is_distinct, 1) if distinct), default=0) + 1
+        if last > 1:
+            plans[:last] = [union(plans[:last], distinct=True, spans=spans[:last])]
+            spans[:last] = spans[:1]
+        return union(plans, distinct=False, spans=spans) if len(plans) > 1 else plans[0]
+
+    def _check_branch(self, node: exp.Expr) -> None:
+        """ParseError for clauses of a branch without parentheses: they could be meant for the whole UNION."""
+        for clause in () if isinstance(node, exp.Subquery) else _CLAUSES:
+            part = node.args.get(clause)
+            if part is not None:
+                raise ParseError(
+                    "a branch of a UNION with ORDER BY, LIMIT or WITH stands in parentheses",
+                    **error_span(self._translate.span(part)),
+                )
+
+    def _select(self, node: exp.Select) -> LogicalPlan:
+        plan, scope = self._source(node.args.get("from_"))
+        return select(plan, self._selection(node), scope)
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
         if distinct is not None and distinct.expressions:
             raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
-        order = node.args.get("order")
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
             where=None if where is None else self._translate.term(where.this),
             groups=self._groups(node.args.get("group")),
             having=None if having is None else self._translate.term(having.this),
             distinct=distinct is not None,
+            arrangement=self._arrangement(node),
+        )
+
+    def _arrangement(self, node: exp.Expr) -> Arrangement:
+        order = node.args.get("order")
+        return Arrangement(
             order=() if order is None else tuple(map(self._ordered, order.expressions)),
             limit=self._count(node.args.get("limit"), "LIMIT"),
             offset=self._count(node.args.get("offset"), "OFFSET") or 0,
         )
 
-    def _source(self, node: exp.From | None) -> tuple[LogicalPlan, str | None]:
-        """The relation of a FROM clause and its name; a row without columns if there is none."""
-        if node is None:
-            return Values(Schema(), ((),)), None
-        relation = node.this
-        if isinstance(relation, exp.Table):
-            return self._table(relation)
-        if isinstance(relation, exp.Subquery):
-            return self.query(relation.this), self._alias(relation)
-        if isinstance(relation, exp.Values):
-            return self.values(relation), self._alias(relation)
-        raise unsupported(relation, self._translate.tree)
+    # -- relations -------------------------------------------------------------------------------------
 
-    def _table(self, node: exp.Table) -> tuple[LogicalPlan, str]:
-        name, span = name_in_tree(node, self._translate)
-        table = resolved(self._catalog, name, span)
+    def _source(self, node: exp.From | None) -> tuple[LogicalPlan, Scope]:
+        """The relation of a FROM clause and its names; a row without columns if there is none."""
+        if node is None:
+            return Values(Schema(), ((),)), Scope(Schema())
+        relation, path = self._from_item(node.this)
+        relation = self._renamed(relation, node.this, path[-1] if path else "")
+        return relation.plan, Scope.of_items((FromItem(relation.schema, relation.hidden, path),))
+
+    def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
+        """A relation and the path by which its columns can be qualified."""
+        alias = alias_in_tree(node, self._translate)
+        path = () if alias is None else (alias,)
+        if isinstance(node, exp.Table):
+            relation, own = self._table(node)
+            return relation, path or own
+        if isinstance(node, exp.Subquery):
+            self._check_plain(node)
+            return _Relation.of(self.query(node.this)), path
+        if isinstance(node, exp.Values):
+            return _Relation.of(self.values(node)), path
+        raise unsupported(node, self._translate.tree)
+
+    def _check_plain(self, node: exp.Subquery) -> None:
+        """ParseError for a derived table with clauses of its own after the parenthesis, which SQL does not have."""
+        for clause in _CLAUSES:
+            part = node.args.get(clause)
+            if part is not None:
+                raise unsupported(part, self._translate.tree)
+
+    def _table(self, node: exp.Table) -> tuple[_Relation, tuple[str, ...]]:
+        """A query of a WITH, a table or a view, by its name."""
+        if node.args.get("db") is None and isinstance(node.this, exp.Identifier):
+            name = self._translate.identifier(node.this)
+            if name in self._named:
+                return self._named[name], (name,)
+        full_name, span = name_in_tree(node, self._translate)
+        table = resolved(self._catalog, full_name, span)
+        plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:
             self.views |= {table.id}
-        return rows_of(table, self._catalog), self._alias(node) or name.name
+            plan = with_shares_from(plan, self._shares)
+            self._shares = max((self._shares - 1, *plan.properties.shares)) + 1
+        return _Relation.of(plan), (full_name.database, full_name.schema, full_name.name)
 
-    def _alias(self, node: exp.Expr) -> str | None:
-        alias = node.args.get("alias")
-        return None if alias is None else self._translate.identifier(alias.this)
+    def _renamed(self, relation: _Relation, node: exp.Expr, name: str) -> _Relation:
+        """The relation with the column names that its alias lists: those of the first visible columns. BindError if
+        there are more names than columns."""
+        written = alias_columns(node, self._translate)
+        if not written:
+            return relation
+        shown = [position for position in range(len(relation.schema)) if position not in relation.hidden]
+        if len(written) > len(shown):
+            raise BindError(
+                f"{len(written)} names for the {len(shown)} columns of {name!r}",
+                **error_span(self._translate.span(node.args["alias"])),
+            )
+        names = dict(zip(shown, written, strict=False))
+        fields = (Field(names.get(at, field.name), field.data_type) for at, field in enumerate(relation.schema))
+        return _Relation(relation.plan, Schema(fields), relation.hidden)
+
+    # -- clauses ---------------------------------------------------------------------------------------
 
     def _item(self, node: exp.Expr) -> Named | Star:
         span = self._translate.span(node)
         if isinstance(node, exp.Star):
-            return Star(None, span)
+            return Star((), span)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            return Star(self._translate.identifier(node.args["table"]), span)
+            return Star(self._translate.qualifier(node), span)
         if isinstance(node, exp.Alias):
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
@@ -133,6 +265,8 @@ class QueryBinder:
         ):
             raise ParseError(f"{clause} takes a constant whole number", **error_span(self._translate.span(value)))
         return bound.value
+
+    # -- VALUES ----------------------------------------------------------------------------------------
 
     def values(self, node: exp.Values) -> LogicalPlan:
         """VALUES: rows of constants, each column of the common type of its values."""

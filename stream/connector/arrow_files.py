@@ -1,23 +1,22 @@
-"""Arrow IPC files as sources: mapped into memory, without a copy. A group is a record batch; compressed ones are
-decompressed one by one.
+"""Arrow IPC files as sources: local ones mapped into memory, without a copy. A group is a record batch; compressed ones
+are decompressed one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
-from stream.connector.files import FileConnector, GroupedFile
+from stream.connector.files import GroupedConnector, GroupedFile
 
 
 class ArrowFile(GroupedFile):
     """Opened again for the columns that are read: pyarrow selects them when a file is opened."""
 
-    def __init__(self, path: Path) -> None:
-        self._source = pa.memory_map(str(path))
-        self._file = pa.ipc.open_file(self._source)
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._source = source
+        self._file = pa.ipc.open_file(source)
         self._names: tuple[str, ...] = tuple(self._file.schema.names)
         self._selected = self._file
 
@@ -37,15 +36,13 @@ class ArrowFile(GroupedFile):
         batch = self._selected.get_batch(group)
         return batch.num_rows, iter([batch])
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ArrowFilesConnector(FileConnector):
+class ArrowFilesConnector(GroupedConnector):
     """`WITH (connector = 'arrow', path = …)`."""
 
     name = "arrow"
     suffixes = (".arrow", ".ipc", ".feather")
+    is_mapped = True
 
-    def open_file(self, path: Path) -> GroupedFile:
-        return ArrowFile(path)
+    def open_file(self, source: pa.NativeFile) -> GroupedFile:
+        return ArrowFile(source)

@@ -1,8 +1,12 @@
 """Connectors: the interface to external streams of rows.
 
-A connector is one external stream, configured by a table's options. It consists of splits; a split is read in order by
-one SplitReader, whose offset is the position of the next chunk. The offset is state of the table [R13]: after a crash a
-reader seeks to the offset of the last committed epoch and delivers the same rows again.
+A connector is one external stream, configured by the options of a table or source. It consists of splits; a split is
+read in order by one SplitReader, whose offset is the position of the next chunk. The offset is state of the job [R13]:
+after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows again.
+
+A connector is two classes, a Connector and its SplitReader, and a SplitEnumerator, most often `SplitNames`. What is
+optional has a default that says so: filters, starts other than the beginning, rows that can be read only once. How to
+write one is in CONTRIBUTING.md; what every connector promises is checked by tests/support/suites/connector_suite.py.
 
 Chunks of a reader are untrusted: `validated` checks them once, before they enter the stream.
 """
@@ -12,7 +16,10 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from relational.chunk import Column, Op, StreamChunk
 from relational.chunk.arrow_import import imported
@@ -22,6 +29,7 @@ from stream.errors import ConnectorError, MalformedRows, UnknownConnector
 
 if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
+    from relational.expr.comparisons import Comparison
     from relational.types.schema import Schema
 
 CONNECTOR_OPTION = "connector"
@@ -29,6 +37,42 @@ CONNECTOR_OPTION = "connector"
 MALFORMED_OPTION = "malformed"
 """The effect of a malformed record: the job fails ("refuse"), or the record is skipped and counted ("skip")."""
 REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
+RATE_OPTION = "rate_limit"
+"""Rows per second that each job reads at most."""
+START_OPTION = "start"
+"""Where a new job begins: "earliest", "latest", or a moment such as "2025-01-31 08:00:00", in UTC without an offset."""
+MOST_RATE = 1 << 40
+
+
+class StartKind(StrEnum):
+    """Where a new job begins to read a split that exists already."""
+
+    EARLIEST = "earliest"
+    """At its beginning."""
+    LATEST = "latest"
+    """At its end: only what is added later."""
+    MOMENT = "timestamp"
+    """At the first row of a moment or later, as far as the connector knows the times of its rows."""
+
+
+class Start(NamedTuple):
+    """The option `start`; `moment` has a time zone."""
+
+    kind: StartKind = StartKind.EARLIEST
+    moment: datetime | None = None
+
+
+EARLIEST = Start()
+
+
+class SourceSettings(NamedTuple):
+    """The options of a table or source that are not its connector's own."""
+
+    connector: str
+    skips_malformed: bool = False
+    rate_limit: int = 0
+    """Rows per second of each job; 0: no limit."""
+    start: Start = EARLIEST
 
 
 ROWS_AFTER_FAULT = 16
@@ -39,9 +83,11 @@ class SplitReader(ABC):
     """Reads one split in order. Used by one thread; the same offset always leads to the same rows.
 
     `is_bounded`: the split has an end. Of the bounded splits of a job only some are read at a time: their readers
-    should hold open files and the like between their first read and their end only."""
+    should hold open files and the like between their first read and their end only. `holds_rows`: it keeps what it
+    delivered until `committed`, because it cannot be read again."""
 
     is_bounded: bool = False
+    holds_rows: bool = False
 
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
@@ -63,6 +109,18 @@ class SplitReader(ABC):
     def is_finished(self) -> bool:
         """Whether no further chunk will ever be available."""
 
+    def begin_at(self, start: Start) -> None:
+        """Continue at the position of `start`, one of the connector's `starts`, instead of the beginning."""
+        raise NotImplementedError(f"{type(self).__name__} begins at its beginning only")
+
+    def committed(self, offset: str) -> None:  # noqa: B027  most readers can read again
+        """Everything before `offset`, an earlier value of the property, is committed and will not be read again."""
+
+    @property
+    def needs_commit(self) -> bool:
+        """Whether it delivers nothing more before what it holds is committed."""
+        return False
+
     def close(self) -> None:  # noqa: B027  most readers hold nothing
         """Release the resources of the reader."""
 
@@ -75,21 +133,41 @@ class SplitEnumerator(ABC):
         """Names of all splits, in a stable order."""
 
 
+class SplitNames(SplitEnumerator):
+    """The enumerator of an external stream whose splits are known and do not change."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def list_splits(self) -> Sequence[str]:
+        return self._names
+
+
 class Connector(ABC):
     """One external stream.
 
     `is_append_only`: it sends inserts only. `is_consistent`: per primary key its changes alternate legally and its old
-    rows are correct, so that the table need not look them up."""
+    rows are correct, so that the table need not look them up. `accepts_filters`: `open_split` has the argument
+    `filters`. `starts`: what it supports of the option `start`."""
 
     is_append_only: bool = False
     is_consistent: bool = False
+    accepts_filters: bool = False
+    starts: frozenset[StartKind] = frozenset((StartKind.EARLIEST,))
 
     @abstractmethod
     def enumerator(self) -> SplitEnumerator: ...
 
     @abstractmethod
-    def open_split(self, split: str, columns: Sequence[int]) -> SplitReader:
-        """A reader at the beginning of the split, of these columns of the schema, in this order."""
+    def open_split(self, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> SplitReader:
+        """A reader at the beginning of the split, of these columns of the schema, in this order.
+
+        `filters`: the job drops the rows for which one of these comparisons of columns of the schema is not true, so
+        the reader may leave them out; it need not. A connector that does not accept filters need not have the argument.
+        ConnectorError if there is no such split, or it cannot be read."""
+
+    def check_table(self, table: TableCatalog) -> None:  # noqa: B027  most connectors feed any table
+        """Called once, before anything else, with the table or source that is fed. ConnectorError if it cannot be."""
 
 
 ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
@@ -97,6 +175,11 @@ ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
 _FACTORIES: dict[str, ConnectorFactory] = {}
 OWN_CONNECTORS = {
     "arrow": "stream.connector.arrow_files:ArrowFilesConnector",
+    "arrow_stream": "stream.connector.arrow_streams:ArrowStreamConnector",
+    "csv": "stream.connector.csv_files:CsvFilesConnector",
+    "datagen": "stream.connector.datagen:DatagenConnector",
+    "ndjson": "stream.connector.ndjson_files:NdjsonFilesConnector",
+    "nexmark": "stream.connector.nexmark:NexmarkConnector",
     "parquet": "stream.connector.parquet_files:ParquetFilesConnector",
     "flights": "stream.examples.flights.connector:FlightsConnector",
 }
@@ -120,18 +203,49 @@ def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Con
 
 
 def connector_of(table: TableCatalog) -> Connector:
-    """The connector that feeds a table. UnknownConnector, ConnectorError."""
-    options = dict(table.connector or {})
-    name = options.pop(CONNECTOR_OPTION, "")
-    malformed = options.pop(MALFORMED_OPTION, REFUSE_MALFORMED)
+    """The connector that feeds a table or is a source. UnknownConnector; ConnectorError for an option that it does not
+    have, or a table that it cannot feed."""
+    settings = settings_of(table)
+    general = (CONNECTOR_OPTION, MALFORMED_OPTION, RATE_OPTION, START_OPTION)
+    options = {name: value for name, value in (table.connector or {}).items() if name not in general}
+    connector = open_connector(settings.connector, options, table.schema.project(table.delivered_columns))
+    connector.check_table(table)
+    if settings.start.kind not in connector.starts:
+        known = ", ".join(sorted(connector.starts))
+        raise ConnectorError(settings.connector, f"{START_OPTION} is one of: {known}; not {settings.start.kind}")
+    return connector
+
+
+def settings_of(table: TableCatalog) -> SourceSettings:
+    """The options of a table or source that every connector has. ConnectorError."""
+    options = table.connector or {}
+    name = options.get(CONNECTOR_OPTION, "")
+    malformed = options.get(MALFORMED_OPTION, REFUSE_MALFORMED)
     if malformed not in (REFUSE_MALFORMED, SKIP_MALFORMED):
         raise ConnectorError(name, f"{MALFORMED_OPTION} is {REFUSE_MALFORMED} or {SKIP_MALFORMED}, not {malformed!r}")
-    return open_connector(name, options, table.schema.project(table.delivered_columns))
+    rate = options.get(RATE_OPTION, "0")
+    if not (rate.isascii() and rate.isdecimal()) or int(rate) > MOST_RATE:
+        raise ConnectorError(name, f"{RATE_OPTION} is a whole number of rows per second, not {rate!r}")
+    return SourceSettings(name, malformed == SKIP_MALFORMED, int(rate), _start(name, options.get(START_OPTION)))
 
 
-def skips_malformed(table: TableCatalog) -> bool:
-    """Whether malformed records are skipped and counted."""
-    return (table.connector or {}).get(MALFORMED_OPTION) == SKIP_MALFORMED
+def _start(connector: str, text: str | None) -> Start:
+    if text is None or text in (StartKind.EARLIEST, StartKind.LATEST):
+        return Start(StartKind(text or StartKind.EARLIEST))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConnectorError(connector, f"{START_OPTION} is earliest, latest or a timestamp, not {text!r}") from None
+    return Start(StartKind.MOMENT, moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def open_reader(
+    connector: Connector, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()
+) -> SplitReader:
+    """A reader of a split at its beginning, which gets `filters` if the connector accepts them. ConnectorError."""
+    if filters and connector.accepts_filters:
+        return connector.open_split(split, columns, filters)
+    return connector.open_split(split, columns)
 
 
 def validated(
@@ -153,10 +267,21 @@ def validated(
         ]
         checked = chunk.with_columns(columns)
         if table is not None:
-            check_rows(table, checked)
+            _check_changes(table, checked)
     except InvalidValue as error:
         raise MalformedRows(connector, split, error.reason, column=error.column_name, row=error.row) from error
     return checked
+
+
+def _check_changes(table: TableCatalog, chunk: StreamChunk) -> None:
+    """As `check_rows`; of deleted rows, which a connector may know by their key alone, only what they must have."""
+    deleted = (chunk.ops & Op.DELETE).astype(bool)
+    if not deleted.any():
+        check_rows(table, chunk)
+        return
+    unbound = tuple(replace(column, not_null=False, max_length=None) for column in table.columns)
+    check_rows(replace(table, columns=unbound), chunk)
+    check_rows(table, chunk.filter(~deleted))
 
 
 def without_malformed(

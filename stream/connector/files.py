@@ -1,27 +1,143 @@
-"""Files of record batches as sources: `WITH (connector = 'arrow' | 'parquet', path = '/data/bids')`.
+"""Files as sources: `WITH (connector = 'arrow' | 'parquet' | 'csv' | 'ndjson', path = '/data/bids')`.
 
-`path` is an absolute path of a directory or of one file. Each file is a split, named by its file name; a directory's
-files are those with the suffixes of the format. Only the columns that a job needs are read; values whose types differ
-from those of the source are cast, others are passed on as they are. The offset of a split is "<group>:<row>", the
-position within a record batch of Arrow or a row group of Parquet. Files must not change while they are read.
+`path` is an absolute path, or a URL of an object store such as `s3://bucket/bids`, of a directory or of one file. Each
+file is a split, named by its file name; a directory's files are those with the suffixes of the format, but for names
+that begin with a dot. Only the columns that a job needs are read; values whose types differ from those of the source
+are cast, others are passed on as they are. Files must not change while they are read, and are complete when they get
+their names.
+
+This module has what the formats share, and the reader of files that consist of groups of rows: record batches of Arrow,
+row groups of Parquet. The offset of such a split is "<group>:<row>".
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
 from relational.chunk import Column, DataChunk, StreamChunk
+from relational.expr.comparisons import Comparison
 from relational.types import Schema
-from stream.connector.base import Connector, SplitEnumerator, SplitReader
+from stream.connector.base import Connector, SplitEnumerator, SplitReader, Start, StartKind
+from stream.connector.directory import READ_ERRORS, Directory, open_directory
+from stream.connector.option_values import OptionValues
 from stream.errors import ConnectorError, InvalidOffset
+
+PATH_OPTION = "path"
+
+
+class FileConnector(Connector):
+    """A format: `name`, the `suffixes` of its files, whether local ones are mapped into memory, and its other
+    options."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    is_mapped = False
+    other_options: tuple[str, ...] = ()
+    is_append_only = is_consistent = True
+    starts = frozenset(StartKind)
+
+    def __init__(self, options: Mapping[str, str], schema: Schema) -> None:
+        self.options = OptionValues(self.name, options, (PATH_OPTION, *self.other_options))
+        location = self.options.text(PATH_OPTION)
+        self.directory = open_directory(self.name, location, self.suffixes, is_mapped=self.is_mapped)
+        self.schema = schema
+        self._location = location
+
+    def enumerator(self) -> SplitEnumerator:
+        return FileEnumerator(self.name, self._location, self.directory, self.suffixes)
+
+    def check_split(self, split: str) -> None:
+        """ConnectorError for a split that is no name of a file."""
+        if not split or "/" in split or "\0" in split or split in (".", ".."):
+            raise ConnectorError(self.name, f"{split!r} is no file name")
+
+    def column_of(self, array: pa.Array, column: int, where: str) -> Column:
+        """The values of a column of the schema in its type. ConnectorError if they cannot be cast."""
+        field = self.schema[column]
+        wanted = field.data_type.arrow
+        try:
+            return Column(array if array.type == wanted else array.cast(wanted))
+        except (pa.ArrowException, NotImplementedError) as error:
+            message = f"column {field.name!r} of {where} is {array.type}, not {field.data_type}: {error}"
+            raise ConnectorError(self.name, message) from error
+
+
+class FileEnumerator(SplitEnumerator):
+    """The files of a directory by name, or the one file."""
+
+    def __init__(self, connector: str, location: str, directory: Directory, suffixes: tuple[str, ...]) -> None:
+        self._connector, self._location = connector, location
+        self._directory, self._suffixes = directory, suffixes
+
+    def list_splits(self) -> Sequence[str]:
+        try:
+            names = self._directory.names()
+        except (FileNotFoundError, NotADirectoryError):
+            raise ConnectorError(self._connector, f"there is no file or directory {self._location}") from None
+        except READ_ERRORS as error:
+            raise ConnectorError(self._connector, f"{self._location} cannot be listed: {error}") from error
+        if len(names) == 1 and self._directory.is_one_file:
+            return names
+        return [name for name in names if name.endswith(self._suffixes) and not name.startswith(".")]
+
+
+class FileReader(SplitReader):
+    """What the readers of all formats share: a file that is open from the first read to its last row."""
+
+    is_bounded = True
+
+    def __init__(self, connector: FileConnector, split: str) -> None:
+        """ConnectorError for a name that is none."""
+        connector.check_split(split)
+        self._connector, self._split = connector, split
+        self._source: pa.NativeFile | None = None
+
+    @property
+    def where(self) -> str:
+        """The path or URL of the file."""
+        return self._connector.directory.where(self._split)
+
+    def begin_at(self, start: Start) -> None:
+        """A file belongs to the moment at which it was written last: it is read whole or not at all."""
+        if start.kind is StartKind.LATEST or (
+            start.moment is not None and self._modified_ms() < start.moment.timestamp() * 1_000
+        ):
+            self.skip_all()
+
+    @abstractmethod
+    def skip_all(self) -> None:
+        """Continue at the end of the file."""
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def opened(self) -> pa.NativeFile:
+        """The open file. ConnectorError if it cannot be opened."""
+        if self._source is None:
+            try:
+                self._source = self._connector.directory.open(self._split)
+            except READ_ERRORS as error:
+                raise self.unreadable(error) from error
+        return self._source
+
+    def unreadable(self, error: BaseException, where: str = "") -> ConnectorError:
+        """The error for a file, or a part of it, that cannot be read."""
+        return ConnectorError(self._connector.name, f"{where or self.where} cannot be read: {error}")
+
+    def _modified_ms(self) -> int:
+        try:
+            return self._connector.directory.modified_ms(self._split)
+        except READ_ERRORS as error:
+            raise self.unreadable(error) from error
 
 
 class GroupedFile(ABC):
-    """An open file: groups of rows, each read as record batches. Its methods may raise OSError and ArrowException."""
+    """An open file: groups of rows, each read as record batches. Its methods may raise READ_ERRORS."""
 
     @property
     @abstractmethod
@@ -37,74 +153,46 @@ class GroupedFile(ABC):
     def read(self, group: int, names: Sequence[str]) -> tuple[int, Iterator[pa.RecordBatch]]:
         """The number of rows of a group, and these rows in order. Columns are found by name."""
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def may_have(self, group: int, name: str, comparison: Comparison) -> bool:
+        """Whether a row of a group may have a value in column `name` for which the comparison is true."""
+        return True
 
 
-class FileConnector(Connector):
-    """A format: `name`, the `suffixes` of its files, and how one is opened."""
-
-    name: str
-    suffixes: tuple[str, ...]
-    is_append_only = is_consistent = True
-
-    def __init__(self, options: Mapping[str, str], schema: Schema) -> None:
-        unknown = sorted(options.keys() - {"path"})
-        if unknown or "path" not in options:
-            fault = f"it has no option {unknown[0]!r}, only path" if unknown else "the option path is missing"
-            raise ConnectorError(self.name, fault)
-        self._path, self._schema = Path(options["path"]), schema
-        if not self._path.is_absolute():
-            raise ConnectorError(self.name, f"path {options['path']!r} is not absolute")
+class GroupedConnector(FileConnector):
+    """A format of grouped files."""
 
     @abstractmethod
-    def open_file(self, path: Path) -> GroupedFile:
-        """OSError, ArrowException."""
+    def open_file(self, source: pa.NativeFile) -> GroupedFile:
+        """READ_ERRORS."""
 
-    def enumerator(self) -> SplitEnumerator:
-        return FileEnumerator(self.name, self._path, self.suffixes)
-
-    def open_split(self, split: str, columns: Sequence[int]) -> SplitReader:
-        directory = self._path.parent if self._path.is_file() else self._path
-        if Path(split).name != split:
-            raise ConnectorError(self.name, f"{split!r} is no file name")
-        return FileReader(self, directory / split, self._schema.project(columns))
+    def open_split(self, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> SplitReader:
+        return GroupReader(self, split, columns, filters)
 
 
-class FileEnumerator(SplitEnumerator):
-    """The files of a directory by name, or the one file."""
-
-    def __init__(self, connector: str, path: Path, suffixes: tuple[str, ...]) -> None:
-        self._connector, self._path, self._suffixes = connector, path, suffixes
-
-    def list_splits(self) -> Sequence[str]:
-        if self._path.is_file():
-            return [self._path.name]
-        if not self._path.is_dir():
-            raise ConnectorError(self._connector, f"there is no file or directory {self._path}")
-        return sorted(each.name for each in self._path.iterdir() if each.suffix in self._suffixes and each.is_file())
-
-
-class FileReader(SplitReader):
+class GroupReader(FileReader):
     """Invariant: the next row is row `_row` of group `_group`; if that is open, it is row `_used` of `_batch`, or the
-    first of the next batch if there is none. The file is open from the first read to its last row."""
+    first of the next batch if there is none. Groups without a row that passes all `filters` are not read, as far as the
+    file tells."""
 
-    is_bounded = True
-
-    def __init__(self, connector: FileConnector, path: Path, schema: Schema) -> None:
-        """ConnectorError for a file that cannot be read, or without a column of `schema`."""
-        self._connector, self._path, self._schema = connector, path, schema
+    def __init__(
+        self, connector: GroupedConnector, split: str, columns: Sequence[int], filters: Sequence[Comparison]
+    ) -> None:
+        """ConnectorError for a file that cannot be read, or without one of the columns."""
+        super().__init__(connector, split)
+        self._open_file = connector.open_file
+        self._columns, self._filters = columns, filters
+        self._schema = connector.schema.project(columns)
         self._group = self._row = self._used = self._group_rows = 0
         self._batches: Iterator[pa.RecordBatch] | None = None  # of the open group
         self._batch: pa.RecordBatch | None = None
         self._file: GroupedFile | None = None
-        fields, self._groups = self._opened().fields, self._opened().groups
+        fields, self._groups = self._opened_file().fields, self._opened_file().groups
         self.close()
-        for name in schema.names:
+        for name in {*self._schema.names, *(connector.schema.names[each.column] for each in filters)}:
             count = len(fields.get_all_field_indices(name))
             if count != 1:
                 has = "no column" if not count else "several columns"
-                fault = f"{path} has {has} {name!r}; it has {', '.join(fields.names)}"
+                fault = f"{self.where} has {has} {name!r}; it has {', '.join(fields.names)}"
                 raise ConnectorError(connector.name, fault[:1_000])
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
@@ -112,7 +200,10 @@ class FileReader(SplitReader):
         if batch is None:
             return None
         rows = batch.slice(self._used, max_rows)
-        columns = [self._column(rows, number) for number in range(len(self._schema))]
+        columns = [
+            self._connector.column_of(rows.column(name), column, self.where)
+            for name, column in zip(self._schema.names, self._columns, strict=True)
+        ]
         self._pass(rows.num_rows)
         return StreamChunk.inserts(DataChunk(columns, capacity=rows.num_rows))
 
@@ -123,33 +214,34 @@ class FileReader(SplitReader):
     def seek(self, offset: str) -> None:
         group, _, row = offset.partition(":")
         if not (group.isdecimal() and row.isdecimal()) or int(group) > self._groups:
-            raise InvalidOffset(self._connector.name, self._path.name, offset)
+            raise InvalidOffset(self._connector.name, self._split, offset)
         self._open_group(int(group))
         left = int(row)
         while left:
-            batch = self._current()
+            batch = self._current(left)
             if batch is None or self._group != int(group) or self._row + left >= self._group_rows:
-                raise InvalidOffset(self._connector.name, self._path.name, offset)
+                raise InvalidOffset(self._connector.name, self._split, offset)
             passed = min(left, batch.num_rows - self._used)
             self._pass(passed)
             left -= passed
+
+    def skip_all(self) -> None:
+        self._open_group(self._groups)
 
     @property
     def is_finished(self) -> bool:
         return self._group >= self._groups
 
     def close(self) -> None:
-        self._batch = self._batches = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._batch = self._batches = self._file = None
+        super().close()
 
-    def _opened(self) -> GroupedFile:
+    def _opened_file(self) -> GroupedFile:
         if self._file is None:
             try:
-                self._file = self._connector.open_file(self._path)
-            except (OSError, pa.ArrowException) as error:
-                raise ConnectorError(self._connector.name, f"{self._path} cannot be read: {error}") from error
+                self._file = self._open_file(self.opened())
+            except READ_ERRORS as error:
+                raise self.unreadable(error) from error
         return self._file
 
     def _open_group(self, group: int) -> None:
@@ -157,26 +249,34 @@ class FileReader(SplitReader):
         if self.is_finished:
             self.close()
 
-    def _current(self) -> pa.RecordBatch | None:
-        """The batch of the next row, read if necessary; None at the end of the file."""
+    def _current(self, sought: int = 0) -> pa.RecordBatch | None:
+        """The batch of the next row, read if necessary; None at the end of the file. `sought`: a row of this group is
+        the next one, so that it is read whatever the filters."""
         while self._batch is None and not self.is_finished:
             try:
                 if self._batches is None:
-                    self._group_rows, self._batches = self._opened().read(self._group, self._schema.names)
+                    if not sought and not self._may_pass_filters():
+                        self._open_group(self._group + 1)
+                        continue
+                    self._group_rows, self._batches = self._opened_file().read(self._group, self._schema.names)
                 if self._row == self._group_rows:
                     self._open_group(self._group + 1)
                     continue
                 self._batch = next((batch for batch in self._batches if batch.num_rows), None)
-            except (OSError, pa.ArrowException) as error:
-                raise ConnectorError(self._connector.name, f"{self._where} cannot be read: {error}") from error
+            except READ_ERRORS as error:
+                raise self.unreadable(error, self._where) from error
             if self._batch is None:
                 fault = f"{self._where} has {self._row} rows, not {self._group_rows}"
                 raise ConnectorError(self._connector.name, fault)
         return self._batch
 
+    def _may_pass_filters(self) -> bool:
+        names, file = self._connector.schema.names, self._opened_file()
+        return all(file.may_have(self._group, names[each.column], each) for each in self._filters)
+
     @property
     def _where(self) -> str:
-        return f"group {self._group} of {self._path}"
+        return f"group {self._group} of {self.where}"
 
     def _pass(self, rows: int) -> None:
         """Moves behind the next `rows` of the current batch, and at the end of a group to the next one."""
@@ -187,12 +287,3 @@ class FileReader(SplitReader):
             self._batch, self._used = None, 0
         if self._row == self._group_rows:
             self._open_group(self._group + 1)
-
-    def _column(self, rows: pa.RecordBatch, number: int) -> Column:
-        field = self._schema[number]
-        array, wanted = rows.column(field.name), field.data_type.arrow
-        try:
-            return Column(array if array.type == wanted else array.cast(wanted))
-        except (pa.ArrowException, NotImplementedError) as error:
-            message = f"column {field.name!r} of {self._path} is {array.type}, not {field.data_type}: {error}"
-            raise ConnectorError(self._connector.name, message) from error

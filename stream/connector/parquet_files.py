@@ -1,23 +1,30 @@
-"""Parquet files as sources. A group is a row group, decoded in batches of bounded size; page checksums are verified."""
+"""Parquet files as sources. A group is a row group, decoded in batches of bounded size; page checksums are verified.
+
+A row group whose statistics exclude a comparison of the job's filter is not read. Statistics leave out NaN, and bounds
+of long texts may be shortened, to smaller and larger ones: neither excludes too much.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream.connector.files import FileConnector, GroupedFile
+from relational.expr.comparisons import Comparison
+from stream.connector.files import GroupedConnector, GroupedFile
 
 BATCH_ROWS = 65_536
 
 
 class ParquetFile(GroupedFile):
-    """REQUIRES that names of columns contain no dots, which separate the fields of a struct."""
+    """REQUIRES that names of columns contain no dots, which separate the fields of a struct. `is_remote`: ranges that
+    lie close together are read at once."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = pq.ParquetFile(str(path), page_checksum_verification=True)
+    def __init__(self, source: pa.NativeFile, *, is_remote: bool) -> None:
+        self._file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=is_remote)
+        self._leaves: dict[str, int] | None = None  # name of a flat column -> its number in the metadata
 
     @property
     def fields(self) -> pa.Schema:
@@ -31,15 +38,43 @@ class ParquetFile(GroupedFile):
         rows = self._file.metadata.row_group(group).num_rows
         return rows, self._file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(names), use_threads=False)
 
-    def close(self) -> None:
-        self._file.close()
+    def may_have(self, group: int, name: str, comparison: Comparison) -> bool:
+        if self._leaves is None:
+            schema = self._file.metadata.schema
+            self._leaves = {schema.column(leaf).path: leaf for leaf in range(len(schema))}
+        leaf = self._leaves.get(name)
+        if leaf is None:
+            return True
+        column = self._file.metadata.row_group(group).column(leaf)
+        statistics = column.statistics
+        if statistics is None:
+            return True
+        if statistics.has_null_count and statistics.null_count == column.num_values:
+            return False
+        if not statistics.has_min_max:
+            return True
+        stored, wanted = self.fields.field(name).type, comparison.data_type.arrow
+        try:
+            bounds = [_converted(bound, stored, wanted) for bound in (statistics.min, statistics.max)]
+            return not comparison.excludes(*bounds)
+        except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+            return True
 
 
-class ParquetFilesConnector(FileConnector):
+def _converted(bound: Any, stored: pa.DataType, wanted: pa.DataType) -> Any:
+    """A bound of the file's type as a Python value of the column's."""
+    scalar = pa.scalar(bound, stored)
+    if pa.types.is_decimal(wanted) or stored == wanted:
+        return scalar.as_py()
+    return scalar.cast(wanted).as_py()
+
+
+class ParquetFilesConnector(GroupedConnector):
     """`WITH (connector = 'parquet', path = …)`."""
 
     name = "parquet"
     suffixes = (".parquet",)
+    accepts_filters = True
 
-    def open_file(self, path: Path) -> GroupedFile:
-        return ParquetFile(path)
+    def open_file(self, source: pa.NativeFile) -> GroupedFile:
+        return ParquetFile(source, is_remote=self.directory.is_remote)

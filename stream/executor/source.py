@@ -9,15 +9,18 @@ rows themselves [R13, C13]: after a recovery the readers seek there, and no row 
 precedence over the readers, so a barrier waits for one chunk at most.
 
 A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
-table's option `malformed`. A job that is resumed may skip rows (`SkippedRows`): either a number of malformed ones,
-wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they are before the
-offset that the same commit stores. How many malformed ones may still be skipped is a row of the state table too
-(`SKIP_ROW`, "<rows> <split>"), first stored by the commit that resumes the job: no recovery forgets or repeats it.
+table's option `malformed`. A new job begins where the option `start` says, which its first offsets record; splits that
+are found later begin at their beginning. A job that is resumed may skip rows (`SkippedRows`): either a number of
+malformed ones, wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they
+are before the offset that the same commit stores. How many malformed ones may still be skipped is a row of the state
+table too (`SKIP_ROW`, "<rows> <split>"), first stored by the commit that resumes the job: no recovery forgets or
+repeats it.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -26,12 +29,15 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
-from stream.connector.base import SplitReader, validated, without_malformed
+from stream.connector.base import EARLIEST, SplitReader, Start, validated, without_malformed
 from stream.errors import MalformedRows, SourcePosition
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
+from stream.executor.rate_limit import RateLimit
 from stream.message import SKIP_ROW, WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
 from stream.runtime.channel import Channel
 
+BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
+"""Key of a row of the offset table, like SKIP_ROW: a job without it and without offsets is new."""
 MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
 SHORT_SECONDS, LONG_SECONDS = 0.0025, 0.01
@@ -62,7 +68,9 @@ class SourceExecutor(Executor):
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
     waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
-    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
+    It reads at most `rate_limit` rows per second (0: no limit), and none while `may_read()` is false. A new job begins
+    at `start`. Readers that hold what they delivered release it when `committed_epoch()` covers it. `cpu_clock()`: CPU
+    seconds of the actor so far, on whichever threads."""
 
     def __init__(
         self,
@@ -83,6 +91,10 @@ class SourceExecutor(Executor):
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
         cpu_clock: Callable[[], float] = time.thread_time,
+        rate_limit: int = 0,
+        start: Start = EARLIEST,
+        may_read: Callable[[], bool] = lambda: True,
+        committed_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         self.info = info
         self._cpu_clock = cpu_clock
@@ -94,6 +106,10 @@ class SourceExecutor(Executor):
         self._most_chunk_rows = max(chunk_rows, most_chunk_rows)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
+        self._rate, self._may_read_now = RateLimit(rate_limit), may_read
+        self._start, self._is_begun = start, start == EARLIEST
+        self._committed_epoch = committed_epoch
+        self._held: deque[tuple[int, dict[str, str]]] = deque()  # epoch, and its offsets of readers that hold rows
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
         self._connector = connector
@@ -106,14 +122,14 @@ class SourceExecutor(Executor):
         self._active: list[str] = []  # splits that are read at present
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
+        self._has_requested = False  # a barrier, for a reader that needs a commit
         self._is_reading = False  # not before the stored offsets are known, nor while paused
 
     def execute(self) -> Iterator[Message]:
         messages = self._messages()
         barrier = yield from first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
-        for split, reader in self._readers.items():
-            self._seek_to_stored_offset(split, reader)
+        self._begin()
         self._load_skip()
         self._is_reading = not begins_paused(barrier)
         yield barrier
@@ -130,6 +146,16 @@ class SourceExecutor(Executor):
         finally:
             for reader in self._readers.values():
                 reader.close()
+
+    def _begin(self) -> None:
+        """Move the readers to the stored offsets, or those of a new job to where it begins."""
+        is_new = not self._is_begun and next(self._offset_table.scan(limit=1), None) is None
+        self._is_begun = not is_new
+        for split, reader in self._readers.items():
+            if is_new:
+                reader.begin_at(self._start)
+            else:
+                self._seek_to_stored_offset(split, reader)
 
     def _messages(self) -> Iterator[Message]:
         """The messages of the channel, with the chunks of the readers between them; ends when the channel is closed."""
@@ -159,21 +185,26 @@ class SourceExecutor(Executor):
 
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first active reader, round robin, that has one."""
+        self._release()
         if any(self._readers[split].is_finished for split in self._active):
             self._choose_active()
-        splits, rows = self._active, self._rows_at_once
+        splits, rows = self._active, self._rate.allowed(self._rows_at_once)
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
-        for _ in splits:
+        for _ in splits if rows and self._may_read_now() else ():
             split = splits[self._next_reader % len(splits)]
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
+                self._rate.spend(chunk.visible_rows)
                 is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
                 if is_full or self._is_finished:
                     self._request_barrier()
                 return chunk
+        if not self._has_requested and any(self._readers[split].needs_commit for split in splits):
+            self._has_requested = True
+            self._request_barrier()
         return None
 
     def _choose_active(self) -> None:
@@ -264,10 +295,23 @@ class SourceExecutor(Executor):
                 self._offset_table.update_row((split, self._stored[split]), (split, offset))
             self._stored[split] = offset
         self._store_skip()
+        if not self._is_begun:
+            self._offset_table.insert_row((BEGUN_ROW, ""))
+            self._is_begun = True
         self._offset_table.commit(barrier.epoch)
-        self._rows_since_barrier = 0
+        held = {split: self._stored[split] for split, reader in self._readers.items() if reader.holds_rows}
+        if held:
+            self._held.append((barrier.epoch.prev, held))
+            self._release()
+        self._rows_since_barrier, self._has_requested = 0, False
         if isinstance(barrier.mutation, (Pause, Resume)):
             self._is_reading = isinstance(barrier.mutation, Resume)
+
+    def _release(self) -> None:
+        """Readers need not hold what is committed."""
+        while self._held and self._held[0][0] <= self._committed_epoch():
+            for split, offset in self._held.popleft()[1].items():
+                self._readers[split].committed(offset)
 
     def _discover(self) -> None:
         """Open the splits that were added to the connector."""
@@ -284,6 +328,7 @@ class SourceExecutor(Executor):
         if row is not None:
             self._stored[split] = str(row[1])
             reader.seek(self._stored[split])
+            reader.committed(self._stored[split])
 
     def _load_skip(self) -> None:
         """What an earlier RESUME allowed is still in force, unless the job begins with another one."""

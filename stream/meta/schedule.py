@@ -8,7 +8,7 @@ that scan it, each is followed by one; else the rows are distributed by the tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     MergeNode,
     ProjectNode,
+    ShareNode,
     SourceNode,
     StreamNode,
     StreamPlan,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from stream.message import SkippedRows
 
 
-STATELESS = (StreamScanNode, FilterNode, ProjectNode)
+STATELESS = (StreamScanNode, FilterNode, ProjectNode, ShareNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Cal
     layouts: list[Layout] = []
     specs: list[ActorSpec] = []
     for number, fragment in enumerate(fragments):
-        layout = _layout(fragment, job, upstreams, next_id)
+        layout = _layout(fragment, job, layouts, upstreams, next_id)
         edges = [_edge(job, number, at, leaf, layout, layouts, upstreams) for at, leaf in enumerate(fragment.leaves)]
         layouts.append(layout)
         for at, actor_id in enumerate(layout.actors):
@@ -99,8 +100,15 @@ def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Cal
     return ActorGraph(tuple(specs), layouts[-1])
 
 
-def _layout(fragment: Fragment, job: Job, upstreams: Mapping[int, Layout], next_id: Callable[[], int]) -> Layout:
-    if fragment.vnode_count is None:
+def _layout(
+    fragment: Fragment,
+    job: Job,
+    layouts: Sequence[Layout],
+    upstreams: Mapping[int, Layout],
+    next_id: Callable[[], int],
+) -> Layout:
+    followed = [layouts[leaf.fragment] for leaf in fragment.leaves if isinstance(leaf, MergeNode) and leaf.key is None]
+    if fragment.vnode_count is None or any(each.vnodes is None for each in followed):
         return Layout((next_id(),))
     actors = min(job.parallelism, fragment.vnode_count)
     scanned = [upstreams[leaf.table.id] for leaf in fragment.leaves if isinstance(leaf, StreamScanNode)]
@@ -110,6 +118,8 @@ def _layout(fragment: Fragment, job: Job, upstreams: Mapping[int, Layout], next_
             return Layout((next_id(),))
     if any(isinstance(leaf, SourceNode) for leaf in fragment.leaves):
         actors = max(1, min(actors, len(job.splits or ())))
+    if followed:
+        actors = len(followed[0].actors)
     ids = tuple(next_id() for _ in range(actors))
     return Layout(ids, VnodeMap.even(ids, fragment.vnode_count))
 
@@ -127,7 +137,9 @@ def _edge(
     edge = EdgeSpec((job.job_id, fragment, number, layout.actors[0]))
     if isinstance(leaf, MergeNode):
         sender = layouts[leaf.fragment]
-        return (edge if layout.vnodes is None else replace(edge, key=leaf.key, vnode_map=layout.vnodes)), sender
+        if layout.vnodes is None or leaf.key is None:
+            return edge, sender
+        return replace(edge, key=leaf.key, vnode_map=layout.vnodes), sender
     if not isinstance(leaf, StreamScanNode):
         return None
     sender = upstreams[leaf.table.id]

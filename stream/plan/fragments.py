@@ -6,7 +6,9 @@ The planner inserts an exchange where the distribution of rows changes:
                                   as many vnodes
     below one without groups      to one actor
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
+    below a branch of a union     by what is needed above the union, else by the key of the union
     below the sink                to one actor, unless its job is a single fragment
+    above a share                 for each reader, as it needs it: the fragment below is executed once
 
 A scan is distributed like the table that it reads: an edge from that table's actors by its distribution key. A source
 is distributed by its splits. All tables of a fragment have the same vnodes [R35], so the owner of a vnode finds in its
@@ -29,11 +31,13 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     MergeNode,
     ProjectNode,
+    ShareNode,
     SinkNode,
     SourceNode,
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    UnionNode,
 )
 
 
@@ -71,7 +75,7 @@ class Fragment:
     @property
     def key(self) -> tuple[int, ...]:
         """The columns by which the rows of its leaf arrive distributed; empty: from a table, or to one actor."""
-        return self.leaf.key if isinstance(self.leaf, MergeNode) else ()
+        return (self.leaf.key or ()) if isinstance(self.leaf, MergeNode) else ()
 
     @property
     def table_ids(self) -> tuple[int, ...]:
@@ -90,16 +94,48 @@ def with_exchanges(root: StreamNode) -> StreamNode:
 def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
     """The fragments, each after those whose rows it receives; the last one has the plan's root."""
     found: list[Fragment] = []
+    shared: dict[int, int] = {}  # number of a Share -> its fragment
 
     def cut(node: StreamNode) -> StreamNode:
         if isinstance(node, ExchangeNode):
-            below = cut(node.input)
-            found.append(Fragment(below, _vnode_count(below)))
-            return MergeNode(node.schema, node.stream_key, len(found) - 1, node.key, node.vnode_count)
+            number = fragment_below(node.input)
+            vnodes = (found[number].vnode_count or 0) if node.key is None else node.vnode_count
+            return MergeNode(node.schema, node.stream_key, number, node.key, vnodes)
         return _with_inputs(node, [cut(child) for child in node.inputs])
+
+    def fragment_below(node: StreamNode) -> int:
+        if isinstance(node, ShareNode) and node.number in shared:
+            return shared[node.number]
+        below = cut(node)
+        found.append(Fragment(below, _vnode_count(below)))
+        if isinstance(node, ShareNode):
+            shared[node.number] = len(found) - 1
+        return len(found) - 1
 
     root = cut(plan.root)
     return (*found, Fragment(root, None if plan.is_single else _vnode_count(root)))
+
+
+def explained(plan: StreamPlan) -> str:
+    """The plan as text, and below it each fragment: its executors from the leaf up, and its distribution."""
+    lines = [plan.explain()]
+    for number, fragment in enumerate(fragments_of(plan)):
+        names = " > ".join(node.identity for node in reversed(list(fragment.root.walk())))
+        lines.append(f"fragment {number} ({_distribution_text(fragment)}): {names}")
+    return "\n".join(lines)
+
+
+def _distribution_text(fragment: Fragment) -> str:
+    if fragment.vnode_count is None:
+        return "one actor"
+    leaf = fragment.leaves[0]
+    if isinstance(leaf, SourceNode):
+        return "by split"
+    if isinstance(leaf, MergeNode) and leaf.key is None:
+        return f"{fragment.vnode_count} vnodes as fragment {leaf.fragment}"
+    key = leaf.table.distribution_key if isinstance(leaf, StreamScanNode) else getattr(leaf, "key", ())
+    names = leaf.table.schema.names if isinstance(leaf, StreamScanNode) else leaf.schema.names
+    return f"{fragment.vnode_count} vnodes by {', '.join(names[column] for column in key)}"
 
 
 def scan_distribution(node: StreamScanNode) -> Distribution:
@@ -114,8 +150,12 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         return node, scan_distribution(node)
     if not node.inputs:
         return node, None
-    (child, distribution), *others = map(_parted, node.inputs)
-    assert not others, f"{node.identity} has several inputs"
+    if isinstance(node, UnionNode):
+        return _union(node)
+    child, distribution = _parted(node.inputs[0])
+    if isinstance(node, ShareNode):
+        shared = replace(node, input=child)
+        return ExchangeNode(node.schema, node.stream_key, shared, None, 0), distribution
     if isinstance(node, HashAggNode):
         child, _ = _distributed(child, distribution, node.group_by, node.state_table.vnode_count)
         groups = tuple(range(len(node.group_by)))
@@ -130,6 +170,15 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
     return _with_inputs(node, [child]), distribution
 
 
+def _union(node: UnionNode) -> tuple[StreamNode, Distribution]:
+    """A union with an exchange below, for each branch, by the key of the union; without a key to one actor. What needs
+    another distribution replaces these exchanges."""
+    branches = [_parted(branch)[0] for branch in node.branches]
+    key, vnodes = node.stream_key or (), DEFAULT_VNODE_COUNT
+    parts = [_distributed(branch, None, key, vnodes)[0] for branch in branches]
+    return replace(node, branches=tuple(parts)), (key, vnodes) if key else SINGLE
+
+
 def _distributed(
     child: StreamNode, distribution: Distribution, key: tuple[int, ...], vnode_count: int
 ) -> tuple[StreamNode, Distribution]:
@@ -137,6 +186,11 @@ def _distributed(
     wanted: Distribution = (key, vnode_count) if key else SINGLE
     if distribution == wanted:
         return child, wanted
+    if isinstance(child, UnionNode):
+        parts = [replace(branch, key=key, vnode_count=vnode_count) for branch in child.branches]  # type: ignore[call-arg]
+        return replace(child, branches=tuple(parts)), wanted
+    if isinstance(child, ExchangeNode) and child.key is None:
+        return replace(child, key=key, vnode_count=vnode_count), wanted
     return ExchangeNode(child.schema, child.stream_key, child, key, vnode_count), wanted
 
 
@@ -146,6 +200,8 @@ def _among(columns: tuple[int, ...], vnode_count: int, kept: Sequence[int]) -> D
 
 
 def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:
+    if isinstance(node, UnionNode):
+        return replace(node, branches=tuple(inputs))
     return replace(node, input=inputs[0]) if inputs else node  # type: ignore[call-arg]
 
 
@@ -153,7 +209,7 @@ def _vnode_count(root: StreamNode) -> int | None:
     """The number of vnodes of a fragment; None: it runs in one actor."""
     for node in root.walk():
         if isinstance(node, MergeNode):
-            return node.vnode_count if node.key else None
+            return node.vnode_count or None if node.key is None or node.key else None
         if isinstance(node, StreamScanNode):
             return node.table.vnode_count if node.table.distribution_key else None
         if isinstance(node, SourceNode):

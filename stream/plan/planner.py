@@ -7,14 +7,25 @@ tables are requested by name from a callback, in a fixed order: planning with th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind
+from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
-from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan, positions_of, table_schema
+from relational.plan.logical import (
+    Aggregate,
+    Filter,
+    LogicalPlan,
+    Project,
+    Scan,
+    Share,
+    Union,
+    positions_of,
+    table_schema,
+)
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
@@ -28,11 +39,13 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     ProjectNode,
     RowIdGenNode,
+    ShareNode,
     SinkNode,
     SourceNode,
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    UnionNode,
 )
 
 TableIds: TypeAlias = Callable[[str], int]
@@ -107,6 +120,7 @@ class _Planner:
         self._table_ids = table_ids
         self._has_progress = has_progress
         self._aggregations = self._scans = 0
+        self._shares: dict[int, ShareNode] = {}
 
     def root(self, query: LogicalPlan) -> MaterializeNode | SinkNode:
         """The whole job, without exchanges."""
@@ -124,6 +138,10 @@ class _Planner:
             return self._source(query)
         if isinstance(query, Scan):
             return StreamScanNode(query.schema, query.stream_key, query.table, query.columns, self._progress())
+        if isinstance(query, Union):
+            return UnionNode(query.schema, query.stream_key, tuple(self.plan(branch) for branch in query.branches))
+        if isinstance(query, Share):
+            return self._share(query)
         if isinstance(query, Filter):
             return self._filter(query)
         if isinstance(query, Project):
@@ -143,6 +161,13 @@ class _Planner:
             node = RowIdGenNode(query.schema, query.stream_key, node, row_id)
         return node
 
+    def _share(self, query: Share) -> StreamNode:
+        """One node, with its state tables, for all readers."""
+        if query.number not in self._shares:
+            child = self.plan(query.input)
+            self._shares[query.number] = ShareNode(child.schema, child.stream_key, child, query.number)
+        return self._shares[query.number]
+
     def _progress(self) -> TableCatalog | None:
         if not self._has_progress:
             return None
@@ -156,7 +181,7 @@ class _Planner:
         if isinstance(child, FilterNode):
             predicate = conjunction(conjuncts(child.predicate) + conjuncts(predicate))
             child = child.input
-        return FilterNode(child.schema, child.stream_key, child, predicate)
+        return FilterNode(child.schema, child.stream_key, with_source_filters(child, predicate), predicate)
 
     def _project(self, query: Project) -> StreamNode:
         child = self.plan(query.input)
@@ -199,6 +224,22 @@ class _Planner:
             table_id, name, job.id, child.schema, columns, groups, argument, call.kind, job.vnode_count
         )
         return KeptInput(number, table, columns, argument)
+
+
+def with_source_filters(node: StreamNode, predicate: Expression) -> StreamNode:
+    """A source, possibly below generated row ids, that knows what of the predicate its connector can use."""
+    if isinstance(node, RowIdGenNode):
+        own = node.row_id_index
+        found = [each for each in comparisons_of(predicate) if each.column != own]
+        moved = [replace(each, column=each.column - (each.column > own)) for each in found]
+        return replace(node, input=_filtered(node.input, moved))
+    return _filtered(node, comparisons_of(predicate))
+
+
+def _filtered(node: StreamNode, comparisons: Sequence[Comparison]) -> StreamNode:
+    if not isinstance(node, SourceNode) or node.table.kind is not TableKind.SOURCE:
+        return node
+    return replace(node, filters=tuple(replace(each, column=node.columns[each.column]) for each in comparisons))
 
 
 def _passes_all(expressions: tuple[Expression, ...]) -> bool:

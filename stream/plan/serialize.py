@@ -4,7 +4,8 @@
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
-table changes no plan. What a later release plans for the same query does not matter to a stored plan [R34].
+table changes no plan. What a source may leave out follows from the filter above it. What a later release plans for the
+same query does not matter to a stored plan [R34].
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
 from relational.types import DataType, Field, Schema
+from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     ExchangeNode,
     FilterNode,
@@ -26,11 +28,13 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     ProjectNode,
     RowIdGenNode,
+    ShareNode,
     SinkNode,
     SourceNode,
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    UnionNode,
 )
 
 FORMAT_VERSION = 1
@@ -80,7 +84,10 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     HashAggNode: ("aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept]}),
-    ExchangeNode: ("exchange", lambda node: {"distribution": list(node.key), "vnodes": node.vnode_count}),
+    ExchangeNode: ("exchange", lambda node: {
+        "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count}),
+    ShareNode: ("share", lambda node: {"number": node.number}),
+    UnionNode: ("union", lambda node: {}),
     MaterializeNode: ("materialize", lambda node: {"table": node.table.id}),
     SinkNode: ("sink", lambda node: {"table": node.table.id}),
 }
@@ -113,7 +120,8 @@ class _Reader:
         return RowIdGenNode(schema, key, input, record["row_id"])
 
     def filter(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
-        return FilterNode(schema, key, input, expression_from_json(record["predicate"]))
+        predicate = expression_from_json(record["predicate"])
+        return FilterNode(schema, key, with_source_filters(input, predicate), predicate)
 
     def project(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return ProjectNode(schema, key, input, tuple(map(expression_from_json, record["expressions"])))
@@ -127,7 +135,14 @@ class _Reader:
         return HashAggNode(schema, key, input, tuple(record["group_by"]), calls, self._table(record["table"]), kept)
 
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
-        return ExchangeNode(schema, key, input, tuple(record["distribution"]), record["vnodes"])
+        columns = record["distribution"]
+        return ExchangeNode(schema, key, input, None if columns is None else tuple(columns), record["vnodes"])
+
+    def share(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return ShareNode(schema, key, input, record["number"])
+
+    def union(self, record: Any, schema: Schema, key: Any, *branches: StreamNode) -> StreamNode:
+        return UnionNode(schema, key, branches)
 
     def materialize(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return MaterializeNode(schema, key, input, self._table(record["table"]), None)
@@ -144,6 +159,8 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "project": _Reader.project,
     "aggregate": _Reader.aggregate,
     "exchange": _Reader.exchange,
+    "share": _Reader.share,
+    "union": _Reader.union,
     "materialize": _Reader.materialize,
     "sink": _Reader.sink,
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.expr.aggregates import AggCall
+from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
 from relational.types import Schema
 
@@ -77,11 +78,13 @@ class DmlNode(StreamNode):
 @dataclass(frozen=True, slots=True)
 class SourceNode(StreamNode):
     """The `columns` of the connector of `table`, a source or a table, with the options `table.connector`; and the
-    statements of a table."""
+    statements of a table. `filters`: comparisons of the table's columns that rows pass later, which the connector may
+    use to leave rows out."""
 
     table: TableCatalog
     columns: tuple[int, ...]
     offset_table: TableCatalog
+    filters: tuple[Comparison, ...] = ()
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
@@ -125,29 +128,53 @@ class StreamScanNode(StreamNode):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeNode(_UnaryNode):
-    """Ends a fragment: its rows go to the actors that own the vnodes of the columns `key`, of `vnode_count` vnodes;
-    `key` empty: to the only actor."""
+    """Ends a fragment: its rows go to the actors that own the vnodes of the columns `key`, of `vnode_count` vnodes.
+    `key` empty: to the only actor; None: each of its actors sends to one that owns the same vnodes."""
 
-    key: tuple[int, ...]
+    key: tuple[int, ...] | None
     vnode_count: int
 
     @property
     def details(self) -> str:
+        if self.key is None:
+            return "no shuffle"
         return f"hash [{', '.join(self.schema.names[column] for column in self.key)}]" if self.key else "to one"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeNode(StreamNode):
-    """The leaf of a fragment in the position of an exchange: the rows of `fragment`, an index into the fragments of the
-    plan, distributed as ExchangeNode says."""
+    """A leaf of a fragment, which replaces an exchange: the rows of `fragment`, an index into the fragments of the
+    plan, distributed as ExchangeNode says. `vnode_count` 0: of a fragment with one actor."""
 
     fragment: int
-    key: tuple[int, ...]
+    key: tuple[int, ...] | None
     vnode_count: int
 
     @property
     def details(self) -> str:
         return f"fragment {self.fragment}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareNode(_UnaryNode):
+    """Ends a fragment that is executed once for several readers: all nodes of one `number` in a plan are equal."""
+
+    number: int
+
+    @property
+    def details(self) -> str:
+        return str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class UnionNode(StreamNode):
+    """The rows of all `branches`, whose columns are the same; each is the input of an exchange."""
+
+    branches: tuple[StreamNode, ...]
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return self.branches
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +275,14 @@ class StreamPlan:
     def state_tables(self) -> tuple[TableCatalog, ...]:
         """The internal tables of the job, by ascending id, which is the order in which ids are requested."""
         errors = () if self.error_table is None else (self.error_table,)
-        tables = (*errors, *(table for node in self.root.walk() for table in node.state_tables))
-        return tuple(sorted(tables, key=lambda table: table.id))
+        tables = {table.id: table for node in self.root.walk() for table in node.state_tables}
+        tables |= {table.id: table for table in errors}
+        return tuple(tables[table_id] for table_id in sorted(tables))
 
     @property
     def scans(self) -> tuple[StreamScanNode, ...]:
         """The inputs that are other jobs' tables."""
-        return tuple(node for node in self.root.walk() if isinstance(node, StreamScanNode))
+        return tuple(dict.fromkeys(node for node in self.root.walk() if isinstance(node, StreamScanNode)))
 
     @property
     def source(self) -> SourceNode | None:

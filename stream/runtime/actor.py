@@ -52,8 +52,13 @@ class Actor:
         self._cpu_seconds = 0.0  # of earlier slices
         self._slice_began = 0.0  # CPU time of the thread that executes the current slice
 
-    def cpu_seconds(self) -> float:
-        """CPU time of the actor so far. Exact in the actor's own slice, else as of its last one."""
+    @property
+    def spent_cpu_seconds(self) -> float:
+        """CPU time of the actor as of its last slice; read from any thread."""
+        return self._cpu_seconds
+
+    def cpu_clock(self) -> float:
+        """CPU time of the actor so far. REQUIRES that the caller runs in a slice of the actor."""
         return self._cpu_seconds + time.thread_time() - self._slice_began
 
     def run(self, until: Callable[[], bool]) -> Wait | bool:

@@ -16,8 +16,7 @@ from relational.batch import query_chunks, run_query
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.expression import Expression
-from relational.plan.logical import LogicalPlan, PointGet, Scan
-from relational.plan.view import nodes
+from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from stream.errors import InvalidStatement
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
@@ -58,7 +57,7 @@ class SessionQueries:
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
         if failed or known.creating:
-            read = [node.table.id for node in nodes(plan) if isinstance(node, (Scan, PointGet))]
+            read = [node.table.id for node in nodes(plan) if isinstance(node, Scan)]
             for table_id in read:
                 if table_id in failed:
                     raise job_error(failed[table_id], known)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
-from hummock.options import CompactionOptions, StorageOptions
+from hummock.options import CompactionOptions, StorageOptions, check_range
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
@@ -29,7 +29,7 @@ from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
-from stream.options import TASK_MEMORY_BYTES, StreamOptions
+from stream.options import RANGES, TASK_MEMORY_BYTES, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
 from stream.session.job_status import jobs_table
 from stream.session.queries import SessionQueries
@@ -173,17 +173,22 @@ class Session:
         *,
         backfill: SparkSession | BulkBackfill | None = None,
         vnode_count: int = DEFAULT_VNODE_COUNT,
+        parallelism: int | None = None,
     ) -> Table:
-        """A view that holds the rows of `query` when this returns and follows its changes from then on.
+        """A view that holds the rows of `query` when this returns and follows its changes from then on. Statements,
+        flushes and other views continue meanwhile; `jobs()` shows how far it is, `drop` from another thread cancels it.
 
-        `backfill`: the Spark session whose executors compute the existing rows, or a BulkBackfill; the stream continues
-        meanwhile. BackfillRefused if that is not possible. `vnode_count`: of all tables of the view."""
+        `backfill`: the Spark session whose executors compute the existing rows, or a BulkBackfill. BackfillRefused if
+        that is not possible. `vnode_count`: of all tables of the view. `parallelism`: the actors of each of its
+        fragments, 1 to 1,024; None: the session's. JobFailed if it fails before it is complete: then it is dropped."""
+        if parallelism is not None:
+            check_range("parallelism", parallelism, 1, RANGES["parallelism"][1])
         self._check_open()
         whole = ObjectName.parse(name)
         draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count)
         draft = self._in_schema(draft, whole)
         if backfill is None:
-            self._playground.meta.ddl.create_job(draft)
+            self._playground.meta.ddl.create_job(draft, parallelism)
         else:
             from stream.spark.driver import BulkBackfill
             from stream.spark.job import SparkTasks
@@ -384,6 +389,11 @@ class Session:
     def figures(self) -> BarrierFigures:
         """Latencies and counts of barriers."""
         return self._playground.meta.figures
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the session serves its metrics; None without the option `metrics_port`."""
+        return self._playground.metrics_url
 
     def emitted_rows(self, *names: str) -> int:
         """The number of changes that the jobs of these tables and views have emitted since they were started."""

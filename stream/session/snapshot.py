@@ -15,8 +15,7 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import DEFAULT_VNODE_COUNT, TableCatalog
 from relational.errors import CatalogError
 from relational.expr.expression import Expression
-from relational.plan.logical import LogicalPlan, PointGet, Scan
-from relational.plan.view import nodes
+from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
@@ -66,7 +65,7 @@ class Snapshot:
             return {}
         offsets = StorageTable(stored, self._storage).to_arrow(self.epoch)
         rows = zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True)
-        return {split: offset for split, offset in rows if split != SKIP_ROW}
+        return {split: offset for split, offset in rows if split[:1] != SKIP_ROW[:1]}  # which no split begins with
 
     def progress_of(self, job: TableCatalog) -> float:
         """The share of the existing rows of its tables that a job has read, estimated by their vnodes."""
@@ -78,7 +77,7 @@ class Snapshot:
     # -- what relations ask of their runner ------------------------------------------------------------
 
     def query(self, plan: LogicalPlan) -> pa.Table:
-        self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, (Scan, PointGet)))
+        self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, Scan))
         return run_query(plan, self._storage, self.epoch)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hummock.epoch import wall_clock_ms
+from relational.batch import plan_query
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
 from relational.errors import BindError
@@ -29,6 +30,7 @@ from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, tt
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
+from stream.plan.fragments import explained
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -210,20 +212,21 @@ class SessionStatements:
         if isinstance(statement, bound.Select):
             return self.explain_query(statement.plan)
         if isinstance(statement, bound.Insert):
-            return f"Insert {statement.table.name}\n  {_indented(optimize(statement.query).explain())}"
+            return f"Insert {statement.table.name}\n  {_indented(plan_query(statement.query).explain())}"
         return type(statement).__name__
 
     def explain_query(self, query: LogicalPlan) -> str:
-        """The batch plan of a query, and the stream plan of a view of it."""
-        text = "batch\n  " + _indented(optimize(query).explain())
+        """The logical and the batch plan of a query, and the stream plan of a view of it."""
+        logical, batch = optimize(query).explain(), plan_query(query).explain()
+        text = f"logical\n  {_indented(logical)}\nbatch\n  {_indented(batch)}"
         try:
             draft, plan = view_of("view", query, "")
-            return text + "\nas a view\n  " + _indented(self._meta.planner.explained(draft, plan).explain())
+            return text + "\nas a view\n  " + _indented(explained(self._meta.planner.explained(draft, plan)))
         except (BindError, PlanNotSupported) as refusal:
             return f"{text}\nas a view\n  no: {refusal}"
 
     def _explain_view(self, view: TableCatalog, query: LogicalPlan) -> str:
-        stream = self._meta.planner.explained(view, query).explain()
+        stream = explained(self._meta.planner.explained(view, query))
         return f"logical\n  {_indented(query.explain())}\nstream\n  {_indented(stream)}"
 
 

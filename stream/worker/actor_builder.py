@@ -15,7 +15,7 @@ from relational.expr import ErrorCounts
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
-from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
+from stream.connector.base import SplitReader, connector_of, open_reader, settings_of
 from stream.connector.sink import open_sink
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
@@ -43,10 +43,12 @@ from stream.plan.stream_plan import (
     MergeNode,
     ProjectNode,
     RowIdGenNode,
+    ShareNode,
     SinkNode,
     SourceNode,
     StreamNode,
     StreamScanNode,
+    UnionNode,
 )
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
@@ -89,7 +91,7 @@ class ActorBuilder:
         outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
         actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position)
-        chain.cpu_clock = actor.cpu_seconds
+        chain.cpu_clock = actor.cpu_clock
         return actor
 
     def _state_table(self, catalog: TableCatalog) -> StateTable:
@@ -136,6 +138,9 @@ class ExecutorChain:
 
     def state_table(self, catalog: Any) -> StateTable:
         return StateTable(catalog, self.store)
+
+    def share(self, node: ShareNode, info: ExecutorInfo) -> Executor:
+        return self.build(node.input)
 
     def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
         return FilterExecutor(info, self.build(node.input), node.predicate, self.errors)
@@ -213,6 +218,7 @@ class _ActorChain(ExecutorChain):
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         readers, find_splits = self.readers(node)
+        settings = settings_of(node.table)
         source = SourceExecutor(
             info,
             self.head_channel(),
@@ -222,14 +228,17 @@ class _ActorChain(ExecutorChain):
             self.options.checkpoint_rows,
             self.request_barrier,
             read_columns(node.table, node.columns),
-            connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
-            skips_malformed=skips_malformed(node.table),
+            connector=settings.connector,
+            skips_malformed=settings.skips_malformed,
             skip=self.spec.skip,
             errors=self.errors,
             most_chunk_rows=self.options.source_chunk_rows,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             cpu_clock=lambda: self.cpu_clock(),
+            rate_limit=-(-settings.rate_limit // self.spec.siblings),
+            start=settings.start,
+            committed_epoch=lambda: self.store.committed_epoch,
         )
         self.sources.append(source)
         return source
@@ -245,9 +254,12 @@ class _ActorChain(ExecutorChain):
         def find_splits(known: Collection[str]) -> dict[str, SplitReader]:
             listed = set(connector.enumerator().list_splits()).difference(known, spec.all_splits)
             mine = [each for each in sorted(listed) if crc32(each.encode()) % spec.siblings == spec.number]
-            return {split: connector.open_split(split, node.columns) for split in mine}
+            return {split: opened(split) for split in mine}
 
-        readers = {split: connector.open_split(split, node.columns) for split in spec.splits}
+        def opened(split: str) -> SplitReader:
+            return open_reader(connector, split, node.columns, node.filters)
+
+        readers = {split: opened(split) for split in spec.splits}
         return readers, find_splits if self.options.split_discovery_ms else None
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
@@ -256,6 +268,10 @@ class _ActorChain(ExecutorChain):
 
     def merge(self, node: MergeNode, info: ExecutorInfo) -> Executor:
         return MergeExecutor(info, next(self.inputs))
+
+    def union(self, node: UnionNode, info: ExecutorInfo) -> Executor:
+        """One merge of the channels of all branches [R11]."""
+        return MergeExecutor(info, [channel for _ in node.branches for channel in next(self.inputs)])
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
@@ -282,6 +298,8 @@ BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]
     RowIdGenNode: _ActorChain.row_id_gen,
     StreamScanNode: _ActorChain.stream_scan,
     MergeNode: _ActorChain.merge,
+    UnionNode: _ActorChain.union,
+    ShareNode: ExecutorChain.share,
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,

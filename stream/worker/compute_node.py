@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from stream.actor_metrics import FragmentFigures
 from stream.errors import (
     ActorFailed,
     ChannelClosed,
@@ -209,6 +211,26 @@ class ComputeNode:
             return sum(
                 each.actor.rows for each in self._running.values() if each.spec.job_id in wanted and each.spec.is_root
             )
+
+    def fragments(self) -> list[FragmentFigures]:
+        """Figures of all running fragments, by job and fragment."""
+        with self._changed:
+            running = sorted(self._running.values(), key=lambda each: (each.spec.job_id, each.spec.fragment))
+        found = []
+        for (table_id, fragment), group in groupby(running, key=lambda each: (each.spec.job_id, each.spec.fragment)):
+            actors = list(group)
+            channels = [each for actor in actors for inputs in (*actor.inputs, (actor.control,)) for each in inputs]
+            found.append(FragmentFigures(
+                actors[0].spec.table.name,
+                table_id,
+                fragment,
+                len(actors),
+                sum(each.actor.rows for each in actors),
+                sum(each.actor.spent_cpu_seconds for each in actors),
+                sum(channel.waiting_rows for channel in channels if channel is not None),
+                sum(channel.waiting_bytes for channel in channels if channel is not None),
+            ))
+        return found
 
     # -- internals -------------------------------------------------------------------------------------
 

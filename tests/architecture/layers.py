@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "relational.plan": "types expr catalog hummock.base",
     "relational.sql": "types expr catalog plan",
-    "relational.relation": "types expr plan catalog",
+    "relational.relation": "types expr plan catalog batch",
     "relational.batch": "types chunk encoding expr catalog plan agg table hummock.state_store",
     "relational.spark": (
         "types chunk catalog table expr plan sql hummock.base hummock.columnar hummock.compaction hummock.iterator "
@@ -83,18 +83,21 @@ MAY_IMPORT: dict[str, str] = {
     "stream.runtime": "message relational.chunk",
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
     "stream.protocol": "message plan relational.catalog relational.chunk",
+    "stream.actor_metrics": "",
     "stream.error_counts": (
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "
         "hummock.state_store"
     ),
-    "stream.connector": "relational.types relational.chunk relational.catalog relational.table",
+    "stream.connector": (
+        "relational.types relational.chunk relational.expr relational.catalog relational.table hummock.object_store"
+    ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
         "relational.agg relational.table relational.encoding relational.catalog"
     ),
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
-        "runtime runtime.actor protocol plan executor connector message error_counts "
+        "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics "
         "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
@@ -103,7 +106,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.meta hummock.meta_client hummock.loaded_files"
     ),
     "stream.playground": (
-        "meta worker runtime protocol hummock.meta hummock.store hummock.maintenance hummock.meta_client "
+        "meta worker runtime protocol actor_metrics hummock.meta hummock.store hummock.maintenance hummock.meta_client "
         "hummock.metrics hummock.object_store relational.catalog relational.table"
     ),
     "stream.spark": (
@@ -112,12 +115,12 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.session": (
-        "playground spark meta message error_counts relational.spark hummock.spark hummock.version "
+        "playground spark meta plan message error_counts relational.spark hummock.spark hummock.version "
         "hummock.loaded_files relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"
     ),
-    "stream.examples": "session connector cli relational.chunk relational.types relational.relation",
+    "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
     "stream.cli": "session spark hummock.base hummock.spark relational.relation",
     "stream.__main__": "cli",
     "stream": "session connector relational.expr relational.types",
@@ -127,7 +130,7 @@ COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
 
 # Third-party packages and the only modules that may import them (numpy and pyarrow are unrestricted).
 FOREIGN: dict[str, tuple[str, ...]] = {
-    "prometheus_client": ("hummock.metrics", "stream.error_counts"),
+    "prometheus_client": ("hummock.metrics", "stream.error_counts", "stream.actor_metrics"),
     "boto3": ("hummock.object_store.s3_client",),
     "botocore": ("hummock.object_store.s3_client",),
     "urllib3": ("hummock.object_store.http",),

@@ -13,7 +13,7 @@ from relational import functions as f
 from relational.errors import BindError
 from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
-from relational.relation import TableRelation
+from relational.relation import Relation, TableRelation
 from relational.sql import bind_sql
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.suites.sql_cases import case_catalog
@@ -102,6 +102,11 @@ SQL_AND_FLUENT = [
         "SELECT a IS DISTINCT FROM b AS x, greatest(a, b) AS y, 1 - a AS z FROM pairs",
         PAIRS.select(x=col("a").is_distinct_from(col("b")), y=f.greatest(col("a"), col("b")), z=1 - col("a")),
     ),
+    ("SELECT id FROM orders UNION ALL SELECT v FROM plain", ORDERS.select("id").union_all(PLAIN.select("v"))),
+    (
+        "SELECT w FROM plain UNION SELECT region FROM orders UNION SELECT 'x' FROM plain",
+        PLAIN.select("w").union(ORDERS.select("region"), PLAIN.select(x=lit("x"))),
+    ),
     ("SELECT c FROM pairs WHERE a = 1 AND b = 2", PAIRS.filter(col("a") == 1, col("b") == 2).select("c")),
 ]
 
@@ -156,6 +161,37 @@ def test_get_is_by_primary_key(session):
     assert t.get(1)["s"] == "a" and t.get(2) is None
     with pytest.raises(BindError, match=r"has the key \(k\), 2 values"):
         t.get(1, 2)
+
+
+def test_get_finds_rows_under_any_key():
+    session = BatchSession()
+    session.sql("CREATE TABLE p (a INT, b NUMERIC(6, 2), c VARCHAR, PRIMARY KEY (a, b))")
+    session.sql("CREATE TABLE q (v VARCHAR)")
+    p, q = session.table("p"), session.table("q")
+    p.insert([(1, "2.50", "x"), (1, 3, "y")])
+    q.insert([("z",)])
+    assert p.get(1, 2.5) == {"a": 1, "b": Decimal("2.50"), "c": "x"} and p.get(1, 3)["c"] == "y"
+    assert p.get(1, None) is None and p.get(None, 3) is None and p.get(2, 3) is None
+    assert q.get(1) == {"v": "z"} and q.get(2) is None
+    with pytest.raises(BindError, match="'x' is no INT"):
+        p.get("x", 1)
+
+
+def test_a_union_of_relations_with_shared_queries_keeps_them_apart():
+    session = BatchSession()
+    session.sql("CREATE TABLE t (k INT PRIMARY KEY, s VARCHAR); INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'b')")
+    (counted, most) = (
+        Relation(next(bind_sql(text, session.catalog)).plan, session)
+        for text in (
+            "WITH n AS (SELECT s, count(*) AS n FROM t GROUP BY s) SELECT n FROM n UNION ALL SELECT -n FROM n",
+            "WITH m AS (SELECT max(k) AS m FROM t) SELECT m FROM m UNION ALL SELECT -m FROM m",
+        )
+    )
+    both = counted.union_all(most, counted)
+    assert sorted(both.to_arrow()["n"].to_pylist()) == [-3, -2, -2, -1, -1, 1, 1, 2, 2, 3]
+    assert len(both.plan.properties.shares) == 3
+    with pytest.raises(BindError, match="2 columns, the first has 1"):
+        counted.union(session.table("t"))
 
 
 def test_update_and_delete_choose_by_condition_and_by_value(session):

@@ -31,7 +31,7 @@ SELECT region AS _id FROM orders
 --   Project region AS _id
 --     Scan orders (id, region, amount, at)
 -- after
---   Project region AS _id, id AS _id_ (hidden)
+--   Project region AS _id, id AS _id_2 (hidden)
 --     Scan orders (id, region, amount, at)
 
 -- through several projections
@@ -96,3 +96,216 @@ SELECT count(*) FROM orders
 --   Project count(*) AS count
 --     Aggregate [] count(*)
 --       Scan orders (id, region, amount, at)
+
+-- below a sort and a limit
+SELECT region FROM orders ORDER BY amount LIMIT 3
+-- before
+--   Limit 3 offset 0
+--     Sort _order_2 ASC NULLS LAST
+--       Project region, amount AS _order_2 (hidden)
+--         Scan orders (id, region, amount, at)
+-- after
+--   Limit 3 offset 0
+--     Sort _order_2 ASC NULLS LAST
+--       Project region, amount AS _order_2 (hidden), id AS _id (hidden)
+--         Scan orders (id, region, amount, at)
+
+-- rows of a statement have none
+SELECT column1 FROM (VALUES (1), (2)) AS x
+-- before
+--   Project column1
+--     Values 2 rows (column1)
+-- after
+--   Project column1
+--     Values 2 rows (column1)
+
+-- nor have columns of a statement
+INSERT INTO plain VALUES (1, 'a')
+-- before
+--   Values 1 rows (v, w, _row_id)
+-- after
+--   Values 1 rows (v, w, _row_id)
+
+-- branches with keys of one type share a column
+SELECT region FROM orders UNION ALL SELECT msg FROM log
+-- before
+--   Union
+--     Project region
+--       Scan orders (id, region, amount, at)
+--     Project msg
+--       Scan log (Id, msg, _row_id)
+-- after
+--   Union key [_branch, _id]
+--     Project region, 0 AS _branch (hidden), _id (hidden)
+--       Project region, id AS _id (hidden)
+--         Scan orders (id, region, amount, at)
+--     Project msg AS region, 1 AS _branch (hidden), _row_id AS _id (hidden)
+--       Project msg, _row_id (hidden)
+--         Scan log (Id, msg, _row_id)
+
+-- others are NULL where they are not the branch's
+SELECT region FROM orders UNION ALL SELECT w FROM plain UNION ALL SELECT CAST(c AS TEXT) FROM pairs
+-- before
+--   Union
+--     Project region
+--       Scan orders (id, region, amount, at)
+--     Project w
+--       Scan plain (v, w, _row_id)
+--     Project CAST(c AS VARCHAR) AS c
+--       Scan pairs (a, b, c)
+-- after
+--   Union key [_branch, _id, _a, _b]
+--     Project region, 0 AS _branch (hidden), _id (hidden), NULL AS _a (hidden), NULL AS _b (hidden)
+--       Project region, id AS _id (hidden)
+--         Scan orders (id, region, amount, at)
+--     Project w AS region, 1 AS _branch (hidden), _row_id AS _id (hidden), NULL AS _a (hidden), NULL AS _b (hidden)
+--       Project w, _row_id (hidden)
+--         Scan plain (v, w, _row_id)
+--     Project c AS region, 2 AS _branch (hidden), NULL AS _id (hidden), _a (hidden), _b (hidden)
+--       Project CAST(c AS VARCHAR) AS c, a AS _a (hidden), b AS _b (hidden)
+--         Scan pairs (a, b, c)
+
+-- a key column that all branches show is not repeated
+SELECT region, id FROM orders UNION ALL SELECT 'sold', id FROM shop.sold
+-- before
+--   Union
+--     Project region, id
+--       Scan orders (id, region, amount, at)
+--     Project 'sold' AS region, id
+--       Project 'sold' AS ?column?, id
+--         Scan sold (id, price)
+-- after
+--   Union key [_branch, id]
+--     Project region, id, 0 AS _branch (hidden)
+--       Project region, id
+--         Scan orders (id, region, amount, at)
+--     Project region, id, 1 AS _branch (hidden)
+--       Project 'sold' AS region, id
+--         Project 'sold' AS ?column?, id
+--           Scan sold (id, price)
+
+-- nor added where another branch shows something else
+SELECT id FROM orders UNION ALL SELECT id + 1 FROM shop.sold
+-- before
+--   Union
+--     Project id
+--       Scan orders (id, region, amount, at)
+--     Project (id + 1) AS ?column?
+--       Scan sold (id, price)
+-- after
+--   Union key [_branch, _id]
+--     Project id, 0 AS _branch (hidden), id AS _id (hidden)
+--       Project id
+--         Scan orders (id, region, amount, at)
+--     Project ?column? AS id, 1 AS _branch (hidden), _id (hidden)
+--       Project (id + 1) AS ?column?, id AS _id (hidden)
+--         Scan sold (id, price)
+
+-- branches of one row have no other key than their number
+SELECT count(*) FROM orders UNION ALL SELECT count(*) FROM plain
+-- before
+--   Union
+--     Project count(*) AS count
+--       Aggregate [] count(*)
+--         Scan orders (id, region, amount, at)
+--     Project count(*) AS count
+--       Aggregate [] count(*)
+--         Scan plain (v, w, _row_id)
+-- after
+--   Union key [_branch]
+--     Project count, 0 AS _branch (hidden)
+--       Project count(*) AS count
+--         Aggregate [] count(*)
+--           Scan orders (id, region, amount, at)
+--     Project count, 1 AS _branch (hidden)
+--       Project count(*) AS count
+--         Aggregate [] count(*)
+--           Scan plain (v, w, _row_id)
+
+-- a union of unions
+SELECT max(n) FROM (SELECT id AS n FROM orders UNION ALL (SELECT v FROM plain UNION SELECT a FROM pairs)) AS x
+-- before
+--   Project max(n) AS max
+--     Aggregate [] max(n)
+--       Union
+--         Project id AS n
+--           Scan orders (id, region, amount, at)
+--         Project CAST(v AS BIGINT) AS n
+--           Aggregate [v]
+--             Union
+--               Project v
+--                 Scan plain (v, w, _row_id)
+--               Project a
+--                 Scan pairs (a, b, c)
+-- after
+--   Project max(n) AS max
+--     Aggregate [] max(n)
+--       Union key [_branch, _n, _v]
+--         Project n, 0 AS _branch (hidden), n AS _n (hidden), NULL AS _v (hidden)
+--           Project id AS n
+--             Scan orders (id, region, amount, at)
+--         Project n, 1 AS _branch (hidden), NULL AS _n (hidden), _v (hidden)
+--           Project CAST(v AS BIGINT) AS n, v AS _v (hidden)
+--             Aggregate [v]
+--               Union
+--                 Project v
+--                   Scan plain (v, w, _row_id)
+--                 Project a
+--                   Scan pairs (a, b, c)
+
+-- distinct rows are their own key
+SELECT region FROM orders UNION SELECT w FROM plain
+-- before
+--   Aggregate [region]
+--     Union
+--       Project region
+--         Scan orders (id, region, amount, at)
+--       Project w
+--         Scan plain (v, w, _row_id)
+-- after
+--   Aggregate [region]
+--     Union
+--       Project region
+--         Scan orders (id, region, amount, at)
+--       Project w
+--         Scan plain (v, w, _row_id)
+
+-- a shared query has one key
+WITH a AS (SELECT region, amount FROM orders WHERE id > 1) SELECT region FROM a UNION ALL SELECT CAST(amount AS TEXT) FROM a
+-- before
+--   Union
+--     Project region
+--       Share 0
+--         Project region, amount
+--           Filter (id > 1)
+--             Scan orders (id, region, amount, at)
+--     Project CAST(amount AS VARCHAR) AS amount
+--       Share 0 (above)
+-- after
+--   Union key [_branch, _id]
+--     Project region, 0 AS _branch (hidden), _id (hidden)
+--       Project region, _id (hidden)
+--         Share 0
+--           Project region, amount, id AS _id (hidden)
+--             Filter (id > 1)
+--               Scan orders (id, region, amount, at)
+--     Project amount AS region, 1 AS _branch (hidden), _id (hidden)
+--       Project CAST(amount AS VARCHAR) AS amount, _id (hidden)
+--         Share 0 (above)
+
+-- but added where a branch shows something else there
+SELECT id FROM orders UNION ALL SELECT id + 1 FROM shop.sold
+-- before
+--   Union
+--     Project id
+--       Scan orders (id, region, amount, at)
+--     Project (id + 1) AS ?column?
+--       Scan sold (id, price)
+-- after
+--   Union key [_branch, _id]
+--     Project id, 0 AS _branch (hidden), id AS _id (hidden)
+--       Project id
+--         Scan orders (id, region, amount, at)
+--     Project ?column? AS id, 1 AS _branch (hidden), _id (hidden)
+--       Project (id + 1) AS ?column?, id AS _id (hidden)
+--         Scan sold (id, price)

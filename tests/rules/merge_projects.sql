@@ -43,3 +43,22 @@ SELECT * FROM plain
 --     Scan plain (v, w)
 -- after
 --   Scan plain (v, w)
+
+-- branch by branch
+SELECT n + 1 FROM (SELECT id + 1 AS n FROM orders UNION ALL SELECT n FROM (SELECT a AS n FROM pairs)) AS x
+-- before
+--   Project (n + 1) AS ?column?
+--     Union
+--       Project (id + 1) AS n
+--         Scan orders (id)
+--       Project CAST(n AS BIGINT) AS n
+--         Project n
+--           Project a AS n
+--             Scan pairs (a)
+-- after
+--   Project (n + 1) AS ?column?
+--     Union
+--       Project (id + 1) AS n
+--         Scan orders (id)
+--       Project CAST(a AS BIGINT) AS n
+--         Scan pairs (a)

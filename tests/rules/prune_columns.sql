@@ -67,3 +67,100 @@ SELECT msg, max("Id") FROM log GROUP BY msg
 --   Project msg, max(Id) AS max
 --     Aggregate [msg] max(Id)
 --       Scan log (Id, msg)
+
+-- rows of a statement keep their columns
+SELECT a FROM (VALUES (1, 2), (2, 3)) AS x(a, b)
+-- before
+--   Project column1 AS a
+--     Values 2 rows (column1, column2)
+-- after
+--   Project column1 AS a
+--     Values 2 rows (column1, column2)
+
+-- columns of a statement too
+INSERT INTO plain VALUES (1, 'a')
+-- before
+--   Values 1 rows (v, w, _row_id)
+-- after
+--   Values 1 rows (v, w, _row_id)
+
+-- below a limit
+SELECT id FROM (SELECT * FROM orders LIMIT 3) AS x
+-- before
+--   Project id
+--     Limit 3 offset 0
+--       Project id, region, amount, at
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project id
+--     Limit 3 offset 0
+--       Project id
+--         Scan orders (id)
+
+-- in every branch of a union
+SELECT r FROM (SELECT id, region, amount FROM orders UNION ALL SELECT a, 'x', c FROM pairs) AS x(n, r, m) WHERE m > 1
+-- before
+--   Project region AS r
+--     Union
+--       Project id, region, amount
+--         Filter (amount > 1)
+--           Scan orders (id, region, amount, at)
+--       Filter (amount > 1)
+--         Project CAST(a AS BIGINT) AS id, 'x' AS region, CAST(c AS NUMERIC(38, 10)) AS amount
+--           Project a, 'x' AS ?column?, c
+--             Scan pairs (a, b, c)
+-- after
+--   Project region AS r
+--     Union
+--       Project region
+--         Filter (amount > 1)
+--           Scan orders (region, amount)
+--       Project region
+--         Filter (amount > 1)
+--           Project 'x' AS region, CAST(c AS NUMERIC(38, 10)) AS amount
+--             Project c
+--               Scan pairs (c)
+
+-- a union of which only rows are counted
+SELECT count(*) FROM (SELECT * FROM plain UNION ALL SELECT * FROM plain) AS x
+-- before
+--   Project count(*) AS count
+--     Aggregate [] count(*)
+--       Union
+--         Project v, w
+--           Scan plain (v, w, _row_id)
+--         Project v, w
+--           Scan plain (v, w, _row_id)
+-- after
+--   Project count(*) AS count
+--     Aggregate [] count(*)
+--       Union
+--         Project v
+--           Scan plain (v)
+--         Project v
+--           Scan plain (v)
+
+-- a shared query keeps what its readers need together
+WITH n AS (SELECT region AS r, count(*) AS n, sum(amount) AS s, max(at) AS m FROM orders GROUP BY region) SELECT n FROM n UNION ALL SELECT s FROM n WHERE s > 1
+-- before
+--   Union
+--     Project CAST(n AS NUMERIC(38, 10)) AS n
+--       Project n
+--         Share 0
+--           Project region AS r, count(*) AS n, sum(amount) AS s, max(at) AS m
+--             Aggregate [region] count(*), sum(amount), max(at)
+--               Scan orders (id, region, amount, at)
+--     Project s
+--       Filter (s > 1)
+--         Share 0 (above)
+-- after
+--   Union
+--     Project CAST(n AS NUMERIC(38, 10)) AS n
+--       Project n
+--         Share 0
+--           Project count(*) AS n, sum(amount) AS s
+--             Aggregate [region] count(*), sum(amount)
+--               Scan orders (region, amount)
+--     Project s
+--       Filter (s > 1)
+--         Share 0 (above)

@@ -96,3 +96,116 @@ SELECT * FROM (SELECT id FROM orders ORDER BY id) WHERE id > 1
 --       Project id
 --         Filter (id > 1)
 --           Scan orders (id, region, amount, at)
+
+-- not below rows of a statement
+SELECT * FROM (VALUES (1), (2)) AS x(a) WHERE a > 1
+-- before
+--   Project column1 AS a
+--     Filter (column1 > 1)
+--       Values 2 rows (column1)
+-- after
+--   Project column1 AS a
+--     Filter (column1 > 1)
+--       Values 2 rows (column1)
+
+-- nor below columns of a statement
+INSERT INTO plain VALUES (1, 'a')
+-- before
+--   Values 1 rows (v, w, _row_id)
+-- after
+--   Values 1 rows (v, w, _row_id)
+
+-- into every branch of a union
+SELECT * FROM (SELECT id, region FROM orders UNION ALL SELECT a, CAST(c AS TEXT) FROM pairs) AS x(n, r) WHERE n > 1 AND r = 'x'
+-- before
+--   Project id AS n, region AS r
+--     Filter ((id > 1) AND (region = 'x'))
+--       Union
+--         Project id, region
+--           Scan orders (id, region, amount, at)
+--         Project CAST(a AS BIGINT) AS id, c AS region
+--           Project a, CAST(c AS VARCHAR) AS c
+--             Scan pairs (a, b, c)
+-- after
+--   Project id AS n, region AS r
+--     Union
+--       Project id, region
+--         Filter ((id > 1) AND (region = 'x'))
+--           Scan orders (id, region, amount, at)
+--       Filter (id > 1)
+--         Project CAST(a AS BIGINT) AS id, c AS region
+--           Filter (c = 'x')
+--             Project a, CAST(c AS VARCHAR) AS c
+--               Scan pairs (a, b, c)
+
+-- below distinct rows
+SELECT * FROM (SELECT id FROM orders UNION SELECT a FROM pairs) AS x(n) WHERE n > 1
+-- before
+--   Project id AS n
+--     Filter (id > 1)
+--       Aggregate [id]
+--         Union
+--           Project id
+--             Scan orders (id, region, amount, at)
+--           Project CAST(a AS BIGINT) AS id
+--             Project a
+--               Scan pairs (a, b, c)
+-- after
+--   Project id AS n
+--     Aggregate [id]
+--       Union
+--         Project id
+--           Filter (id > 1)
+--             Scan orders (id, region, amount, at)
+--         Filter (id > 1)
+--           Project CAST(a AS BIGINT) AS id
+--             Project a
+--               Scan pairs (a, b, c)
+
+-- below a shared query if all readers have it
+WITH n AS (SELECT region AS r, count(*) AS n FROM orders GROUP BY region) SELECT n FROM n WHERE r = 'a' AND n > 1 UNION ALL SELECT -n FROM n WHERE r = 'a'
+-- before
+--   Union
+--     Project n
+--       Filter ((r = 'a') AND (n > 1))
+--         Share 0
+--           Project region AS r, count(*) AS n
+--             Aggregate [region] count(*)
+--               Scan orders (id, region, amount, at)
+--     Project negate(n) AS ?column?
+--       Filter (r = 'a')
+--         Share 0 (above)
+-- after
+--   Union
+--     Project n
+--       Filter (n > 1)
+--         Share 0
+--           Project region AS r, count(*) AS n
+--             Aggregate [region] count(*)
+--               Filter (region = 'a')
+--                 Scan orders (id, region, amount, at)
+--     Project negate(n) AS ?column?
+--       Share 0 (above)
+
+-- not if one has not
+WITH n AS (SELECT region AS r, count(*) AS n FROM orders GROUP BY region) SELECT n FROM n WHERE r = 'a' UNION ALL SELECT -n FROM n
+-- before
+--   Union
+--     Project n
+--       Filter (r = 'a')
+--         Share 0
+--           Project region AS r, count(*) AS n
+--             Aggregate [region] count(*)
+--               Scan orders (id, region, amount, at)
+--     Project negate(n) AS ?column?
+--       Share 0 (above)
+-- after
+--   Union
+--     Project n
+--       Filter (r = 'a')
+--         Share 0
+--           Project region AS r, count(*) AS n
+--             Aggregate [region] count(*)
+--               Scan orders (id, region, amount, at)
+--     Project negate(n) AS ?column?
+--       Share 0 (above)

@@ -164,6 +164,9 @@ class Graph:
         inputs |= {name: columns for name, (_, columns) in self.views.items() if name not in creating}
         source = rng.choice(sorted(inputs))
         query, columns = _query(rng, source, inputs[source])
+        if rng.random() < 0.3:
+            other = rng.choice(sorted(inputs))
+            query, columns = _union(rng, source, inputs[source], other, inputs[other])
         name = f"v{self.created}"
         self.created += 1
         self.log.append(f"CREATE {name} AS {query}")
@@ -243,6 +246,20 @@ def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> tuple[s
         calls = f"MIN({second}) AS a, MAX({first} + {second}) AS b"
         return f"SELECT {first} % 5 AS g, {calls} FROM {source}{where} GROUP BY {first} % 5", ("g", "a", "b")
     return f"SELECT COUNT({first}) AS a, MAX({second}) AS b FROM {source}{where}", ("a", "b")
+
+
+def _union(
+    rng: random.Random, source: str, columns: tuple[str, ...], other: str, others: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """A view over two relations, or over one group that two branches read: the branches meet again in one actor."""
+    first, second = rng.choice(columns), rng.choice(others)
+    if rng.random() < 0.5:
+        left, right = f"SELECT {first} AS a, 1 AS b FROM {source}", f"SELECT {second}, 2 FROM {other}"
+        return f"{left} UNION ALL {right}", ("a", "b")
+    shared = f"SELECT {first} AS g, COUNT(*) AS n FROM {source} GROUP BY {first}"
+    both = "SELECT g AS a, n AS b FROM c WHERE g > 2 UNION ALL SELECT n, g FROM c"
+    both += f" UNION ALL SELECT 0, {second} FROM {other}"
+    return f"WITH c AS ({shared}) {both}", ("a", "b")
 
 
 def _rows(table) -> list:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 
-from relational.expr.expression import Expression, InputRef, Literal, substitute, walk
+from relational.expr.bind import MAX_DEPTH
+from relational.expr.expression import Expression, InputRef, Literal, depth_of, substitute, walk
+from relational.plan.descent import transformed
 from relational.plan.logical import LogicalPlan, Project
 
 
 def merge_projects(plan: LogicalPlan) -> LogicalPlan:
-    """The plan with projections merged into the one above, unless that would compute an expression twice."""
-    plan = plan.with_inputs(tuple(map(merge_projects, plan.inputs)))
+    """The plan with projections merged into the one above, unless that would compute an expression twice or nest them
+    too deeply."""
+    return transformed(plan, _merged)
+
+
+def _merged(plan: LogicalPlan) -> LogicalPlan:
     if not isinstance(plan, Project):
         return plan
     below = plan.input
     if isinstance(below, Project) and _computes_once(plan.expressions, below.expressions):
         merged = tuple(substitute(each, below.expressions) for each in plan.expressions)
-        plan = Project(below.input, merged, plan.names, plan.concealed)
+        if max(map(depth_of, merged)) <= MAX_DEPTH:
+            plan = Project(below.input, merged, plan.names, plan.concealed)
     return plan.input if _changes_nothing(plan) else plan
 
 

@@ -90,12 +90,13 @@ def read_options(reader: TokenReader) -> Options:
             key += "." + reader.name("an option")
         reader.expect("=")
         end = reader.span[1]
+        sign = "-" if reader.accept("-") else ""
         value = reader.next()
-        if value.token_type not in _VALUES:
+        if value.token_type not in ((TokenType.NUMBER,) if sign else _VALUES):
             raise ParseError(f"option {key} takes a quoted text or a number", **error_span(span))
         if key in texts:
             raise ParseError(f"option {key} appears twice", **error_span(span))
-        texts[key], spans[key] = value.text, (span[0], end)
+        texts[key], spans[key] = sign + value.text, (span[0], end)
         if not reader.accept(","):
             break
     reader.expect(")")

@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from relational.chunk import Op, StreamChunk
+from relational.expr.comparisons import Comparison
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader
 from stream.errors import ConnectorError, InvalidOffset
@@ -270,7 +271,7 @@ class FlightsConnector(Connector):
     def enumerator(self) -> SplitEnumerator:
         return FlightsEnumerator()
 
-    def open_split(self, split: str, columns: Sequence[int]) -> SplitReader:
+    def open_split(self, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> SplitReader:
         if split != SPLIT:
             raise ConnectorError(NAME, f"the flights have one split, {SPLIT!r}; there is no {split!r}")
         return FlightsReader(self._limit, [SCHEMA.names[column] for column in columns])

@@ -1,6 +1,5 @@
 """SQL text to bound statements, and errors that point at the text."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,8 +12,7 @@ from relational.catalog.objects import ConflictBehaviour, TableKind
 from relational.errors import BindError, RelationalError
 from relational.expr.expression import Literal
 from relational.plan.logical import Scan
-from relational.plan.optimizer import optimize
-from relational.plan.serialize import plan_from_text, plan_to_text
+from relational.plan.serialize import plan_from_text
 from relational.sql import bind_sql, describe, show
 from relational.sql.ddl.show_create import definition_of
 from relational.sql.statement import (
@@ -285,21 +283,3 @@ def test_drop(catalog):
 
 def test_a_select_without_from_is_one_row(catalog):
     assert isinstance(one("SELECT 1 AS one", catalog), Select)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 0}, "format 0 of the plan of a view"),
-        ({"root": {"node": "teleport", "input": {"node": "scan", "table": 1, "columns": [0]}}}, "teleport"),
-    ],
-)
-def test_a_plan_that_is_not_understood_is_refused(change, message, catalog):
-    text = one("CREATE MATERIALIZED VIEW v AS SELECT id FROM orders", catalog).view.plan
-    with pytest.raises(ValueError, match=message):
-        plan_from_text(json.dumps(json.loads(text) | change), catalog.get)
-
-
-def test_what_optimizing_made_is_no_view_plan(catalog):
-    with pytest.raises(ValueError, match="PointGet is not part of a view's plan"):
-        plan_to_text(optimize(one("SELECT id FROM orders WHERE id = 1", catalog).plan))

@@ -8,8 +8,10 @@ from relational.chunk import Column, StreamChunk
 from relational.table.state_table import StateTable
 from relational.types import Schema
 from stream.connector import SplitReader
+from stream.connector.base import Start, StartKind
 from stream.errors import MalformedRows
 from stream.executor.base import ExecutorInfo
+from stream.executor.rate_limit import RateLimit
 from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
 from stream.message import Barrier, DeleteRows, Pause, Resume, Wait
 from stream.plan.state_tables import offset_table
@@ -212,3 +214,106 @@ def test_of_many_splits_that_end_a_few_are_read_at_a_time_and_of_others_all():
     assert most <= MOST_BOUNDED_SPLITS
     assert sorted(row for row in seen if row < 10**6) == [100 * at + row for at in range(100) for row in range(6)]
     assert any(10**6 <= row < 10**7 for row in seen) and any(row >= 10**8 for row in seen)
+
+
+def test_it_reads_no_more_than_its_rate_and_nothing_while_it_may_not(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("stream.executor.source.RateLimit", lambda rate: RateLimit(rate, lambda: now[0]))
+    monkeypatch.setattr("stream.executor.source.IDLE_SECONDS", 0.001)
+    may_read, waits = [False], []
+    control = Channel(100)
+    control.send(barrier(1))
+    received = control.recv
+
+    def recv(timeout=None):
+        waits.append(timeout)
+        if len(waits) == 2:
+            may_read[0] = True
+        now[0] += 0.001
+        return received(timeout)
+
+    monkeypatch.setattr(control, "recv", recv)
+    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 10_000)}, chunk_rows=50, rate_limit=1_000,
+                      may_read=lambda: may_read[0]).execute()
+    next(messages)
+    rows = rows_of(take(messages, 100))
+    assert len(waits) > 2 and rows == list(range(len(rows)))
+    assert 100 <= len(rows) <= 1_000 * now[0] + 100
+
+
+class MovableReader(CountingReader):
+    def begin_at(self, start):
+        self.next = self.end if start.kind is StartKind.LATEST else 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"), [(StartKind.LATEST, []), (StartKind.MOMENT, [50]), (StartKind.EARLIEST, [0])])
+def test_a_new_job_begins_at_its_start_and_splits_that_come_later_at_theirs(kind, first):
+    store, later = MemoryStateStore(), {}
+
+    def opened(number, readers):
+        control = Channel(100)
+        control.send(barrier(number))
+        options = {"start": Start(kind), "find_splits": lambda known: {name: reader for name, reader in later.items()
+                                                                       if name not in known}}
+        messages = source(store, control, readers, **options).execute()
+        next(messages)
+        return control, messages
+
+    control, messages = opened(1, {"a": MovableReader(0, 60)})
+    if first:
+        assert rows_of(take(messages, 1))[:1] == first
+    control.send(barrier(2))
+    store.commit(next(messages).epoch.prev)
+    later["b"] = MovableReader(0, 4)
+    control.send(barrier(3))
+    found = []
+    while later["b"].next == 0:
+        found += rows_of(take(messages, 1))
+    assert found[-2:] == [0, 1]
+    readers = {"a": MovableReader(0, 60), "b": MovableReader(0, 4), "c": MovableReader(0, 4)}
+    opened(2, readers)
+    assert readers["a"].next == (60 if kind is StartKind.LATEST else 52 if kind is StartKind.MOMENT else 2)
+    assert readers["b"].next == readers["c"].next == 0
+
+
+def test_a_new_job_without_splits_is_not_new_later():
+    store, control = MemoryStateStore(), Channel(100)
+    control.send(barrier(1))
+    messages = source(store, control, {}, start=Start(StartKind.LATEST)).execute()
+    next(messages)
+    control.send(barrier(2))
+    store.commit(next(messages).epoch.prev)
+    again, reader = Channel(100), MovableReader(0, 60)
+    again.send(barrier(2))
+    next(source(store, again, {"a": reader}, start=Start(StartKind.LATEST)).execute())
+    assert reader.next == 0
+
+
+def test_readers_that_hold_rows_release_what_is_committed():
+    class HoldingReader(CountingReader):
+        holds_rows = True
+        released = ()
+
+        def committed(self, offset):
+            self.released = (*self.released, offset)
+
+    store, control, reader = MemoryStateStore(), Channel(100), HoldingReader(0, 100)
+    control.send(barrier(1))
+    options = {"committed_epoch": lambda: store.committed_epoch}
+    messages = source(store, control, {"a": reader}, **options).execute()
+    take(messages, 2)
+    for number in (2, 3):
+        control.send(barrier(number))
+        take(messages, 2)
+    assert reader.released == ()
+    store.commit(barrier(2).epoch.prev)
+    take(messages, 1)
+    assert reader.released == ("2",)
+    store.commit(barrier(3).epoch.prev)
+    take(messages, 1)
+    assert reader.released == ("2", "4")
+    again, second = Channel(100), HoldingReader(0, 100)
+    again.send(barrier(3))
+    next(source(store, again, {"a": second}, **options).execute())
+    assert second.released == ("4",)

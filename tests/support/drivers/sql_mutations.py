@@ -17,6 +17,7 @@ _NESTING = [
     *(("ARRAY[", "]"), ("- ", ""), ("NOT ", ""), ("", "::TEXT"), ("", "[1]"), ("", " + 1"), ("", " OR TRUE")),
     *(("", " || 'a'"), ("(SELECT ", ")"), ("(SELECT * FROM ", ") AS t"), ("", " IS NULL"), ("{", "}"), ("[", "]")),
     *(("f(x -> ", ")"), ("STRUCT<a ", ">"), ("", " UNION SELECT 1"), ("EXISTS (", ")"), ("(", ""), ("", ")")),
+    *(("", " UNION ALL SELECT v FROM plain"), ("WITH a AS (", ") SELECT * FROM a")),
     *(("", ", 1"), ("", " IN (1)"), ("", " LIKE 'a'"), ("", ".a"), ("MAP[", "]"), ("TIMESTAMP(", ")")),
 ]
 """Text to repeat before and after some words."""
@@ -43,7 +44,7 @@ def statements() -> list[str]:
     for line in lines:
         if line and not line.startswith("#"):
             line = line.replace("FROM sales", "FROM orders")
-            found.append(line if line.startswith(("SELECT", "VALUES")) else f"SELECT {line} FROM orders")
+            found.append(line if line.startswith(("SELECT", "VALUES", "WITH", "(")) else f"SELECT {line} FROM orders")
     return schema + found + _POOLS["right"] * 40
 
 

@@ -32,3 +32,20 @@ def read_cases(name: str) -> list[tuple[str, str]]:
     text = "\n".join(line for line in (CASES / name).read_text().split("\n") if not line.startswith("#"))
     blocks = (block.strip("\n") for block in text.split("\n\n"))
     return [tuple(block.split("\n----\n")) for block in blocks if block]
+
+
+def read_titled_cases(path: Path) -> list[tuple[str, str, str]]:
+    """(title, statement, expected text) of a file of plans: `== title`, a statement, `->`, the text."""
+    cases = []
+    for block in path.read_text().split("\n== ")[1:]:
+        title, _, rest = block.partition("\n")
+        statement, _, expected = rest.partition("\n->\n")
+        cases.append((title, statement, expected.strip("\n")))
+    return cases
+
+
+def write_titled_cases(path: Path, cases: list[tuple[str, str, str]]) -> None:
+    """Writes the cases, under the heading of the file as it is."""
+    heading, *_ = path.read_text().split("\n== ")
+    blocks = [f"{title}\n{statement}\n->\n{text}\n" for title, statement, text in cases]
+    path.write_text("\n== ".join([heading, *blocks]))

@@ -11,6 +11,7 @@ import pytest
 from relational.batch import query_chunks, run_query
 from relational.errors import EvaluationError
 from relational.sql import bind_sql
+from relational.table.storage_table import StorageTable
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 from tests.support.suites.sql_cases import CASES
@@ -133,3 +134,51 @@ def test_a_limit_stops_the_scan(session):
     assert session.sql("SELECT id FROM sales LIMIT 3").num_rows == 3
     assert session.sql("SELECT id FROM sales LIMIT 3 OFFSET 198").num_rows == 2
     assert session.sql("SELECT id FROM sales LIMIT 3 OFFSET 500").num_rows == 0
+
+
+@pytest.fixture
+def scans(monkeypatch):
+    """The limits of the scans of a query, in order."""
+    found, scan = [], StorageTable.scan
+
+    def counted(self, epoch, *, limit=None):
+        found.append(limit)
+        return scan(self, epoch, limit=limit)
+
+    monkeypatch.setattr(StorageTable, "scan", counted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("WITH n AS (SELECT kind, count(*) FROM sales GROUP BY 1) SELECT kind FROM n UNION ALL SELECT kind FROM n",
+         [None]),
+        ("WITH s AS (SELECT id FROM sales UNION ALL SELECT id FROM sales) SELECT id FROM s UNION ALL SELECT id FROM s",
+         [None] * 4),
+        ("WITH f AS (SELECT id FROM sales LIMIT 5) SELECT id FROM f UNION ALL SELECT -id FROM f", [5]),
+        ("SELECT id FROM sales UNION ALL SELECT amount FROM sales LIMIT 3", [3]),
+    ],
+    ids=["kept", "repeated", "a limit is kept", "no branch after the limit"],
+)
+def test_a_shared_input_is_computed_once_if_that_saves_work(text, limits, session, scans):
+    assert session.sql(text).num_rows > 0
+    assert scans == limits
+
+
+def test_readers_of_a_kept_input_that_stop_early_leave_the_rest_to_others(session):
+    text = """WITH s AS (SELECT id FROM sales ORDER BY id) SELECT * FROM (SELECT id FROM s LIMIT 2) AS a
+        UNION ALL SELECT count(*) FROM s UNION ALL SELECT * FROM (SELECT id FROM s LIMIT 3) AS b"""
+    assert session.sql(text)["id"].to_pylist() == [0, 1, ROWS, 0, 1, 2]
+
+
+def test_a_union_has_the_common_types_and_the_first_names(session):
+    table = session.sql("SELECT id AS n, price FROM sales UNION ALL SELECT big, amount FROM sales LIMIT 0")
+    assert table.schema == pa.schema([("n", pa.int64()), ("price", pa.decimal128(12, 2))])
+
+
+def test_hidden_columns_of_a_branch_are_no_columns_of_the_union():
+    session = BatchSession()
+    session.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (2), (1)")
+    text = "SELECT * FROM t UNION ALL (SELECT v FROM t ORDER BY _row_id DESC LIMIT 1) ORDER BY v"
+    assert session.sql(text).to_pydict() == {"v": [1, 1, 2]}

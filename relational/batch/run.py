@@ -1,8 +1,8 @@
-"""A query at one epoch: a logical plan evaluated over committed rows, chunk by chunk, with the kernels of streams.
+"""A query at one epoch: a batch plan evaluated over committed rows, chunk by chunk, with the kernels of streams.
 
 All tables of a query are read at the same epoch. Rows are ordered by memcomparable keys and grouped by encoded keys, so
-a batch result and a view of the same query agree [R4, R15]. A row without a value is an EvaluationError. Sort and
-aggregation hold their rows in memory. Any thread; a query has no state of its own.
+a batch result and a view of the same query agree [R4, R15]. A row without a value is an EvaluationError. Sort,
+aggregation and kept shared inputs hold their rows in memory. Any thread; a query has no state of its own.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ import pyarrow.compute as pc
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
+from relational.batch.plan import (
+    BatchColumnValues,
+    BatchFilter,
+    BatchHashAgg,
+    BatchLimit,
+    BatchNode,
+    BatchPointGet,
+    BatchProject,
+    BatchScan,
+    BatchShare,
+    BatchSort,
+    BatchUnion,
+    BatchValues,
+)
+from relational.batch.planner import plan_query
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
 from relational.expr.eval import evaluate, evaluate_constant
 from relational.expr.expression import Expression, Literal
-from relational.plan.logical import (
-    Aggregate,
-    ColumnValues,
-    Filter,
-    Limit,
-    LogicalPlan,
-    PointGet,
-    Project,
-    Scan,
-    Sort,
-    Values,
-    table_schema,
-)
-from relational.plan.optimizer import optimize
+from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
@@ -47,16 +49,16 @@ def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, cache: ColumnC
     """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
     a cache of the store's columns.
     """
-    shown = [position for position in range(len(plan.schema)) if position not in plan.hidden]
+    shown = plan.visible
     schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch, cache).run(optimize(plan))
+    chunks = _Query(store, epoch, cache).run(plan_query(plan))
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
 def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
     """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
-    for chunk in _Query(store, epoch).run(optimize(plan)):
+    for chunk in _Query(store, epoch).run(plan_query(plan)):
         if chunk.visible_rows:
             yield chunk.compact()
 
@@ -66,48 +68,50 @@ class _Query:
 
     def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None):
         self._store, self._epoch, self._cache = store, epoch, cache
+        self._kept: dict[int, tuple[list[DataChunk], Chunks]] = {}
+        """By number of a shared input the chunks computed so far, and those to come."""
 
-    def run(self, plan: LogicalPlan) -> Chunks:
+    def run(self, plan: BatchNode) -> Chunks:
         """The node's rows."""
         return _RUNNERS[type(plan)](self, plan)
 
-    def scan(self, plan: Scan, limit: int | None = None) -> Chunks:
+    def scan(self, plan: BatchScan) -> Chunks:
         if not plan.table.kind.has_rows:
             name = plan.table.name
             reason = f"source {name!r} stores no rows: read it through a materialized view or a sink"
             raise CatalogError(reason, name=name)
         table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
-        return table.scan(self._epoch, limit=limit)
+        return table.scan(self._epoch, limit=plan.limit)
 
-    def point_get(self, plan: PointGet) -> Chunks:
+    def point_get(self, plan: BatchPointGet) -> Chunks:
         table = StorageTable(plan.table, self._store, plan.columns)
         key = DataChunk.from_rows(table_schema(plan.table, plan.table.pk_indices), [tuple(_values(plan.key))])
         rows, found = table.get_rows(key, self._epoch)
         if found[0]:
             yield rows
 
-    def values(self, plan: Values) -> Chunks:
+    def values(self, plan: BatchValues) -> Chunks:
         if not plan.rows:
             return
-        columns = zip(plan.fields, zip(*plan.rows, strict=True), strict=True)
+        columns = zip(plan.schema, zip(*plan.rows, strict=True), strict=True)
         values = [Column.from_pylist(_values(cells), field.data_type) for field, cells in columns]
         yield DataChunk(values, capacity=len(plan.rows))
 
-    def column_values(self, plan: ColumnValues) -> Chunks:
+    def column_values(self, plan: BatchColumnValues) -> Chunks:
         yield DataChunk([Column(array) for array in plan.columns], capacity=len(plan.columns[0]))
 
-    def filter(self, plan: Filter) -> Chunks:
+    def filter(self, plan: BatchFilter) -> Chunks:
         for chunk in self.run(plan.input):
             kept = chunk.filter(evaluate(plan.predicate, chunk, strict=True))
             if kept.visible_rows:
                 yield kept
 
-    def project(self, plan: Project) -> Chunks:
+    def project(self, plan: BatchProject) -> Chunks:
         for chunk in self.run(plan.input):
             columns = [evaluate(each, chunk, strict=True) for each in plan.expressions]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
 
-    def aggregate(self, plan: Aggregate) -> Chunks:
+    def aggregate(self, plan: BatchHashAgg) -> Chunks:
         types = plan.input.schema.types
         specs = [
             AggSpec(
@@ -130,7 +134,7 @@ class _Query:
             groups.apply(chunk, groups.locate(chunk).ids, masks)
         yield groups.results()
 
-    def sort(self, plan: Sort) -> Chunks:
+    def sort(self, plan: BatchSort) -> Chunks:
         rows = _gathered(self.run(plan.input), plan.schema)
         keys = KeyEncoder(
             [plan.schema.types[key.column] for key in plan.keys], [key.order for key in plan.keys]
@@ -138,15 +142,11 @@ class _Query:
         encoded = keys.encode([rows.columns[key.column] for key in plan.keys])
         yield rows.take(pc.array_sort_indices(encoded.to_arrow()).to_numpy().astype(np.int32))
 
-    def limit(self, plan: Limit) -> Chunks:
-        skip = plan.offset
-        left = plan.count
-        wanted = None if left is None else left + skip
-        child = plan.input
-        source = self.scan(child, wanted) if isinstance(child, Scan) else self.run(child)
-        for chunk in source:
-            if left == 0:
-                return
+    def limit(self, plan: BatchLimit) -> Chunks:
+        skip, left = plan.offset, plan.count
+        if left == 0:
+            return
+        for chunk in self.run(plan.input):
             rows = chunk.compact()
             first = min(skip, rows.capacity)
             skip -= first
@@ -154,18 +154,43 @@ class _Query:
             left = None if left is None else left - (last - first)
             if last > first:
                 yield rows.slice(first, last - first)
+            if left == 0:
+                return
+
+    def union(self, plan: BatchUnion) -> Chunks:
+        for branch in plan.branches:
+            yield from self.run(branch)
+
+    def share(self, plan: BatchShare) -> Chunks:
+        if not plan.is_kept:
+            yield from self.run(plan.input)
+            return
+        if plan.number not in self._kept:
+            self._kept[plan.number] = [], self.run(plan.input)
+        chunks, coming = self._kept[plan.number]
+        at = 0
+        while True:
+            if at == len(chunks):
+                chunk = next(coming, None)
+                if chunk is None:
+                    return
+                chunks.append(chunk)
+            yield chunks[at]
+            at += 1
 
 
-_RUNNERS: dict[type[LogicalPlan], Callable[[_Query, Any], Chunks]] = {
-    Scan: _Query.scan,
-    PointGet: _Query.point_get,
-    Values: _Query.values,
-    ColumnValues: _Query.column_values,
-    Filter: _Query.filter,
-    Project: _Query.project,
-    Aggregate: _Query.aggregate,
-    Sort: _Query.sort,
-    Limit: _Query.limit,
+_RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
+    BatchScan: _Query.scan,
+    BatchPointGet: _Query.point_get,
+    BatchValues: _Query.values,
+    BatchColumnValues: _Query.column_values,
+    BatchFilter: _Query.filter,
+    BatchProject: _Query.project,
+    BatchHashAgg: _Query.aggregate,
+    BatchSort: _Query.sort,
+    BatchLimit: _Query.limit,
+    BatchUnion: _Query.union,
+    BatchShare: _Query.share,
 }
 
 

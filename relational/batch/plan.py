@@ -1,0 +1,197 @@
+"""Plans of queries at one epoch: a tree of nodes, each of which describes one operator of `run.py` completely."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from relational.catalog.objects import TableCatalog
+from relational.expr.aggregates import AggCall
+from relational.expr.expression import Expression, Literal
+from relational.plan.tree_text import tree_text
+from relational.types.ordering import SortKey
+from relational.types.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNode(ABC):
+    """An operator; `schema` are its output columns."""
+
+    schema: Schema
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return ()
+
+    @property
+    @abstractmethod
+    def details(self) -> str:
+        """The properties of this node, as text."""
+
+    @property
+    def summary(self) -> str:
+        """The node as one line of text."""
+        return f"{type(self).__name__.removeprefix('Batch')} {self.details}".rstrip()
+
+    @property
+    def share_number(self) -> int | None:
+        return None
+
+    def explain(self) -> str:
+        """The tree as indented text, the root first."""
+        return tree_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScan(BatchNode):
+    """Columns of a table, `limit` rows at most (None: all)."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+    limit: int | None
+
+    @property
+    def details(self) -> str:
+        limit = "" if self.limit is None else f" limit {self.limit}"
+        return f"{self.table.name} ({', '.join(self.schema.names)}){limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPointGet(BatchNode):
+    """Columns of the row of a table whose primary key is `key`: one constant per key column, in key order."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+    key: tuple[Literal, ...]
+
+    @property
+    def details(self) -> str:
+        names = [self.table.columns[index].name for index in self.table.pk_indices]
+        key = ", ".join(f"{name} = {part.describe()}" for name, part in zip(names, self.key, strict=True))
+        return f"{self.table.name} [{key}] ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchValues(BatchNode):
+    """Expressions without inputs, row by row."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+
+    @property
+    def details(self) -> str:
+        return f"{len(self.rows)} rows ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchColumnValues(BatchNode):
+    """Constants, one Arrow array per column."""
+
+    columns: tuple[pa.Array, ...]
+
+    @property
+    def details(self) -> str:
+        return f"{len(self.columns[0])} rows ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unary(BatchNode):
+    input: BatchNode
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFilter(_Unary):
+    """The rows for which `predicate` is true."""
+
+    predicate: Expression
+
+    @property
+    def details(self) -> str:
+        return self.predicate.describe(self.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProject(_Unary):
+    """One output column per expression over the input's columns."""
+
+    expressions: tuple[Expression, ...]
+
+    @property
+    def details(self) -> str:
+        texts = (each.describe(self.input.schema.names) for each in self.expressions)
+        pairs = zip(texts, self.schema.names, strict=True)
+        return ", ".join(text if text == name else f"{text} AS {name}" for text, name in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHashAgg(_Unary):
+    """Groups by input columns, with all groups in memory; one row without groups."""
+
+    group_by: tuple[int, ...]
+    calls: tuple[AggCall, ...]
+
+    @property
+    def details(self) -> str:
+        names = self.input.schema.names
+        groups = ", ".join(names[index] for index in self.group_by)
+        return f"[{groups}] {', '.join(call.describe(names) for call in self.calls)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSort(_Unary):
+    """All rows, in memory, in the order of `keys`."""
+
+    keys: tuple[SortKey, ...]
+
+    @property
+    def details(self) -> str:
+        return ", ".join(f"{self.schema.names[key.column]} {key.order}" for key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimit(_Unary):
+    """At most `count` rows (None: all) after skipping `offset`."""
+
+    count: int | None
+    offset: int
+
+    @property
+    def details(self) -> str:
+        return f"{'all' if self.count is None else self.count} offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchUnion(BatchNode):
+    """The rows of one branch after the other."""
+
+    branches: tuple[BatchNode, ...]
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return self.branches
+
+    @property
+    def details(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShare(_Unary):
+    """The input of several readers. `is_kept`: its rows are computed once and kept until the query ends; otherwise each
+    reader computes them, which holds no rows in memory."""
+
+    number: int
+    is_kept: bool
+
+    @property
+    def share_number(self) -> int:
+        return self.number
+
+    @property
+    def details(self) -> str:
+        return f"{self.number} {'kept' if self.is_kept else 'repeated'}"

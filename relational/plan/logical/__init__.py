@@ -1,0 +1,33 @@
+"""Relational algebra as a tree of immutable nodes: the meaning of a query or a view, independent of its execution.
+
+One file per kind of node. Column indices are positions in the output of a node's input.
+"""
+
+from relational.plan.logical.aggregate import Aggregate
+from relational.plan.logical.filter import Filter
+from relational.plan.logical.node import LogicalPlan, Properties, nodes, positions_of
+from relational.plan.logical.project import Project, only
+from relational.plan.logical.scan import Scan, table_schema
+from relational.plan.logical.share import Share
+from relational.plan.logical.sort_limit import Limit, Sort
+from relational.plan.logical.union import Union
+from relational.plan.logical.values import ColumnValues, Values
+
+__all__ = [
+    "Aggregate",
+    "ColumnValues",
+    "Filter",
+    "Limit",
+    "LogicalPlan",
+    "Project",
+    "Properties",
+    "Scan",
+    "Share",
+    "Sort",
+    "Union",
+    "Values",
+    "only",
+    "positions_of",
+    "table_schema",
+    "nodes",
+]

@@ -1,0 +1,105 @@
+"""Aggregate: one row per group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relational.expr.aggregates import AggCall
+from relational.expr.expression import Expression, input_columns, remap
+from relational.plan.logical.filter import where
+from relational.plan.logical.node import (
+    AddKeys,
+    LogicalPlan,
+    Positions,
+    Properties,
+    Prune,
+    Push,
+    UnaryPlan,
+    renumbered,
+)
+from relational.types.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(UnaryPlan):
+    """One row per group: the input columns `group_by` (hidden or not, visible in the output), then one column per call.
+
+    Without groups it is one row, even for an empty input. Without calls it is DISTINCT. `names` name the calls'
+    columns.
+    """
+
+    group_by: tuple[int, ...]
+    calls: tuple[AggCall, ...]
+    names: tuple[str, ...]
+
+    def _derived(self) -> Properties:
+        known = self.input.properties
+        fields = known.schema.fields
+        pairs = zip(self.names, self.calls, strict=True)
+        groups = tuple(range(len(self.group_by)))
+        return Properties(
+            schema=Schema(
+                (
+                    *(fields[index] for index in self.group_by),
+                    *(Field(name, call.data_type) for name, call in pairs),
+                )
+            ),
+            stream_key=groups,
+            unique_keys=(frozenset(groups),),
+            constants=frozenset(new for new, old in enumerate(self.group_by) if old in known.constants),
+            shares=known.shares,
+        )
+
+    @property
+    def evaluated(self) -> tuple[Expression, ...]:
+        return tuple(call.filter for call in self.calls if call.filter is not None)
+
+    @property
+    def summary(self) -> str:
+        names = self.input.schema.names
+        groups = ", ".join(names[index] for index in self.group_by)
+        calls = ", ".join(call.describe(names) for call in self.calls)
+        return f"Aggregate [{groups}] {calls}".rstrip()
+
+    @property
+    def keeps_inputs(self) -> bool:
+        """Whether its state holds rows of the input, which must then have a stream key."""
+        return any(call.keeps_inputs(self.input.is_append_only) for call in self.calls)
+
+    def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
+        """All groups are kept, since they are the key; unused calls are removed. The key of the input stays where its
+        rows are kept."""
+        groups = len(self.group_by)
+        kept = [number for number in range(len(self.calls)) if groups + number in wanted]
+        calls = [self.calls[number] for number in kept]
+        needed = set(self.group_by)
+        for call in calls:
+            needed |= set() if call.argument is None else {call.argument}
+            needed |= frozenset() if call.filter is None else input_columns(call.filter)
+            if call.keeps_inputs(self.input.is_append_only):
+                needed |= set(self.input.stream_key or ())
+        child, positions = prune(self.input, frozenset(needed))
+        outputs = renumbered([*range(groups), *(groups + number for number in kept)])
+        if child is self.input and len(kept) == len(self.calls):
+            return self, outputs
+        moved = tuple(_moved(call, positions) for call in calls)
+        names = tuple(self.names[number] for number in kept)
+        return Aggregate(child, tuple(positions[column] for column in self.group_by), moved, names), outputs
+
+    def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
+        """Terms over groups alone go below."""
+        groups = dict(enumerate(self.group_by))
+        low = [bool(input_columns(term)) and input_columns(term) <= groups.keys() for term in terms]
+        below = tuple(remap(term, groups) for term, is_low in zip(terms, low, strict=True) if is_low)
+        above = tuple(term for term, is_low in zip(terms, low, strict=True) if not is_low)
+        return where(self.over((push(self.input, below),)), above)
+
+    def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
+        """The groups are the key. That of the input is needed where its rows are kept."""
+        return self.over((add(self.input, self.keeps_inputs),))
+
+
+def _moved(call: AggCall, positions: Positions) -> AggCall:
+    argument = None if call.argument is None else positions[call.argument]
+    condition = None if call.filter is None else remap(call.filter, positions)
+    return AggCall(call.kind, argument, condition, call.distinct, call.data_type)

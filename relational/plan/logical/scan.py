@@ -1,0 +1,93 @@
+"""Scan: the rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.expr.expression import Expression
+from relational.plan.logical.filter import where
+from relational.plan.logical.node import (
+    AddKeys,
+    LogicalPlan,
+    Positions,
+    Properties,
+    Prune,
+    Push,
+    positions_of,
+    renumbered,
+    unchanged,
+)
+from relational.types.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(LogicalPlan):
+    """Selected columns of a table, in the order of `columns` (default: all)."""
+
+    table: TableCatalog
+    columns: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below
+
+    def __post_init__(self) -> None:
+        if self.columns is None:
+            object.__setattr__(self, "columns", tuple(range(len(self.table.columns))))
+        LogicalPlan.__post_init__(self)
+
+    def _derived(self) -> Properties:
+        table = self.table
+        key = positions_of(table.stream_key, self.columns)
+        stored = key if table.kind is TableKind.SOURCE else positions_of(table.pk_indices, self.columns)
+        return Properties(
+            schema=table_schema(table, self.columns),
+            hidden=hidden_columns(table, self.columns),
+            stream_key=key,
+            is_append_only=table.is_append_only,
+            unique_keys=() if stored is None else (frozenset(stored),),
+        )
+
+    @property
+    def inputs(self) -> tuple[LogicalPlan, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Scan:
+        assert not inputs
+        return self
+
+    @property
+    def evaluated(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
+    def summary(self) -> str:
+        return f"Scan {self.table.name} ({', '.join(self.schema.names)})"
+
+    def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
+        kept = sorted(wanted) or [self._key_column()]  # rows without any column could not be counted
+        if len(kept) == len(self.columns):
+            return self, unchanged(len(kept))
+        return Scan(self.table, tuple(self.columns[position] for position in kept)), renumbered(kept)
+
+    def _key_column(self) -> int:
+        """The position of one of the key columns, which cannot be dropped from the table; else of the first column."""
+        keys = (position for position, column in enumerate(self.columns) if column in self.table.stream_key)
+        return next(keys, 0)
+
+    def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
+        return where(self, terms)
+
+    def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
+        if not is_needed or self.stream_key is not None:
+            return self
+        lacking = tuple(index for index in self.table.stream_key if index not in self.columns)
+        return Scan(self.table, self.columns + lacking)
+
+
+def table_schema(table: TableCatalog, columns: tuple[int, ...]) -> Schema:
+    """The schema of selected columns of a table."""
+    chosen = (table.columns[index] for index in columns)
+    return Schema(tuple(Field(column.name, column.data_type) for column in chosen))
+
+
+def hidden_columns(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:
+    """Positions within `columns` of the table's hidden columns."""
+    return frozenset(position for position, index in enumerate(columns) if table.columns[index].is_hidden)

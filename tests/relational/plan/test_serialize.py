@@ -1,0 +1,140 @@
+"""Plans as text: texts of each format stay readable; a shared input is written once."""
+
+import json
+
+import pytest
+
+from hummock.errors import FormatTooNew
+from relational.plan.logical import ColumnValues, LogicalPlan, Share, Union, nodes
+from relational.plan.optimizer import VIEW_RULES, optimize
+from relational.plan.serialize import plan_from_text, plan_to_text, plan_with_table_ids
+from relational.sql import bind_sql
+from tests.support.suites.node_kinds import kinds
+from tests.support.suites.sql_cases import case_catalog
+
+FIRST = (
+    '{"root": {"calls": [{"argument": 1, "distinct": false, "filter": {"args": [{"index": 0, "node": "column", "type": '
+    '"BIGINT"}, {"node": "literal", "type": "BIGINT", "value": 3}], "function": "greater", "node": "call", "type": '
+    '"BOOLEAN"}, "kind": "sum", "type": "NUMERIC(38, 10)"}], "group_by": [2], "input": {"columns": [0, 2, 1], "node": '
+    '"scan", "table": 1}, "names": ["total"], "node": "aggregate"}, "version": 1}'
+)
+"""Written by a release that knew format 1 alone."""
+SECOND = (
+    '{"root": {"branches": [{"concealed": [1], "expressions": [{"index": 0, "node": "column", "type": "VARCHAR"}, '
+    '{"node": "literal", "type": "INT", "value": 0}], "input": {"node": "share", "place": 0}, "names": ["region", '
+    '"_branch"], "node": "project"}, {"concealed": [1], "expressions": [{"index": 0, "node": "column", "type": '
+    '"VARCHAR"}, {"node": "literal", "type": "INT", "value": 1}], "input": {"node": "share", "place": 0}, "names": '
+    '["region", "_branch"], "node": "project"}], "key": [1, 0], "node": "union"}, "shared": [{"calls": [], "group_by": '
+    '[0], "input": {"columns": [1], "node": "scan", "table": 1}, "names": [], "node": "aggregate"}], "version": 2}'
+)
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return case_catalog()
+
+
+def plan_of(text, catalog, rules=VIEW_RULES) -> LogicalPlan:
+    (statement,) = bind_sql(text, catalog)
+    return optimize(statement.plan, rules)
+
+
+def test_a_text_of_the_first_format_is_read_and_written_as_it_was(catalog):
+    plan = plan_from_text(FIRST, catalog.get)
+    assert plan.explain() == (
+        "Aggregate [region] sum(amount) FILTER (WHERE (id > 3))\n  Scan orders (id, amount, region)"
+    )
+    assert plan_to_text(plan) == FIRST
+
+
+def test_a_text_of_the_second_format_is_read_and_written_as_it_was(catalog):
+    plan = plan_from_text(SECOND, catalog.get)
+    assert plan.explain() == "\n".join(
+        [
+            "Union key [_branch, region]",
+            "  Project region, 0 AS _branch (hidden)",
+            "    Share 0",
+            "      Aggregate [region]",
+            "        Scan orders (region)",
+            "  Project region, 1 AS _branch (hidden)",
+            "    Share 0 (above)",
+        ]
+    )
+    first, second = (branch.inputs[0] for branch in plan.inputs)
+    assert first is second
+    assert plan_to_text(plan) == SECOND
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("SELECT region, max(amount) FROM orders WHERE id > 1 GROUP BY region", 1),
+        ("WITH a AS (SELECT id FROM orders) SELECT id FROM a", 1),
+        ("SELECT id FROM orders UNION ALL SELECT a FROM pairs", 2),
+        ("WITH a AS (SELECT region FROM orders) SELECT region FROM a UNION SELECT upper(region) FROM a", 2),
+    ],
+)
+def test_only_plans_with_new_nodes_have_the_new_format(text, version, catalog):
+    plan = plan_of(text, catalog)
+    written = plan_to_text(plan)
+    assert json.loads(written)["version"] == version
+    assert plan_from_text(written, catalog.get) == plan
+
+
+def test_a_shared_input_is_written_once(catalog):
+    text = "WITH a0 AS (SELECT v, w FROM plain)" + "".join(
+        f", a{level} AS (SELECT v, w FROM a{level - 1} UNION ALL SELECT v, w FROM a{level - 1})"
+        for level in range(1, 41)
+    )
+    plan = plan_of(f"{text} SELECT count(*) FROM a40", catalog)
+    written = plan_to_text(plan)
+    assert len(json.loads(written)["shared"]) == len(plan.properties.shares) == 40
+    again = plan_from_text(written, catalog.get)
+    assert again.explain() == plan.explain() and plan_to_text(again) == written
+    assert len([node for node in nodes(again) if isinstance(node, Share)]) == 40
+
+
+def test_other_tables_are_put_into_shared_inputs_too(catalog):
+    plan = plan_of("WITH a AS (SELECT region FROM orders) SELECT region FROM a UNION SELECT w FROM plain", catalog)
+    orders, plain = (catalog.resolve(name).id for name in ("orders", "plain"))
+    text = plan_with_table_ids(plan_to_text(plan), {orders: 77, plain: 78})
+    asked = []
+    plan_from_text(text, lambda number: asked.append(number) or catalog.resolve("orders" if number == 77 else "plain"))
+    assert sorted(asked) == [77, 78]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"version": 0}, ValueError, "format 0 of the plan of a view"),
+        ({"version": 3}, FormatTooNew, "format 3, this one reads up to 2"),
+        ({"root": {"node": "teleport", "input": {"node": "scan", "table": 1, "columns": [0]}}}, ValueError, "teleport"),
+        ({"root": {"node": "share", "place": 1}}, ValueError, "no shared input 1"),
+        ({"root": {"node": "share", "place": -1}}, ValueError, "no shared input -1"),
+        ({"shared": [{"node": "share", "place": 0}]}, ValueError, "no shared input 0"),
+    ],
+)
+def test_a_plan_that_is_not_understood_is_refused(change, error, message, catalog):
+    with pytest.raises(error, match=message):
+        plan_from_text(json.dumps(json.loads(SECOND) | change), catalog.get)
+
+
+UNWRITTEN = {ColumnValues}
+"""Kinds of nodes that no view has."""
+EXAMPLES = (
+    "SELECT region, count(*) FROM orders WHERE id > 1 GROUP BY region ORDER BY 2 LIMIT 3",
+    "WITH a AS (VALUES (1), (2)) SELECT * FROM a UNION ALL SELECT * FROM a",
+)
+
+
+def test_every_kind_of_node_is_written_or_refused_by_name(catalog):
+    seen = set()
+    for text in EXAMPLES:
+        plan = plan_of(text, catalog, ())
+        assert plan_from_text(plan_to_text(plan), catalog.get) == plan
+        seen |= {type(node) for node in nodes(plan)}
+    assert {kind.__name__ for kind in kinds(LogicalPlan) - UNWRITTEN} == {kind.__name__ for kind in seen}
+    assert Union in seen and Share in seen
+    (insert,) = bind_sql("INSERT INTO plain VALUES (1, 'a')", catalog)
+    with pytest.raises(ValueError, match="ColumnValues is not part of a view's plan"):
+        plan_to_text(insert.query)

@@ -1,0 +1,95 @@
+"""Random queries with aliases, derived tables, WITH and UNION: DuckDB is the oracle; their views have keys.
+
+HUMMOCK_RANDOM_QUERIES is the number of queries of each test; a failure shows seed and text.
+"""
+
+import os
+import random
+
+import pytest
+
+from relational.batch import query_chunks, run_query
+from relational.plan.logical import Share, Union, nodes, only
+from relational.plan.optimizer import PLAIN_VIEW_RULES, VIEW_RULES, optimize
+from relational.plan.serialize import plan_from_text, plan_to_text
+from relational.sql import bind_sql
+from tests.support.drivers.batch_session import BatchSession
+from tests.support.drivers.random_queries import TABLES, QueryMaker, rows
+from tests.support.drivers.seeds import run_seed
+from tests.support.suites.duck import assert_same_rows, oracle, rows_of
+
+QUERIES = int(os.environ.get("HUMMOCK_RANDOM_QUERIES", "100"))
+ROWS = 14
+pytestmark = pytest.mark.timeout(300 + QUERIES)
+
+
+@pytest.fixture(scope="module")
+def session():
+    session, rng = BatchSession(), random.Random(run_seed())
+    for name, (statement, _, _) in TABLES.items():
+        session.sql(statement)
+        session.table(name).insert(rows(rng, name, ROWS))
+    return session
+
+
+@pytest.fixture(scope="module")
+def duck(session):
+    connection = oracle()
+    for name in TABLES:
+        connection.register("rows_", session.sql(f"SELECT * FROM {name}"))
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_")
+    return connection
+
+
+def bound(text, session):
+    (statement,) = bind_sql(text, session.catalog)
+    return statement.plan
+
+
+def test_a_query_agrees_with_duckdb(session, duck):
+    maker, counted = QueryMaker(run_seed()), {Union: 0, Share: 0}
+    for number in range(QUERIES):
+        text = maker.query()
+        try:
+            plan = bound(text, session)
+            ours = rows_of(run_query(plan, session.store, session.epoch))
+            theirs = rows_of(duck.sql(text).to_arrow_table())
+            is_ordered = " ORDER BY " in text.rpartition(")")[2]
+            assert_same_rows(ours, theirs, ordered=is_ordered)
+            stored = plan_from_text(plan_to_text(optimize(plan, PLAIN_VIEW_RULES)), session.catalog.get)
+            assert_same_rows(rows_of(run_query(stored, session.store, session.epoch)), ours, ordered=is_ordered)
+        except Exception as error:
+            raise AssertionError(f"seed {run_seed()}, query {number}: {text}") from error
+        for kind in counted:
+            counted[kind] += any(isinstance(node, kind) for node in nodes(plan))
+    assert min(counted.values()) > QUERIES // 10, counted
+
+
+def test_the_rows_of_a_view_have_distinct_keys(session):
+    maker = QueryMaker(f"{run_seed()} views", is_view=True)
+    for number in range(QUERIES):
+        text = maker.query()
+        try:
+            plan = bound(text, session)
+            view = optimize(plan, VIEW_RULES)
+            assert plan_from_text(plan_to_text(view), session.catalog.get).explain() == view.explain()
+            assert view.visible == tuple(range(len(plan.visible))) and view.stream_key is not None
+            assert_same_rows(
+                rows_of(run_query(only(view, view.visible), session.store, session.epoch)),
+                rows_of(run_query(plan, session.store, session.epoch)),
+                ordered=False,
+            )
+            for node in nodes(view):
+                check_properties(node, session)
+        except Exception as error:
+            raise AssertionError(f"seed {run_seed()}, query {number}: {text}") from error
+
+
+def check_properties(node, session) -> None:
+    """What a plan says of its rows is so."""
+    known = node.properties
+    found = [row for chunk in query_chunks(node, session.store, session.epoch) for row in chunk.rows()]
+    for key in (*known.unique_keys, *([] if known.stream_key is None else [known.stream_key])):
+        assert len({tuple(repr(row[column]) for column in key) for row in found}) == len(found), (key, node.explain())
+    for column in known.constants:
+        assert len({repr(row[column]) for row in found}) <= 1, (column, node.explain())

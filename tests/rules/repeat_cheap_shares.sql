@@ -1,0 +1,71 @@
+-- filtered rows of a table
+WITH big AS (SELECT * FROM orders WHERE amount > 9) SELECT region FROM big UNION ALL SELECT region FROM big WHERE id = 1
+-- before
+--   Union
+--     Project region
+--       Share 0
+--         Project id, region, amount, at
+--           Filter (amount > 9)
+--             Scan orders (id, region, amount, at)
+--     Project region
+--       Filter (id = 1)
+--         Share 0 (above)
+-- after
+--   Union
+--     Project region
+--       Project id, region, amount, at
+--         Filter (amount > 9)
+--           Scan orders (id, region, amount, at)
+--     Project region
+--       Filter (id = 1)
+--         Project id, region, amount, at
+--           Filter (amount > 9)
+--             Scan orders (id, region, amount, at)
+
+-- not an aggregation
+WITH n AS (SELECT region, count(*) AS n FROM orders GROUP BY region) SELECT region FROM n UNION ALL SELECT region FROM n
+-- before
+--   Union
+--     Project region
+--       Share 0
+--         Project region, count(*) AS n
+--           Aggregate [region] count(*)
+--             Scan orders (id, region, amount, at)
+--     Project region
+--       Share 0 (above)
+-- after
+--   Union
+--     Project region
+--       Share 0
+--         Project region, count(*) AS n
+--           Aggregate [region] count(*)
+--             Scan orders (id, region, amount, at)
+--     Project region
+--       Share 0 (above)
+
+-- nor a union, which could double again and again
+WITH a AS (SELECT id FROM orders UNION ALL SELECT a FROM pairs) SELECT id FROM a UNION ALL SELECT id FROM a
+-- before
+--   Union
+--     Project id
+--       Share 0
+--         Union
+--           Project id
+--             Scan orders (id, region, amount, at)
+--           Project CAST(a AS BIGINT) AS id
+--             Project a
+--               Scan pairs (a, b, c)
+--     Project id
+--       Share 0 (above)
+-- after
+--   Union
+--     Project id
+--       Share 0
+--         Union
+--           Project id
+--             Scan orders (id, region, amount, at)
+--           Project CAST(a AS BIGINT) AS id
+--             Project a
+--               Scan pairs (a, b, c)
+--     Project id
+--       Share 0 (above)

@@ -1,0 +1,75 @@
+-- a table read twice
+SELECT id, region FROM orders UNION ALL SELECT id, CAST(amount AS TEXT) FROM orders
+-- before
+--   Union
+--     Project id, region
+--       Scan orders (id, region, amount, at)
+--     Project id, CAST(amount AS VARCHAR) AS amount
+--       Scan orders (id, region, amount, at)
+-- after
+--   Union
+--     Project id, region
+--       Share 0
+--         Scan orders (id, region, amount, at)
+--     Project id, CAST(amount AS VARCHAR) AS amount
+--       Share 0 (above)
+
+-- each table for itself
+SELECT id FROM orders UNION ALL SELECT a FROM pairs
+-- before
+--   Union
+--     Project id
+--       Scan orders (id, region, amount, at)
+--     Project CAST(a AS BIGINT) AS id
+--       Project a
+--         Scan pairs (a, b, c)
+-- after
+--   Union
+--     Project id
+--       Scan orders (id, region, amount, at)
+--     Project CAST(a AS BIGINT) AS id
+--       Project a
+--         Scan pairs (a, b, c)
+
+-- a table read once inside of a shared query
+WITH a AS (SELECT id FROM orders) SELECT id FROM a UNION ALL SELECT id FROM a
+-- before
+--   Union
+--     Project id
+--       Share 0
+--         Project id
+--           Scan orders (id, region, amount, at)
+--     Project id
+--       Share 0 (above)
+-- after
+--   Union
+--     Project id
+--       Share 0
+--         Project id
+--           Scan orders (id, region, amount, at)
+--     Project id
+--       Share 0 (above)
+
+-- inside and outside of a shared query
+WITH a AS (SELECT id FROM orders) SELECT id FROM a UNION ALL SELECT id FROM a UNION ALL SELECT id FROM orders
+-- before
+--   Union
+--     Project id
+--       Share 0
+--         Project id
+--           Scan orders (id, region, amount, at)
+--     Project id
+--       Share 0 (above)
+--     Project id
+--       Scan orders (id, region, amount, at)
+-- after
+--   Union
+--     Project id
+--       Share 1
+--         Project id
+--           Share 0
+--             Scan orders (id, region, amount, at)
+--     Project id
+--       Share 1 (above)
+--     Project id
+--       Share 0 (above)

@@ -1,0 +1,211 @@
+"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION [ALL], in the dialect that DuckDB
+shares.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+TABLES = {
+    "t": ("CREATE TABLE t (id INT PRIMARY KEY, a INT, s VARCHAR, n NUMERIC(10, 2))", "iitn", ("id", "a", "s", "n")),
+    "u": ("CREATE TABLE u (k VARCHAR, b BIGINT, d DOUBLE PRECISION, PRIMARY KEY (k, b))", "tif", ("k", "b", "d")),
+    "v": ("CREATE TABLE v (a INT, s VARCHAR)", "it", ("a", "s")),
+}
+"""By name its statement, the kind of each column (see `Column`), and their names."""
+NUMBERS = "inf"
+"""Kinds of numbers, each of which can hold those before it in a union."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a query: its name, and its kind: i integer, n NUMERIC, f DOUBLE, t text."""
+
+    name: str
+    kind: str
+
+
+@dataclass
+class Relation:
+    """What stands in FROM: its text, its columns, and the name that may qualify them."""
+
+    text: str
+    columns: list[Column]
+    name: str
+
+
+@dataclass
+class QueryMaker:
+    """Queries from one seed. `is_view`: without ORDER BY, LIMIT and rows without a table."""
+
+    seed: object
+    is_view: bool = False
+    _names: int = 0
+    _named: list[tuple[str, list[Column]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(str(self.seed))
+
+    def query(self) -> str:
+        """A query; with an ORDER BY its order is total."""
+        self._named = []
+        text = self._with() if self._random.random() < 0.5 else ""
+        body, columns = self._union(2) if self._random.random() < 0.6 else self._select(3)
+        return text + body + (self._arranged(len(columns)) if not self.is_view else "")
+
+    def _arranged(self, width: int) -> str:
+        chance = self._random
+        if chance.random() < 0.5:
+            return ""
+        order = ", ".join(
+            f"{position}{chance.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
+            for position in chance.sample(range(1, width + 1), width)
+        )
+        limit = f" LIMIT {chance.randint(0, 12)}" if chance.random() < 0.5 else ""
+        offset = f" OFFSET {chance.randint(0, 5)}" if limit and chance.random() < 0.5 else ""
+        return f" ORDER BY {order}{limit}{offset}"
+
+    def _with(self) -> str:
+        parts = []
+        for _ in range(self._random.randint(1, 3)):
+            body, columns = self._union(1) if self._random.random() < 0.4 else self._select(2)
+            name = self._random.choice(("t", "v", self._name())) if self._random.random() < 0.3 else self._name()
+            if name in dict(self._named):
+                continue
+            listed = ""
+            if self._random.random() < 0.4:
+                columns = [Column(self._name(), column.kind) for column in columns]
+                listed = f"({', '.join(column.name for column in columns)})"
+            parts.append(f"{name}{listed} AS ({body})")
+            self._named.append((name, columns))
+        return f"WITH {', '.join(parts)} "
+
+    def _union(self, depth: int) -> tuple[str, list[Column]]:
+        chance = self._random
+        kinds = [chance.choice("itnf") for _ in range(chance.randint(1, 3))]
+        first, columns = self._select(depth, kinds)
+        text = first
+        for _ in range(chance.randint(1, 3)):
+            words = chance.choice(("UNION ALL", "UNION ALL", "UNION", "UNION DISTINCT"))
+            kind_of_branch = chance.random()
+            if kind_of_branch < 0.15 and depth:
+                branch = f"({self._fitting_union(depth - 1, kinds)})"
+            elif kind_of_branch < 0.3 and not self.is_view:
+                inner, _ = self._select(depth, kinds)
+                branch = f"({inner}{self._arranged(len(kinds))})"
+            elif kind_of_branch < 0.4 and not self.is_view:
+                branch = f"VALUES ({', '.join(map(self._constant, kinds))}), ({', '.join(map(self._constant, kinds))})"
+            else:
+                branch, _ = self._select(depth, kinds)
+            text += f" {words} {branch}"
+        return text, columns
+
+    def _fitting_union(self, depth: int, kinds: list[str]) -> str:
+        words = self._random.choice(("UNION ALL", "UNION"))
+        return f"{self._select(depth, kinds)[0]} {words} {self._select(depth, kinds)[0]}"
+
+    def _select(self, depth: int, kinds: list[str] | None = None) -> tuple[str, list[Column]]:
+        """A SELECT of columns of these kinds, or narrower numbers; of any without."""
+        chance = self._random
+        relation = self._relation(depth)
+        where = f" WHERE {self._condition(relation)}" if chance.random() < 0.4 else ""
+        if kinds is None and chance.random() < 0.25:
+            return self._grouped(relation, where)
+        if kinds is None and chance.random() < 0.3 and len({each.name for each in relation.columns}) == len(
+            relation.columns
+        ):
+            star = chance.choice(("*", f"{relation.name}.*"))
+            return f"SELECT {star} FROM {relation.text}{where}", relation.columns
+        kinds = kinds or [chance.choice("itnf") for _ in range(chance.randint(1, 3))]
+        items = [self._item(relation, kind) for kind in kinds]
+        columns = [Column(self._name(), kind) for kind in kinds]
+        selected = ", ".join(f"{item} AS {column.name}" for item, column in zip(items, columns, strict=True))
+        distinct = "DISTINCT " if chance.random() < 0.2 else ""
+        return f"SELECT {distinct}{selected} FROM {relation.text}{where}", columns
+
+    def _grouped(self, relation: Relation, where: str) -> tuple[str, list[Column]]:
+        group = self._random.choice(relation.columns)
+        named = self._column(relation, group)
+        value = self._random.choice(relation.columns)
+        call = self._random.choice(("count", "min", "max"))
+        kind = "i" if call == "count" else value.kind
+        columns = [Column(self._name(), group.kind), Column(self._name(), kind)]
+        text = (
+            f"SELECT {named} AS {columns[0].name}, {call}({self._column(relation, value)}) AS {columns[1].name} "
+            f"FROM {relation.text}{where} GROUP BY {named}"
+        )
+        return text, columns
+
+    def _relation(self, depth: int) -> Relation:
+        chance = self._random
+        alias = self._name()
+        if depth and chance.random() < 0.35:
+            body, columns = self._union(0) if chance.random() < 0.3 else self._select(depth - 1)
+            return self._aliased(f"({body})", columns, alias)
+        named = dict(self._named)
+        if named and chance.random() < 0.6:
+            name = chance.choice(list(named))
+            columns = named[name]
+        else:
+            name = chance.choice([each for each in TABLES if each not in named] or ["u"])
+            columns = [Column(*pair) for pair in zip(TABLES[name][2], TABLES[name][1], strict=True)]
+        return self._aliased(name, columns, alias) if chance.random() < 0.5 else Relation(name, columns, name)
+
+    def _aliased(self, text: str, columns: list[Column], alias: str) -> Relation:
+        chance = self._random
+        names, listed = [column.name for column in columns], ""
+        if chance.random() < 0.4:
+            renamed = [self._name() for _ in columns[: chance.randint(1, len(columns))]]
+            names, listed = renamed + names[len(renamed) :], f"({', '.join(renamed)})"
+        changed = [Column(name, column.kind) for name, column in zip(names, columns, strict=True)]
+        return Relation(f"{text}{chance.choice((' AS ', ' '))}{alias}{listed}", changed, alias)
+
+    def _column(self, relation: Relation, column: Column) -> str:
+        return f"{relation.name}.{column.name}" if self._random.random() < 0.5 else column.name
+
+    def _item(self, relation: Relation, kind: str) -> str:
+        """An expression of a kind, or of a number that it can hold."""
+        chance = self._random
+        fitting = "t" if kind == "t" else NUMBERS[: NUMBERS.index(kind) + 1]
+        found = [column for column in relation.columns if column.kind in fitting]
+        if not found or chance.random() < 0.1:
+            return chance.choice((self._constant(kind), f"CAST(NULL AS {'TEXT' if kind == 't' else 'INT'})"))
+        column = chance.choice(found)
+        name = self._column(relation, column)
+        if chance.random() < 0.2:
+            return f"upper({name})" if column.kind == "t" else f"-{name}"
+        return name
+
+    def _condition(self, relation: Relation) -> str:
+        chance = self._random
+        column = chance.choice(relation.columns)
+        operator = chance.choice(("=", "<>", "<", ">="))
+        terms = [f"{self._column(relation, column)} {operator} {self._constant(column.kind)}"]
+        if chance.random() < 0.3:
+            other = chance.choice(relation.columns)
+            terms.append(f"{self._column(relation, other)} IS {chance.choice(('', 'NOT '))}NULL")
+        return chance.choice((" AND ", " OR ")).join(terms)
+
+    def _constant(self, kind: str) -> str:
+        chance = self._random
+        if kind == "t":
+            return chance.choice(("'a'", "'b'", "''", "'B'"))
+        return str(chance.randint(-3, 6)) if kind == "i" else chance.choice(("0.5", "1", "-2.25"))
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"c{self._names}"
+
+
+def rows(rng: random.Random, table: str, count: int) -> Iterator[tuple]:
+    """Rows of a table, with few values and NULLs; the key columns are unique and not NULL."""
+    for number in range(count):
+        if table == "t":
+            number_of = Decimal(rng.randint(-300, 300)).scaleb(-2)
+            yield number, rng.choice((None, 1, 2, 5)), rng.choice((None, "", "a", "B")), rng.choice((None, number_of))
+        elif table == "u":
+            yield rng.choice(("a", "b", "B", "")), number % 7 + 10 * number, rng.choice((None, 0.5, -2.25, 1.0))
+        else:
+            yield rng.choice((None, 1, 2, 5)), rng.choice((None, "a", "b"))
