@@ -38,11 +38,12 @@ class StorageOptions:
     scan_batch_bytes: int = 8 * MIB
     disk_cache_bytes: int = 0               # of blocks read from a remote store; 0: no disk cache
     disk_cache_directory: str = ""
+    watermark_interval_ms: int = 5_000      # a table registers a key watermark at most so often, by the time of epochs
     refresh_ms: int = 1_000                 # polling interval for versions of other processes
     wait_epoch_ms: int = 10_000             # default wait of a read for an epoch
 
     def __post_init__(self) -> None:
-        zero = ("disk_cache_bytes", "flush_threads")
+        zero = ("disk_cache_bytes", "flush_threads", "watermark_interval_ms")
         _check_positive(self, skip=("filter_policy", "codec", "disk_cache_directory", *zero))
         for name in zero:
             check_range(name, getattr(self, name), 0, 1 << 62)

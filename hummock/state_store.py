@@ -9,8 +9,8 @@ syncs, and each read sees one consistent snapshot from its first row to its last
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.base.key import KeyRange
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import Tables
 from hummock.columnar.arrow_export import table_of
 from hummock.columnar.binary_column import BinaryColumn
@@ -43,10 +44,13 @@ DEFAULT = ReadOptions()
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The files, all durable, with all data at or below `epoch` that was not yet passed to a commit."""
+    """What a commit of `epoch` takes: the files, all durable, with all data at or below it that was not yet passed to a
+    commit, and the watermarks of tables that it is to register.
+    """
 
     epoch: Epoch
     sstables: tuple[SstableInfo, ...]
+    watermarks: Mapping[int, KeyWatermark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,12 @@ class StateStore(Protocol):
         `local_only` rows are readable here until the epoch is committed, and never uploaded. REQUIRES that no key is
         written both ways within an epoch. Raises InvalidEpoch at or below the sealed epoch, SharedBufferFull if no
         space was freed in time.
+        """
+
+    def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
+        """Keys of the table below the watermark are not read at its epoch or later. A commit of that epoch or of a
+        later one registers it, from which on readers do not find them and compaction drops them; not every commit
+        registers one. Never moves back. `clear_uncommitted` forgets what no commit has registered.
         """
 
     def announce_rules(self, tables: Tables) -> None:

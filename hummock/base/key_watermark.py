@@ -56,6 +56,10 @@ class KeyWatermark:
                         for first, last, known, key in sections(self.marks, later.marks))
         return replace(later, marks=marks)
 
+    def covers(self, other: KeyWatermark) -> bool:
+        """Whether `other`, at a later epoch, would hide nothing that this one does not."""
+        return replace(self.followed_by(other), epoch=self.epoch) == self
+
     def to_json(self) -> dict[str, Any]:
         keys = [[first, key.hex()] if first == last else [first, last, key.hex()] for first, last, key in self.marks]
         return {"epoch": self.epoch, "is_descending": self.is_descending, "keys": keys}

@@ -104,7 +104,7 @@ class CommitRequest:
         for table_id, mark in self.watermarks.items():
             known = version.tables.get(table_id, TableRules())
             newest = known.watermarks[0] if known.watermarks else None
-            if newest is None or replace(newest.followed_by(mark), epoch=newest.epoch) != newest:
+            if newest is None or not newest.covers(mark):
                 changed = changes.get(table_id)
                 marks = () if changed is None else changed.watermarks
                 changes[table_id] = replace(changed or known, watermarks=(mark, *marks))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Self
 
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import MAX_EPOCH, NEVER, Epoch, check_pure
@@ -84,6 +85,9 @@ class BulkStore(ViewReads):
         if self._waiting_bytes > self.options.shared_buffer_bytes:
             self._spill()
         return size
+
+    def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
+        """Does nothing: all is written at one epoch."""
 
     def announce_rules(self, tables: Tables) -> None:
         self._rules = {**self._rules, **tables}

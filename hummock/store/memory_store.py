@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hummock.base.key import KeyRange
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import Tables
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
@@ -62,6 +63,9 @@ class MemoryStateStore:
                 insort_left(older, (epoch, value, local_only), key=lambda version: -version[0])
                 self._versions[key] = older
             return batch.size_bytes
+
+    def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
+        """Does nothing: no row is ever hidden."""
 
     def announce_rules(self, tables: Tables) -> None:
         """Does nothing: no file is built."""

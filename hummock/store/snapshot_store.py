@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
@@ -59,6 +60,9 @@ class SnapshotStore(ViewReads):
     # -- writing -------------------------------------------------------------------------------------------
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> NoReturn:
+        raise RoleMissing
+
+    def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> NoReturn:
         raise RoleMissing
 
     def announce_rules(self, tables: Tables) -> NoReturn:

@@ -33,7 +33,7 @@ from hummock.errors import (
 )
 from hummock.loaded_files import LoadedFiles
 from hummock.meta.upload_registry import UploadRegistry
-from hummock.meta_client import NO_RULE_CHANGES, NO_WATERMARKS, HummockMetaClient, WriterSession
+from hummock.meta_client import NO_RULE_CHANGES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
@@ -134,6 +134,10 @@ class HummockStorage(ViewReads):
         self.check_process()
         return self._writes.ingest(batch, epoch, local_only)
 
+    def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
+        self.check_process()
+        self._writes.advance_watermark(table_id, watermark)
+
     def announce_rules(self, tables: Tables) -> None:
         self.check_process()
         self._writes.announce(tables)
@@ -151,12 +155,10 @@ class HummockStorage(ViewReads):
         epoch: Epoch,
         *,
         tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
-        watermarks: Mapping[int, KeyWatermark] = NO_WATERMARKS,
         dropped_tables: Iterable[int] = (),
         loads: Sequence[LoadedFiles] = (),
     ) -> None:
-        """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules, watermarks, and
-        loads.
+        """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules, and loads.
 
         From this version on a dropped table has no rows, not even at older epochs, and its id is never reused.
         Concurrent commits are applied in the order of their epochs. Raises `Fenced` if the role was lost: then every
@@ -170,7 +172,7 @@ class HummockStorage(ViewReads):
         dropped = tuple(dropped_tables)
         self._writes.commit(
             epoch,
-            lambda epoch, sstables: self.meta_client.commit_epoch(
+            lambda epoch, sstables, watermarks: self.meta_client.commit_epoch(
                 session, epoch, sstables, tables=tables, watermarks=watermarks, dropped_tables=dropped, loads=loads
             ),
         )

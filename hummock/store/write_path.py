@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, monotonic_seconds
@@ -35,13 +36,14 @@ from hummock.shared_buffer.flush import Flusher, UploadCancelled
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
 from hummock.store.backpressure import EASY_SHARE, DrainRate, QueueTicket, WriterGate
+from hummock.store.pending_watermarks import PendingWatermarks
 from hummock.version import HummockVersion
 
 ROOM_WAIT_SECONDS = 30.0  # limit of a writer's wait for the shared buffer to drain
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between failing flushes; doubled each time
 COMMIT_ATTEMPTS = 3  # for a commit with unknown outcome
 
-CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...]], object]
+CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...], Mapping[int, KeyWatermark]], object]
 
 
 class WriteState(Enum):
@@ -96,6 +98,7 @@ class WritePath:
         self._refusal: HummockError | None = None  # raised while REFUSING
         self._backoff = FlushBackoff()
         self._flusher: ThreadPoolExecutor | None = None
+        self._watermarks = PendingWatermarks(options.watermark_interval_ms)
         self._announced: Tables = NO_RULES  # rules that the version has not yet; replaced, never changed
 
     @property
@@ -169,10 +172,12 @@ class WritePath:
             raise
         with self._changed:
             self._check_cleared(epoch, cleared)
-            return SyncResult(epoch, self.buffer.files_of_sync(epoch))
+            return SyncResult(epoch, self.buffer.files_of_sync(epoch), self._due_watermarks(epoch))
 
     def commit(self, epoch: Epoch, commit_files: CommitFiles) -> None:
-        """Seals and syncs `epoch`, then calls `commit_files` with its files, once all earlier commits have ended."""
+        """Seals and syncs `epoch`, then calls `commit_files` with it, its files and the watermarks that are due, once
+        all earlier commits have ended.
+        """
         with self._changed:
             self._check_writing()
             self.buffer.seal(epoch)
@@ -183,8 +188,8 @@ class WritePath:
                 self._changed.wait_for(lambda: self._committing[0] == epoch or self._is_closed())
             self.sync(epoch)  # includes what an earlier commit failed to upload
             with self._changed:
-                sstables = self.buffer.staged_through(epoch)
-            self._commit(epoch, sstables, commit_files)
+                sstables, watermarks = self.buffer.staged_through(epoch), self._due_watermarks(epoch)
+            self._commit(epoch, lambda: commit_files(epoch, sstables, watermarks))
         except Fenced as error:
             self.refuse(error)
             raise
@@ -203,11 +208,18 @@ class WritePath:
                 self._changed.wait_for(lambda: self.buffer.running_tasks == 0)
                 committed = self._version().max_committed_epoch
                 self.buffer.clear(committed)
+                self._watermarks.clear()
                 self._show(())
             finally:
                 self._clearing -= 1
                 self._changed.notify_all()
         self._registry.release()
+
+    def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
+        """Keeps a table's watermark until a version has it."""
+        with self._changed:
+            self._check(watermark.epoch)
+            self._watermarks.add(table_id, watermark)
 
     def announce(self, tables: Tables) -> None:
         """Adds the prefixes of these tables to filters until a version has rules of them."""
@@ -220,6 +232,7 @@ class WritePath:
         """Drops what `version` holds, everything up to its epoch; returns the file names that need no registration.
         REQUIRES the lock.
         """
+        self._watermarks.advance(version.tables, version.dropped_tables)
         if self._announced:
             self._announced = {table_id: rules for table_id, rules in self._announced.items()
                                if table_id not in version.tables and table_id not in version.dropped_tables}
@@ -354,11 +367,15 @@ class WritePath:
     def _is_unwanted(self) -> bool:
         return self._is_closed() or self._clearing > 0
 
-    def _commit(self, epoch: Epoch, sstables: tuple[SstableInfo, ...], commit_files: CommitFiles) -> None:
+    def _due_watermarks(self, epoch: Epoch) -> dict[int, KeyWatermark]:
+        """Those that the commit of `epoch` is to register. REQUIRES the lock."""
+        return self._watermarks.due(epoch, self._version().tables)
+
+    def _commit(self, epoch: Epoch, commit_files: Callable[[], object]) -> None:
         """Repeats a commit whose outcome is unknown: the manager recognises a call that did succeed."""
         for attempt in range(1, COMMIT_ATTEMPTS + 1):
             try:
-                commit_files(epoch, sstables)
+                commit_files()
                 return
             except OutcomeUnknown:
                 if attempt == COMMIT_ATTEMPTS:

@@ -90,22 +90,29 @@ def _merged(opened: Sequence[StateStoreIterator], reverse: bool, left: int | Non
 
 
 class _Cursor:
-    """One range: its current batch and the index of the next row in it."""
+    """One range: its current batch, the index of the next row in it, and the batch after a short one."""
 
-    __slots__ = ("at", "batch", "is_done", "rows")
+    __slots__ = ("ahead", "at", "batch", "is_done", "rows")
 
     def __init__(self, rows: StateStoreIterator):
         self.rows = rows
         self.batch: KvBatch | None = None
+        self.ahead: KvBatch | None = None
         self.at = 0
         self.is_done = False
 
     def fill(self) -> bool:
         """Loads the next batch if needed. Returns whether there is a current row."""
-        if not self.is_done and (self.batch is None or self.at == len(self.batch)):
-            self.batch, self.at = self.rows.next_batch(MERGE_ROWS), 0
-            self.is_done = self.batch is None
+        if self.batch is None or self.at == len(self.batch):
+            self.batch, self.ahead, self.at = self.ahead or self._read(), None, 0
+            if self.batch is not None and len(self.batch) < MERGE_ROWS:
+                self.ahead = self._read()
         return self.batch is not None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the range is known to have no rows after the current batch."""
+        return self.is_done and self.ahead is None
 
     @property
     def last_key(self) -> bytes:
@@ -113,17 +120,24 @@ class _Cursor:
         assert self.batch is not None
         return self.batch.keys[len(self.batch) - 1]
 
+    def _read(self) -> KvBatch | None:
+        batch = None if self.is_done else self.rows.next_batch(MERGE_ROWS)
+        self.is_done = batch is None
+        return batch
+
 
 def _next_merged(cursors: Sequence[_Cursor], reverse: bool) -> KvBatch | None:
-    """All loaded rows up to the nearest end of a batch: beyond it a range may have rows not yet read."""
+    """All loaded rows up to the nearest end of a batch beyond which its range may have rows that were not read yet."""
     filled = [cursor for cursor in cursors if cursor.fill()]
     if not filled:
         return None
-    ends_of_batches = (cursor.last_key for cursor in filled)
-    bound = (max if reverse else min)(ends_of_batches, key=lambda key: key[USER_KEY_PREFIX_BYTES:])
+    open_ends = [cursor.last_key for cursor in filled if not cursor.is_last]
+    bound = (max if reverse else min)(open_ends, key=lambda key: key[USER_KEY_PREFIX_BYTES:], default=None)
     starts = np.array([cursor.at for cursor in filled], np.int64)
     for cursor in filled:
-        cursor.at = rows_until(cursor.batch, cursor.at, bound, USER_KEY_PREFIX_BYTES, reverse)
+        assert cursor.batch is not None
+        cursor.at = len(cursor.batch) if bound is None else rows_until(
+            cursor.batch, cursor.at, bound, USER_KEY_PREFIX_BYTES, reverse)
     ends = np.array([cursor.at for cursor in filled], np.int64)
     return merged([cursor.batch for cursor in filled], starts, ends, USER_KEY_PREFIX_BYTES, reverse)
 

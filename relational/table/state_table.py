@@ -120,10 +120,9 @@ class StateTable:
         if self._cache is not None:
             self._cache.clear()
 
-    def commit(self, epoch: EpochPair) -> KeyWatermark | None:
-        """Ends the epoch `epoch.prev`: its writes are in the store. InvalidEpoch if it is not the current one.
-
-        Returns the watermark that the checkpoint must register for this table in the same commit, if it advanced.
+    def commit(self, epoch: EpochPair) -> None:
+        """Ends the epoch `epoch.prev`: its writes are in the store, and the watermark that it advanced to. InvalidEpoch
+        if it is not the current one.
         """
         if epoch.prev != self.epoch.curr:
             raise InvalidEpoch(epoch.prev, f"table {self.catalog.name!r} is in epoch {self.epoch.curr}")
@@ -131,10 +130,11 @@ class StateTable:
         self._epoch, self._has_spilled = epoch, False
         watermark, self._watermark = self._watermark, None
         if watermark is None:
-            return None
+            return
         if self._cache is not None:
             self._cache.pass_by(watermark, self.catalog.pk[0].order.descending)
-        return self._key_watermark(watermark, epoch.prev)
+        if not self._is_replicated:
+            self._store.advance_watermark(self.catalog.id, self._key_watermark(watermark, epoch.prev))
 
     def update_vnodes(self, vnodes: np.ndarray | None) -> None:
         """Changes the vnodes owned by this instance. ConsistencyError for uncommitted writes: they might be of a vnode
@@ -160,9 +160,9 @@ class StateTable:
             self._cache.clear()
 
     def update_watermark(self, value: object) -> None:
-        """Rows whose first key column is less than `value` are no longer read: once the checkpoint that ends this epoch
-        is done, readers of it do not find them and compaction drops them. A further earlier watermark is kept.
-        ValueError if NULL would be among those rows.
+        """Rows whose first key column is less than `value` are no longer read: once a checkpoint of this epoch or a
+        later one has registered that, readers of it do not find them and compaction drops them. A further earlier
+        watermark is kept. ValueError if NULL would be among those rows.
         """
         order = self.catalog.pk[0].order
         if not order.nulls_are_largest:

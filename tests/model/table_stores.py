@@ -6,7 +6,6 @@ import random
 from abc import ABC, abstractmethod
 from typing import Any
 
-from hummock.base.key_watermark import KeyWatermark
 from hummock.epoch import Epoch
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -39,8 +38,8 @@ class Backend(ABC):
     has_rules: bool
 
     @abstractmethod
-    def checkpoint(self, epoch: Epoch, watermarks: dict[int, KeyWatermark]) -> None:
-        """Commits everything up to `epoch`, with the watermarks."""
+    def checkpoint(self, epoch: Epoch) -> None:
+        """Commits everything up to `epoch`."""
 
     @abstractmethod
     def compact(self) -> None: ...
@@ -48,6 +47,10 @@ class Backend(ABC):
     @abstractmethod
     def restart(self) -> None:
         """Replaces the process by a new one; uncommitted writes are lost."""
+
+    def has_registered(self, table_id: int, epoch: Epoch) -> bool:
+        """Whether the commit of `epoch` registered a watermark of the table."""
+        return False
 
     @property
     @abstractmethod
@@ -63,7 +66,7 @@ class MemoryBackend(Backend):
     def __init__(self) -> None:
         self.store = MemoryStateStore()
 
-    def checkpoint(self, epoch: Epoch, watermarks: dict[int, KeyWatermark]) -> None:
+    def checkpoint(self, epoch: Epoch) -> None:
         self.store.commit(epoch)
 
     def compact(self) -> None:
@@ -86,12 +89,12 @@ class FileBackend(Backend):
     def __init__(self, rng: random.Random):
         self.rng, self.clock = rng, StandingClock()
         self.meta, self.objects = MemoryMetaStore(), MemoryObjectStore(self.clock)
-        self.options = StorageOptions(**rng.choice(SIZES))
+        self.options = StorageOptions(**rng.choice(SIZES), watermark_interval_ms=rng.choice((0, 0, 20)))
         self.shape = CompactionOptions(history_ms=0, **rng.choice(SHAPES))
         self.store = self._open()
 
-    def checkpoint(self, epoch: Epoch, watermarks: dict[int, KeyWatermark]) -> None:
-        self.store.commit(epoch, watermarks=watermarks)
+    def checkpoint(self, epoch: Epoch) -> None:
+        self.store.commit(epoch)
 
     def compact(self) -> None:
         for _ in range(self.rng.randint(1, 3)):
@@ -108,6 +111,10 @@ class FileBackend(Backend):
     def restart(self) -> None:
         self.store.close()
         self.store = self._open()
+
+    def has_registered(self, table_id: int, epoch: Epoch) -> bool:
+        rules = self.store.version.tables.get(table_id)
+        return rules is not None and bool(rules.watermarks) and rules.watermarks[0].epoch == epoch
 
     @property
     def safe_epoch(self) -> int:

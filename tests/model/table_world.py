@@ -12,7 +12,6 @@ from decimal import Decimal
 
 import numpy as np
 
-from hummock.base.pending_watermarks import PendingWatermarks
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import Op, StreamChunk, vnodes_of
@@ -85,7 +84,6 @@ class TablesAndModel:
         self.rows: dict[Pk, tuple] = {}
         self.history: dict[int, dict[Pk, tuple]] = {}       # by checkpoint
         self.low: int | None = None                         # rows with a smaller `a` are no longer written
-        self.pending = PendingWatermarks(self.rng.choice((0, 0, 20)))
         self.committed_low: int | None = None
         self.follower: StateTable | None = None
         self.follower_store = self.backend.follower() if isinstance(self.backend, FileBackend) and (
@@ -240,9 +238,7 @@ class Writes(TablesAndModel):
         if self.options["spill_bytes"] < 1 << 20:
             self.open_scans.clear()
         for table in self.tables:
-            mark = table.commit(self.epoch)
-            if mark is not None:
-                self.pending.add(TABLE_ID, mark)
+            table.commit(self.epoch)
         if self.follower is not None:
             self.follower.commit(self.epoch)
         if self.rng.random() < 0.7:
@@ -252,12 +248,11 @@ class Writes(TablesAndModel):
 
     def checkpoint(self) -> None:
         epoch = self.epoch.prev
-        watermarks = self.pending.take(epoch)
-        if watermarks:
+        self.backend.checkpoint(epoch)
+        if self.backend.has_registered(TABLE_ID, epoch):
             self.committed_low = self.low
             self.rows = {pk: rest for pk, rest in self.rows.items()
                          if self.committed_low is None or pk[0] is None or pk[0] >= self.committed_low}
-        self.backend.checkpoint(epoch, watermarks)
         self.history[epoch] = dict(self.rows)
         if self.follower_store is not None:
             self.follower_store.wait_epoch(epoch)
@@ -288,7 +283,6 @@ class Writes(TablesAndModel):
         committed = self.backend.store.committed_epoch
         self.rows = dict(self.history.get(committed, {}))
         self.low = self.committed_low
-        self.pending.clear()
         prev = committed or self.next_epoch()
         self.epoch = EpochPair(curr=self.next_epoch(), prev=prev)
         self.open(self.rng.randint(1, min(3, self.catalog.vnode_count)))

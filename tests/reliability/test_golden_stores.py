@@ -21,6 +21,7 @@ import pytest
 
 import hummock
 from hummock.base.key import KeyRange, user_key
+from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import EpochTooOld
@@ -38,14 +39,17 @@ FORMATS = sorted(path.name for path in GOLDEN.iterdir() if path.name.isdigit()) 
 WANTED = os.environ.get("HUMMOCK_WRITE_GOLDEN_STORE")
 EVERYTHING = KeyRange(b"", None)
 EPOCHS, COMPACTED, DROPPED = 10, 6, 5
-RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(KeyColumn(1, 2),))), 3: TableRules()}
+RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(KeyColumn(1, 2),))), 3: TableRules(),
+         5: TableRules(ttl_ms=3)}
 HOW = ({"codec": "none"}, {"codec": "lz4"}, {"codec": "zstd", "filter_policy": "pybloom"}, {"filter_policy": "none"})
 SHAPE = CompactionOptions(history_ms=2, sstable_bytes=1_500, block_bytes=300, base_level_bytes=2_000,
                           level_multiplier=2, codecs=("none", "lz4", "zstd"))
 
 
 def write(directory: Path) -> None:
-    """A store with every kind of file: codecs, filters, levels, tombstones, spilled flushes, rules, a dropped table."""
+    """A store with every kind of file: codecs, filters, levels, tombstones, spilled flushes, rules of every kind, a
+    dropped table.
+    """
     rng = random.Random("golden")
     for number in range(1, EPOCHS + 1):
         options = {"block_bytes": 300, "sstable_bytes": 2_000, "shared_buffer_bytes": 700, **HOW[number % len(HOW)]}
@@ -53,10 +57,12 @@ def write(directory: Path) -> None:
             for _ in range(3):
                 rows = {user_key(table, vnode, b"\0" * (table == 2) + b"%02d" % rng.randrange(30)):
                         rng.choice((None, b"", rng.randbytes(9), b"text " * 9))
-                        for table in (1, 2, 3, *([4] if number < DROPPED else [])) for vnode in (0, 255)
+                        for table in (1, 2, 3, *([4] if number < DROPPED else []), 5, 6) for vnode in (0, 255)
                         for _ in range(3)}
                 store.ingest_batch(WriteBatch(sorted(rows.items())), at(number))
+            mark = KeyWatermark(at(number), ((0, 255, b"%02d" % (2 * number)),), is_descending=False)
             store.commit(at(number), **({"tables": RULES} if number == 1 else {}),
+                         watermarks={6: mark} if number > COMPACTED else {},
                          dropped_tables=[4] if number == DROPPED else [])
         if number == COMPACTED:
             compact(directory)
@@ -116,6 +122,7 @@ def test_a_store_that_is_written_today_has_every_kind_of_file_and_answers(tmp_pa
         assert any(info.tombstones for info in infos) and any(info.max_epoch & 0xFFFF for info in infos)
         assert sum(bool(level.runs) for level in store.version.levels) >= 2
         assert store.version.safe_epoch > 0 and store.version.dropped_tables == {4}
+        assert len(store.version.tables[6].watermarks) > 1 and store.version.tables[5].ttl_ms == 3
     check(tmp_path / "store", answers(tmp_path / "store"))
 
 

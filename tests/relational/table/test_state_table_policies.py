@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import hummock
-from hummock.base.table_rules import TableRules
 from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import DataChunk, StreamChunk, VnodeMap
 from relational.errors import ConsistencyError
@@ -170,16 +169,20 @@ def test_rows_below_a_watermark_are_gone_once_it_is_registered(tmp_path, order, 
         table = opened(catalog, store, epochs)
         for key in (10, 20, 30, 40, 50, None):
             table.insert_row((key, "x"))
-        assert table.commit(epochs.step()) is None
+        table.commit(epochs.step())
         store.commit(epochs.pair.prev)
         for mark in marks:
             table.update_watermark(mark)
-        watermark = table.commit(epochs.step())
-        store.commit(epochs.pair.prev, tables={catalog.id: TableRules(watermarks=(watermark,))})
+        table.commit(epochs.step())
+        store.commit(epochs.pair.prev)
+        assert len(store.version.tables[catalog.id].watermarks[0].marks) == 1, "one entry for all vnodes"
         assert [row[0] for row in table.scan()] == left
         store.compact()
         assert [row[0] for row in table.scan()] == left
-        assert table.commit(epochs.step()) is None
+        version_id = store.version.id
+        table.commit(epochs.step())
+        store.commit(epochs.pair.prev)
+        assert store.version.id > version_id and len(store.version.tables[catalog.id].watermarks) == 1
 
 
 @pytest.mark.parametrize("distribution", [[], [0]])
@@ -191,10 +194,10 @@ def test_a_scan_shows_rows_that_a_later_commit_hides(tmp_path, distribution):
         for key in (10, 20, 30):
             table.insert_row((key, "x"))
         table.update_watermark(30)
-        watermark = table.commit(epochs.step())
+        table.commit(epochs.step())
         scan, reverse = table.scan(), table.scan(reverse=True, limit=2)
         table.commit(epochs.step())
-        store.commit(epochs.pair.prev, tables={catalog.id: TableRules(watermarks=(watermark,))})
+        store.commit(epochs.pair.prev)
         assert [row[0] for row in scan] == [10, 20, 30] and [row[0] for row in reverse] == [30, 20]
         assert [row[0] for row in table.scan()] == [30]
 
