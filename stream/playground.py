@@ -24,8 +24,9 @@ from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
-from stream.protocol import StepObserver, unobserved
+from stream.protocol import Step, StepObserver, unobserved
 from stream.runtime.run_slots import RunSlots
+from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
@@ -74,7 +75,11 @@ class Playground:
             undo.callback(meta_store.close)
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store, self.manager.notifications)
-            builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
+            self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
+            undo.callback(self.deliveries.close)
+            builder = ActorBuilder(
+                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
+            )
             self.errors = builder.errors
             self.metrics.registry.register(self.errors)
             undo.callback(self.metrics.registry.unregister, self.errors)
@@ -94,10 +99,11 @@ class Playground:
                 EpochGenerator(clock, self.manager.committed_epoch),
                 options.stream,
                 NodePins(self.manager, self.node_name),
-                observer,
+                self._delivering(observer),
             )
             undo.callback(self.meta.close, CLOSE_SECONDS)
             self.meta.start()
+            self.deliveries.committed()
             self._undo = undo.pop_all()
 
     def _open_store(
@@ -130,6 +136,16 @@ class Playground:
             undo.callback(maintenance.close)
             maintenance.start()
         return writer
+
+    def _delivering(self, observer: StepObserver) -> StepObserver:
+        """The observer, and the sinks, which are notified of each commit."""
+
+        def observed(step: Step, epoch: int) -> None:
+            observer(step, epoch)
+            if step is Step.NOTIFY:
+                self.deliveries.committed()
+
+        return observed
 
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""

@@ -42,6 +42,7 @@ class SinkExecutor(Executor):
         self._table.init_epoch(barrier.epoch)
         if self._errors is not None:
             self._errors.init_epoch(barrier.epoch)
+        self._writer.begin(barrier.epoch)
         row = self._table.get_row(())
         if row is not None:
             self._stored = cast(SinkState, tuple(row))
@@ -52,6 +53,7 @@ class SinkExecutor(Executor):
                 self._writer.write(message)
                 continue
             if isinstance(message, Barrier):
+                self._writer.end_epoch(message.epoch, is_checkpoint=message.checkpoint)
                 self._store()
                 self._table.commit(message.epoch)
                 if self._errors is not None:

@@ -78,7 +78,10 @@ def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> St
 def plan_sink(sink: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
     """The job that delivers the changes of `query`. PlanNotSupported as `plan_view`."""
     root = _Planner(sink, table_ids).plan(query)
-    return StreamPlan(SinkNode(sink.schema, sink.stream_key, root, sink, _error_table(sink, table_ids)))
+    errors = _error_table(sink, table_ids)
+    has_log = (sink.sink or {}).get("connector") not in state_tables.SINKS_WITHOUT_LOG
+    log = state_tables.sink_log_tables(table_ids, sink) if has_log else None
+    return StreamPlan(SinkNode(sink.schema, sink.stream_key, root, sink, errors, log))
 
 
 def plan_known(job: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:

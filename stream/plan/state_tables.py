@@ -4,13 +4,15 @@
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
     errors of a job       reason                                     | rows
+    log of a sink         sequence number                            | changes
+    batches of the log    epoch                                      | first sequence number, chunks, rows, bytes
 
 An internal table has the distribution of its executor's rows: by the group columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
@@ -57,6 +59,20 @@ def error_table(table_id: int, job: TableCatalog) -> TableCatalog:
     """The current number of a job's rows without a value, by reason; in one vnode."""
     fields = Schema.of(reason="varchar", rows="bigint")
     return internal_table(table_id, error_table_name(job), job.id, fields, [SortKey(0)], ())
+
+
+SINKS_WITHOUT_LOG = frozenset(("digest", "blackhole"))
+"""Connectors of sinks that keep what they deliver within the store."""
+
+
+def sink_log_tables(ids: Callable[[str], int], job: TableCatalog) -> tuple[TableCatalog, TableCatalog]:
+    """The log of a sink and its batches, see stream/connector/sink_log.py; in one vnode."""
+    log, batches = f"{job.name}.log", f"{job.name}.batches"
+    counts = Schema.of(epoch="bigint", first="bigint", chunks="bigint", rows="bigint", bytes="bigint")
+    return (
+        internal_table(ids(log), log, job.id, Schema.of(seq="bigint", changes="bytea"), [SortKey(0)], ()),
+        internal_table(ids(batches), batches, job.id, counts, [SortKey(0)], ()),
+    )
 
 
 def group_table(

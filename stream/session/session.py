@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
+DRAIN_SECONDS = 5.0
+"""How long `close()` waits for sinks that are behind."""
+
+
 def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
     """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
 
@@ -326,7 +330,10 @@ class Session:
             sources = [table for table in known.jobs() if known.offset_table(table) is not None]
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
         meta = self._playground.meta
-        return jobs_table(known, meta.failures.failed(known), offsets, sources_paused=meta.sources_paused)
+        deliveries = self._playground.deliveries.status()
+        return jobs_table(
+            known, meta.failures.failed(known), offsets, deliveries, sources_paused=meta.sources_paused
+        )
 
     def errors(self) -> pa.Table:
         """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for
@@ -383,13 +390,16 @@ class Session:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and close. Idempotent. Raises as flush does, and is closed nevertheless.
+        """Flush and close. Idempotent. Raises as flush does, and is closed nevertheless. Waits a few seconds for sinks
+        that are behind.
 
         No effect in a forked child: the session belongs to the parent.
         """
         if not self._is_closed and not self._playground.storage.is_forked:
             try:
                 self.flush()
+                if self._playground.deliveries.drain(DRAIN_SECONDS):
+                    self.flush()  # so that it is not delivered again
             finally:
                 self.abandon()
 

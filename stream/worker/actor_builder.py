@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
-from stream.connector.base import SplitReader, connector_of, open_reader, settings_of
-from stream.connector.sink import open_sink
+from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, open_reader, settings_of
+from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_stored_sink
+from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
-from stream.errors import SourcePosition
+from stream.errors import ConnectorError, SourcePosition
 from stream.executor.agg_state import MaterializedInput
 from stream.executor.backfill import BackfillExecutor, history_of
 from stream.executor.base import Executor, ExecutorInfo
@@ -48,14 +49,24 @@ if TYPE_CHECKING:
     from hummock.state_store import StateStore
 
 
+NO_SOURCE_TO_WAIT = "when_full = 'wait' needs a query that reads a source itself: a table does not wait for its readers"
+
+
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
-    of the running actors."""
+    of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread."""
 
-    def __init__(self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        options: StreamOptions,
+        request_barrier: Callable[[], None],
+        sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
+    ) -> None:
         self.store = store
         self.options = options
         self.request_barrier = request_barrier
+        self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
 
     def build(
@@ -70,6 +81,7 @@ class ActorBuilder:
         `upstreams` are those of the plan's scans, in pre-order from the root."""
         errors = self.errors.open(spec.root.table)
         chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams), errors)
+        chain.progress = self.sink_progress(spec.job_id)
         dispatcher = BroadcastDispatcher(spec.actor_id)
         chain.has_readers = lambda: bool(dispatcher.targets)
         return Actor(spec.actor_id, chain.build(spec.root), dispatcher, observer, run_slots, chain.position)
@@ -84,6 +96,7 @@ class ExecutorChain:
         self.options = options
         self.errors = errors
         self.has_readers: Callable[[], bool] = lambda: True
+        self.progress = SinkProgress()
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
@@ -126,8 +139,19 @@ class ExecutorChain:
         )
 
     def sink(self, node: SinkNode, info: ExecutorInfo) -> Executor:
-        writer, table = open_sink(node.table.sink or {}), self.state_table(node.table)
-        return SinkExecutor(info, self.build(node.input), writer, table, self.stored_errors(node))
+        table, errors = self.state_table(node.table), self.stored_errors(node)
+        return SinkExecutor(info, self.build(node.input), self.sink_writer(node), table, errors)
+
+    def sink_writer(self, node: SinkNode) -> SinkWriter:
+        """What delivers the changes of a sink. UnknownConnector, ConnectorError."""
+        options, schema = node.table.sink or {}, node.input.schema
+        if node.log is None:
+            return open_stored_sink(options)
+        limits = check_target(options, SinkIdentity(node.table.name, node.table.id), schema)
+        if limits.waits and not any(isinstance(each, SourceNode) for each in node.walk()):
+            raise ConnectorError(options.get(CONNECTOR_OPTION, ""), NO_SOURCE_TO_WAIT)
+        log, batches = (self.state_table(each) for each in node.log)
+        return LogWriter(node.table.name, schema, log, batches, limits, self.progress)
 
     def stored_errors(self, node: MaterializeNode | SinkNode) -> StoredErrorCounts | None:
         """The counts of the chain in their table, None if the job has none."""
@@ -189,6 +213,7 @@ class _ActorChain(ExecutorChain):
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             rate_limit=settings.rate_limit,
             start=settings.start,
+            may_read=lambda: not self.progress.is_full,
             committed_epoch=lambda: self.store.committed_epoch,
         )
         self.sources.append(source)
