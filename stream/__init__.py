@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from relational.expr import fluent as functions
     from relational.expr.unbound import col, lit
     from relational.types import DataType, Interval, Schema
+    from stream.connector.arrow_sink import arrow_sink
     from stream.connector.arrow_streams import arrow_source
     from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
+    from stream.connector.sink import SinkTarget, register_sink
     from stream.options import StreamOptions
     from stream.session.session import Session, connect
     from stream.session.table import Table
@@ -29,23 +31,28 @@ __all__ = [
     "Interval",
     "Schema",
     "Session",
+    "SinkTarget",
     "SplitEnumerator",
     "SplitReader",
     "StreamOptions",
     "Table",
+    "arrow_sink",
     "arrow_source",
     "col",
     "connect",
     "functions",
     "lit",
     "register_connector",
+    "register_sink",
 ]
 
 MODULES = {
     "relational.expr.unbound": ("col", "lit"),
     "relational.types": ("DataType", "Interval", "Schema"),
+    "stream.connector.arrow_sink": ("arrow_sink",),
     "stream.connector.arrow_streams": ("arrow_source",),
     "stream.connector.base": ("Connector", "SplitEnumerator", "SplitReader", "register_connector"),
+    "stream.connector.sink": ("SinkTarget", "register_sink"),
     "stream.options": ("StreamOptions",),
     "stream.session.session": ("Session", "connect"),
     "stream.session.table": ("Table",),

@@ -17,14 +17,12 @@ Fragments are labelled with the name and id of their job and their number in its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-    from stream.meta.barrier_stats import BarrierFigures
 
 LABELS = ("job", "id", "fragment")
 
@@ -43,6 +41,23 @@ class FragmentFigures:
     waiting_bytes: int
 
 
+class BarrierLatencies(Protocol):
+    """Counts and latencies of barriers, in milliseconds; see `BarrierFigures`."""
+
+    @property
+    def committed_barriers(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def median_ms(self) -> float: ...
+    @property
+    def p99_ms(self) -> float: ...
+    @property
+    def largest_ms(self) -> float: ...
+    @property
+    def last_steps_ms(self) -> Mapping[str, float]: ...
+
+
 class ActorMetrics:
     """`fragments()`, `ready_actors()` and `barriers()` are called at each collection, on any thread."""
 
@@ -50,7 +65,7 @@ class ActorMetrics:
         self,
         fragments: Callable[[], Sequence[FragmentFigures]],
         ready_actors: Callable[[], int],
-        barriers: Callable[[], BarrierFigures],
+        barriers: Callable[[], BarrierLatencies],
     ) -> None:
         self._fragments = fragments
         self._ready_actors = ready_actors

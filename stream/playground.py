@@ -26,8 +26,9 @@ from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
-from stream.protocol import StepObserver, unobserved
+from stream.protocol import Step, StepObserver, unobserved
 from stream.runtime.actor_pool import ActorPool
+from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
@@ -77,7 +78,11 @@ class Playground:
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store, self.manager.notifications)
             self._set_missing_rules()
-            builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
+            self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
+            undo.callback(self.deliveries.close)
+            builder = ActorBuilder(
+                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
+            )
             self.errors = builder.errors
             self.metrics.registry.register(self.errors)
             undo.callback(self.metrics.registry.unregister, self.errors)
@@ -98,7 +103,7 @@ class Playground:
                 EpochGenerator(clock, self.manager.committed_epoch),
                 options.stream,
                 NodePins(self.manager, self.node_name),
-                observer,
+                self._delivering(observer),
             )
             actors = ActorMetrics(self.node.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
             self.metrics.registry.register(actors)
@@ -107,6 +112,7 @@ class Playground:
             self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             undo.callback(self.meta.close, CLOSE_SECONDS)
             self.meta.start()
+            self.deliveries.committed()
             self._undo = undo.pop_all()
 
     def _open_store(
@@ -145,6 +151,15 @@ class Playground:
         missing = missing_rules(self.catalog.snapshot.tables.values(), self.manager.version.tables)
         if missing:
             self.manager.set_rules(self._writer, missing)
+    def _delivering(self, observer: StepObserver) -> StepObserver:
+        """The observer, and the sinks, which are notified of each commit."""
+
+        def observed(step: Step, epoch: int) -> None:
+            observer(step, epoch)
+            if step is Step.NOTIFY:
+                self.deliveries.committed()
+
+        return observed
 
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""

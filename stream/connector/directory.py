@@ -88,7 +88,7 @@ class ObjectDirectory(Directory):
         return [found.path for found in self._store.list() if "/" not in found.path]
 
     def open(self, name: str) -> pa.NativeFile:
-        return pa.PythonFile(_ObjectFile(self._store, check_path(name)), mode="r")
+        return pa.PythonFile(ObjectFile(self._store, check_path(name)), mode="r")
 
     def modified_ms(self, name: str) -> int:
         return self._store.head(name).modified_ms
@@ -97,7 +97,7 @@ class ObjectDirectory(Directory):
         return f"{self._store.url.split('?')[0].rstrip('/')}/{name}"
 
 
-class _ObjectFile(io.RawIOBase):
+class ObjectFile(io.RawIOBase):
     """An object as a file for random access."""
 
     def __init__(self, store: ObjectStore, path: str) -> None:
@@ -123,6 +123,15 @@ class _ObjectFile(io.RawIOBase):
         done = self._store.get_into(self._path, self._position, view[:room]) if room else 0
         self._position += done
         return done
+
+
+def store_url(connector: str, location: str) -> str:
+    """The URL of `hummock.object_store` for a directory at an absolute path or a URL. ConnectorError."""
+    if "://" in location or location.startswith("file:"):
+        return location
+    if not Path(location).is_absolute():
+        raise ConnectorError(connector, f"path {location!r} is not absolute")
+    return Path(location).as_uri()
 
 
 def open_directory(connector: str, location: str, suffixes: Collection[str], *, is_mapped: bool = False) -> Directory:

@@ -37,6 +37,7 @@ class SinkExecutor(Executor):
         messages = self._input.execute()
         barrier = yield from first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
+        self._writer.begin(barrier.epoch)
         row = self._table.get_row(())
         if row is not None:
             self._stored = cast(SinkState, tuple(row))
@@ -47,6 +48,7 @@ class SinkExecutor(Executor):
                 self._writer.write(message)
                 continue
             if isinstance(message, Barrier):
+                self._writer.end_epoch(message.epoch, is_checkpoint=message.checkpoint)
                 self._store()
                 self._table.commit(message.epoch)
             yield message

@@ -13,15 +13,20 @@ from relational.errors import RelationalError
 from relational.plan.kernels import view_kernels_changed
 from relational.plan.view import renewed_view
 from stream.connector.base import CONNECTOR_OPTION
+from stream.connector.sink import SinkIdentity, check_target
 from stream.errors import ConnectorError, KernelsChanged, StreamError
 from stream.meta.schedule import Job
 from stream.meta.source_manager import SourceManager
 from stream.plan.planner import plan_known, plan_of_one_actor, plan_query, plan_table
 from stream.plan.serialize import stream_plan_from_text, stream_plan_to_text
+from stream.plan.stream_plan import SinkNode
 
 if TYPE_CHECKING:
     from relational.plan.logical import LogicalPlan
     from stream.plan.stream_plan import StreamPlan
+
+
+NO_SOURCE_TO_WAIT = "when_full = 'wait' needs a query that reads a source itself: a table does not wait for its readers"
 
 
 class JobPlanner:
@@ -49,7 +54,14 @@ class JobPlanner:
         """The job of a new materialized view, index or sink, over its inputs as they are now. PlanNotSupported,
         NotFound; CatalogError if a column that it reads was dropped after it was bound; UnknownConnector,
         ConnectorError."""
-        return self._query_job(view, plan_known(view, self._catalog.get, self._new_id), parallelism)
+        job = self._query_job(view, plan_known(view, self._catalog.get, self._new_id), parallelism)
+        root = job.plan.root
+        if isinstance(root, SinkNode) and root.log is not None:
+            identity = SinkIdentity(view.name, view.id)
+            limits = check_target(view.sink or {}, identity, root.input.schema)
+            if limits.waits and job.plan.source is None:
+                raise ConnectorError((view.sink or {}).get(CONNECTOR_OPTION, ""), NO_SOURCE_TO_WAIT)
+        return job
 
     def loaded_view(self, view: TableCatalog, table_ids: Mapping[str, int]) -> Job:
         """The job of a new view whose internal tables have the ids `table_ids` by name, over its tables as they are

@@ -187,8 +187,9 @@ def _distributed(
     if distribution == wanted:
         return child, wanted
     if isinstance(child, UnionNode):
-        parts = [replace(branch, key=key, vnode_count=vnode_count) for branch in child.branches]  # type: ignore[call-arg]
-        return replace(child, branches=tuple(parts)), wanted
+        exchanges = [branch for branch in child.branches if isinstance(branch, ExchangeNode)]
+        parts = tuple(replace(exchange, key=key, vnode_count=vnode_count) for exchange in exchanges)
+        return replace(child, branches=parts), wanted
     if isinstance(child, ExchangeNode) and child.key is None:
         return replace(child, key=key, vnode_count=vnode_count), wanted
     return ExchangeNode(child.schema, child.stream_key, child, key, vnode_count), wanted

@@ -126,7 +126,9 @@ class _Planner:
         """The whole job, without exchanges."""
         job, node = self._job, self.plan(query)
         if job.kind is TableKind.SINK:
-            return SinkNode(job.schema, job.stream_key, node, job)
+            has_log = (job.sink or {}).get("connector") not in state_tables.SINKS_WITHOUT_LOG
+            log = state_tables.sink_log_tables(self._table_ids, job) if has_log else None
+            return SinkNode(job.schema, job.stream_key, node, job, log)
         if node.schema.types != job.schema.types:
             raise PlanNotSupported("Materialize", f"the query gives {node.schema}, the view holds {job.schema}")
         if node.stream_key is None:

@@ -89,7 +89,8 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     ShareNode: ("share", lambda node: {"number": node.number}),
     UnionNode: ("union", lambda node: {}),
     MaterializeNode: ("materialize", lambda node: {"table": node.table.id}),
-    SinkNode: ("sink", lambda node: {"table": node.table.id}),
+    SinkNode: ("sink", lambda node: {
+        "table": node.table.id, "log": None if node.log is None else [table.id for table in node.log]}),
 }
 
 
@@ -148,7 +149,8 @@ class _Reader:
         return MaterializeNode(schema, key, input, self._table(record["table"]), None)
 
     def sink(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
-        return SinkNode(schema, key, input, self._table(record["table"]))
+        log = None if record["log"] is None else (self._table(record["log"][0]), self._table(record["log"][1]))
+        return SinkNode(schema, key, input, self._table(record["table"]), log)
 
 
 _READERS: Mapping[str, Callable[..., StreamNode]] = {

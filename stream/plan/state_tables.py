@@ -5,6 +5,8 @@
     aggregation, inputs   group columns, argument, stream key        | -
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
+    log of a sink         sequence number                            | changes
+    batches of the log    epoch                                      | first sequence number, chunks, rows, bytes
 
 An internal table has the distribution of its executor's rows, by the group columns, and as many vnodes as the table of
 its job.
@@ -12,7 +14,7 @@ its job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
@@ -77,6 +79,20 @@ def progress_table(table_id: int, name: str, job_id: int) -> TableCatalog:
     whether it was the last; and the number of rows read. In one vnode of the table itself."""
     fields = Schema.of(vnode="int", position="bytea", is_done="boolean", rows="bigint")
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
+
+
+SINKS_WITHOUT_LOG = frozenset(("digest", "blackhole"))
+"""Connectors of sinks that keep what they deliver within the store."""
+
+
+def sink_log_tables(ids: Callable[[str], int], job: TableCatalog) -> tuple[TableCatalog, TableCatalog]:
+    """The log of a sink and its batches, see stream/connector/sink_log.py; in one vnode."""
+    log, batches = f"{job.name}.log", f"{job.name}.batches"
+    counts = Schema.of(epoch="bigint", first="bigint", chunks="bigint", rows="bigint", bytes="bigint")
+    return (
+        internal_table(ids(log), log, job.id, Schema.of(seq="bigint", changes="bytea"), [SortKey(0)], ()),
+        internal_table(ids(batches), batches, job.id, counts, [SortKey(0)], ()),
+    )
 
 
 def group_table(

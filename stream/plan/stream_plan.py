@@ -250,9 +250,16 @@ class MaterializeNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class SinkNode(_UnaryNode):
-    """Delivers the input to the connector with the options `table.sink`; the state of the delivery is in `table`."""
+    """Delivers the input to the connector with the options `table.sink`; the state of the delivery is in `table`.
+    `log`: the tables of changes that are not delivered yet, and of their batches; None: the sink keeps its state within
+    the store."""
 
     table: TableCatalog
+    log: tuple[TableCatalog, TableCatalog] | None = None
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return self.log or ()
 
     @property
     def details(self) -> str:

@@ -10,12 +10,14 @@
     reason    the error, or the job whose failure also stopped this one
     position  split and offset of the source when it failed
     offsets   the offset of each split as of the last commit, as JSON; NULL without a source
+    delivery  how far a sink is behind, as JSON, see `DeliveryStatus`; NULL for other jobs and sinks within the store
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +26,16 @@ import pyarrow as pa
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
+from stream.sink_delivery import DeliveryStatus
 
+DELIVERY_COLUMNS = {
+    "rows": pa.int64(),
+    "bytes": pa.int64(),
+    "behind_ms": pa.int64(),
+    "delivered_epoch": pa.int64(),
+    "error": pa.string(),
+    "is_full": pa.bool_(),
+}
 CREATING, RUNNING, PAUSED, FAILED = "CREATING", "RUNNING", "PAUSED", "FAILED"
 SCHEMA = pa.schema(
     {
@@ -37,6 +48,7 @@ SCHEMA = pa.schema(
         "position": pa.string(),
         "offsets": pa.string(),
         "progress": pa.float64(),
+        "delivery": pa.string(),
     }
 )
 
@@ -46,14 +58,26 @@ def jobs_table(
     failed: Mapping[int, JobFailure],
     offsets: Mapping[int, Mapping[str, str]],
     progress: Mapping[int, float],
+    deliveries: Mapping[int, DeliveryStatus],
     *,
     sources_paused: bool,
 ) -> pa.Table:
     """One row per job, ordered by name. `offsets`: job id -> split -> offset, of jobs that read a connector.
-    `progress`: of jobs that are being created, by id."""
+    `progress`: of jobs that are being created, by id. `deliveries`: of sinks that have a log."""
     jobs = sorted(known.jobs(), key=lambda table: str(known.name_of(table)))
     rows = [_row(known, table, failed.get(table.id), offsets, progress, sources_paused) for table in jobs]
+    for row, table in zip(rows, jobs, strict=True):
+        if table.id in deliveries:
+            row["delivery"] = json.dumps(asdict(deliveries[table.id]))
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def with_deliveries(shown: pa.Table, sinks: Sequence[DeliveryStatus | None]) -> pa.Table:
+    """The result of SHOW SINKS with a column for each figure of the deliveries, NULL for sinks within the store."""
+    for name, kind in DELIVERY_COLUMNS.items():
+        values = [None if status is None else getattr(status, name) for status in sinks]
+        shown = shown.append_column(name, pa.array(values, kind))
+    return shown
 
 
 def _row(

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
+DRAIN_SECONDS = 5.0
+"""How long `close()` waits for sinks that are behind."""
+
+
 def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
     """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
 
@@ -345,7 +349,10 @@ class Session:
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
             progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
         meta = self._playground.meta
-        return jobs_table(known, meta.failures.failed(known), offsets, progress, sources_paused=meta.sources_paused)
+        deliveries = self._playground.deliveries.status()
+        return jobs_table(
+            known, meta.failures.failed(known), offsets, progress, deliveries, sources_paused=meta.sources_paused
+        )
 
     def wait_created(self, *names: str) -> None:
         """Wait until these views, indexes and sinks are created, or all that are being created; an interrupted CREATE
@@ -416,13 +423,16 @@ class Session:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and close. Idempotent. Raises as flush does, and is closed nevertheless.
+        """Flush and close. Idempotent. Raises as flush does, and is closed nevertheless. Waits a few seconds for sinks
+        that are behind.
 
         No effect in a forked child: the session belongs to the parent.
         """
         if not self._is_closed and not self._playground.storage.is_forked:
             try:
                 self.flush()
+                if self._playground.deliveries.drain(DRAIN_SECONDS):
+                    self.flush()  # so that it is not delivered again
             finally:
                 self.abandon()
 

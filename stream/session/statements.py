@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from hummock.epoch import wall_clock_ms
 from relational.batch import plan_query
-from relational.catalog.names import ObjectName
-from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
+from relational.catalog.names import PUBLIC, ObjectName
+from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog, TableKind
 from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
@@ -31,6 +31,7 @@ from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
 from stream.plan.fragments import explained
+from stream.session.job_status import with_deliveries
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -184,7 +185,12 @@ class SessionStatements:
         return Relation(statement.plan, self._queries, statement.views)
 
     def _show(self, statement: bound.Show) -> pa.Table:
-        return introspect.show(statement, self._catalog)
+        shown = introspect.show(statement, self._catalog)
+        if statement.kind is not bound.ShowKind.SINKS:
+            return shown
+        known, deliveries = self._catalog.snapshot, self._playground.deliveries.status()
+        within = (statement.schema or PUBLIC).id
+        return with_deliveries(shown, [deliveries.get(sink.id) for sink in known.list(TableKind.SINK, within)])
 
     def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
         return self._jobs()

@@ -16,7 +16,8 @@ from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.connector.base import SplitReader, connector_of, open_reader, settings_of
-from stream.connector.sink import open_sink
+from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_stored_sink
+from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
 from stream.executor.agg_state import MaterializedInput
@@ -62,12 +63,19 @@ if TYPE_CHECKING:
 
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
-    of the running actors."""
+    of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread."""
 
-    def __init__(self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        options: StreamOptions,
+        request_barrier: Callable[[], None],
+        sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
+    ) -> None:
         self.store = store
         self.options = options
         self.request_barrier = request_barrier
+        self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
 
@@ -84,6 +92,7 @@ class ActorBuilder:
         pace = self._paces.setdefault(spec.job_id, BackfillPace(self.request_barrier))
         chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
         chain.backfilled = lambda: observer.finish_backfill(spec.actor_id)
+        chain.progress = self.sink_progress(spec.job_id)
         executor = chain.build(spec.root)
         if spec.error_table is not None:
             table = self._state_table(spec.error_table)
@@ -130,6 +139,7 @@ class ExecutorChain:
         self.options = options
         self.errors = errors
         self.has_readers: Callable[[], bool] = lambda: True
+        self.progress = SinkProgress()
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
@@ -173,8 +183,16 @@ class ExecutorChain:
         return MaterializeExecutor(info, input, table, node.conflict, rows, self.errors, lambda: self.has_readers())
 
     def sink(self, node: SinkNode, info: ExecutorInfo) -> Executor:
-        writer, table = open_sink(node.table.sink or {}), self.state_table(node.table)
-        return SinkExecutor(info, self.build(node.input), writer, table)
+        return SinkExecutor(info, self.build(node.input), self.sink_writer(node), self.state_table(node.table))
+
+    def sink_writer(self, node: SinkNode) -> SinkWriter:
+        """What delivers the changes of a sink. UnknownConnector, ConnectorError."""
+        options, schema = node.table.sink or {}, node.input.schema
+        if node.log is None:
+            return open_stored_sink(options)
+        limits = check_target(options, SinkIdentity(node.table.name, node.table.id), schema)
+        log, batches = (self.state_table(each) for each in node.log)
+        return LogWriter(node.table.name, schema, log, batches, limits, self.progress)
 
 
 class _ActorChain(ExecutorChain):
@@ -238,6 +256,7 @@ class _ActorChain(ExecutorChain):
             cpu_clock=lambda: self.cpu_clock(),
             rate_limit=-(-settings.rate_limit // self.spec.siblings),
             start=settings.start,
+            may_read=lambda: not self.progress.is_full,
             committed_epoch=lambda: self.store.committed_epoch,
         )
         self.sources.append(source)

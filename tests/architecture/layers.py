@@ -89,7 +89,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.state_store"
     ),
     "stream.connector": (
-        "relational.types relational.chunk relational.expr relational.catalog relational.table hummock.object_store"
+        "relational.types relational.chunk relational.expr relational.catalog relational.table hummock.object_store "
+        "hummock.state_store"
     ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
@@ -105,9 +106,10 @@ MAY_IMPORT: dict[str, str] = {
         "relational.table "
         "hummock.meta hummock.meta_client hummock.loaded_files"
     ),
+    "stream.sink_delivery": "connector relational.catalog hummock.state_store",
     "stream.playground": (
-        "meta worker runtime protocol actor_metrics hummock.meta hummock.store hummock.maintenance hummock.meta_client "
-        "hummock.metrics hummock.object_store relational.catalog relational.table"
+        "meta worker runtime protocol actor_metrics sink_delivery hummock.meta hummock.store hummock.maintenance "
+        "hummock.meta_client hummock.metrics hummock.object_store relational.catalog relational.table"
     ),
     "stream.spark": (
         "playground plan executor worker message error_counts relational.types relational.chunk relational.expr "
@@ -115,7 +117,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.session": (
-        "playground spark meta plan message error_counts relational.spark hummock.spark hummock.version "
+        "playground spark meta plan message error_counts sink_delivery relational.spark hummock.spark hummock.version "
         "hummock.loaded_files relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"

@@ -223,20 +223,19 @@ def test_it_reads_no_more_than_its_rate_and_nothing_while_it_may_not(monkeypatch
     may_read, waits = [False], []
     control = Channel(100)
     control.send(barrier(1))
-    received = control.recv
-
-    def recv(timeout=None):
-        waits.append(timeout)
-        if len(waits) == 2:
-            may_read[0] = True
-        now[0] += 0.001
-        return received(timeout)
-
-    monkeypatch.setattr(control, "recv", recv)
     messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 10_000)}, chunk_rows=50, rate_limit=1_000,
                       may_read=lambda: may_read[0]).execute()
     next(messages)
-    rows = rows_of(take(messages, 100))
+    chunks = []
+    while len(chunks) < 100:
+        message = next(messages)
+        if isinstance(message, Wait):
+            waits.append(message)
+            may_read[0] = len(waits) >= 2
+            now[0] += 0.001
+        else:
+            chunks.append(message)
+    rows = rows_of(chunks)
     assert len(waits) > 2 and rows == list(range(len(rows)))
     assert 100 <= len(rows) <= 1_000 * now[0] + 100
 
