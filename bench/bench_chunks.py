@@ -1,6 +1,6 @@
 """What chunks do, on one core: rows (BIGINT, DOUBLE, VARCHAR), 65,536 to a chunk, a tenth of which change hands again.
 
-Beside each verb stands what pyarrow or numpy would do, and `memcpy`: the bytes of the rows that come out, copied once.
+Each operation is compared with pyarrow or numpy, and with `memcpy`: the bytes of the resulting rows, copied once.
 Rows are those that went in. CPU seconds.
 """
 

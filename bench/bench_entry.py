@@ -1,7 +1,7 @@
 """Rows from outside: INSERT of 100,000 rows of Arrow, and what of it is their import.
 
-`hummock` inserts an Arrow table. `rows at hand` inserts the same rows as a chunk that was imported before, so the ratio
-is what validation and conversion cost. The other engines are the same text column in other layouts, and JSON.
+`hummock` inserts an Arrow table. `imported rows` inserts the same rows as a chunk that was imported before, so the
+ratio is what validation and conversion cost. The other engines are the same text column in other layouts, and JSON.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def test_insert_of_json(benchmark: Any, session: Session) -> None:
     measure(benchmark, "JSON", lambda first: rows_from(first, note), session.table("t").insert)
 
 
-def test_insert_of_rows_at_hand(benchmark: Any, session: Session) -> None:
+def test_insert_of_imported_rows(benchmark: Any, session: Session) -> None:
     note = texts()
     session.sql(f"CREATE TABLE t ({COLUMNS.format('VARCHAR')})")
     handle = session.table("t")
-    measure(benchmark, "rows at hand", lambda first: chunk_of_rows(handle.table, rows_from(first, note)),
+    measure(benchmark, "imported rows", lambda first: chunk_of_rows(handle.table, rows_from(first, note)),
             lambda chunk: handle.runner.insert_rows(handle.table, chunk))

@@ -1,7 +1,7 @@
 """Aggregation end to end: changes in, changed groups out, state written at every barrier, on one core.
 
 A million groups, count and sum; a quarter of the changes retract an earlier row; a barrier each million
-changes. Beside it stands what an engine without state would do: pyarrow's group_by over the rows that are
+changes. It is compared with an engine without state: pyarrow's group_by over the rows that are
 left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored.
 
 CPU seconds. Run with POLARS_MAX_THREADS=1.

@@ -4,7 +4,7 @@
 chunks. Keys are distinct, or skewed: 100,000 of them, of which the first has a twelfth of the rows. `join` is both,
 beside what engines do once with the whole tables in memory. Rows: those that went in plus those that asked.
 
-A round finds its memory warm, as the one before left it; the first build of the process is told as "first".
+A round finds its memory warm, as the one before left it; the first build of the process is reported as "first".
 CPU seconds. Run with POLARS_MAX_THREADS=1.
 """
 

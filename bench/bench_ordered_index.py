@@ -1,7 +1,7 @@
 """OrderedIndex on one core: a million live BIGINT sort keys with a stream key behind them, in memcomparable bytes.
 
-`update` takes half the rows out and puts as many in; `rank` asks for positions; `window` tells what the same changes do
-to the first 1,000 rows. Beside it stands what a Python program would hold: sortedcontainers.SortedList of bytes.
+`update` takes half the rows out and puts as many in; `rank` asks for positions; `window` reports what the same changes
+do to the first 1,000 rows. It is compared with what a Python program would use: sortedcontainers.SortedList of bytes.
 """
 
 from __future__ import annotations

@@ -167,8 +167,8 @@ def show(title: str, ours: dict[str, float], theirs: dict[str, float], hits: Seq
     print(title)
     for name, value in ours.items():
         other = theirs[name]
-        told = "   hit rates " + " and ".join(f"{of[name]:.1%}" for of in hits) if hits else ""
-        print(f"  {name:28} {value / 1e6:9.3f} M/s   RocksDB {other / 1e6:9.3f} M/s   {value / other:5.2f}x{told}")
+        rates = "   hit rates " + " and ".join(f"{of[name]:.1%}" for of in hits) if hits else ""
+        print(f"  {name:28} {value / 1e6:9.3f} M/s   RocksDB {other / 1e6:9.3f} M/s   {value / other:5.2f}x{rates}")
 
 
 def fill(folder: Path, sizes: list[int]) -> None:

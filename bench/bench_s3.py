@@ -70,7 +70,7 @@ def open_on(name: str, server: str, endpoint: str, folder: Path, monkeypatch: py
     return Hummock(folder, url=url, compaction=CompactionOptions(history_ms=0))
 
 
-def told(what: str, counted: Counter[str], rows: int) -> str:
+def line_of(what: str, counted: Counter[str], rows: int) -> str:
     gigabytes = rows * ROW_BYTES / 1e9
     kinds = ", ".join(f"{count / gigabytes:,.0f} {kind}" for kind, count in counted.most_common() if kind.isupper())
     return (f"  {what:9} per GB of rows: {counted['requests'] / gigabytes:8,.0f} requests ({kinds}); "
@@ -94,12 +94,12 @@ def test_requests_and_bytes(benchmark: Any, name: str, server: str, tmp_path: Pa
         benchmark.group = "S3, ingest and scan"
         traffic.take()
         benchmark.pedantic(lambda: ingest(engine, data), rounds=1)
-        lines.append(told("ingest", traffic.take(), ROWS))
+        lines.append(line_of("ingest", traffic.take(), ROWS))
         engine.compact()
         if isinstance(engine, Hummock):
-            lines.append(told("compact", traffic.take(), ROWS))
+            lines.append(line_of("compact", traffic.take(), ROWS))
         assert engine.scan().num_rows == ROWS
-        lines.append(told("scan", traffic.take(), ROWS))
+        lines.append(line_of("scan", traffic.take(), ROWS))
         engine.close()
     benchmark.extra_info.update(engine=name, rows=ROWS, settings=kind.settings)
     print("\n" + "\n".join([name, *lines]))

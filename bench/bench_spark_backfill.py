@@ -1,12 +1,12 @@
 """The history of a new view over a large table: by the view's own actor, and in bulk by Spark's executors.
 
 GROUP BY with count, sum, avg and retractable min and max over ten million rows (HUMMOCK_BENCH_ROWS), 300,000 groups.
-Told are wall seconds and CPU seconds per row of the process and all below it, Java included, after the session's start,
-of the first round, in which a JVM and its workers are cold, and of the best; and how long a flush takes meanwhile,
-beside one with nothing else to do. The session is one that carries no rows, as `hummock backfill` begins it. An
-executor that is "pinned" has one CPU for its JVM and its workers, as a cluster's manager gives it. HUMMOCK_BENCH_STORE
-names a directory in which the table is kept from one run to the next. `-k "two executors"` and the like choose who
-runs.
+Reported are wall seconds and CPU seconds per row of the process and all below it, Java included, after the session's
+start, of the first round, in which a JVM and its workers are cold, and of the best; and how long a flush takes
+meanwhile, beside one with nothing else to do. The session is one that carries no rows, as `hummock backfill` begins
+it. An executor that is "pinned" has one CPU for its JVM and its workers, as a cluster's manager gives it.
+HUMMOCK_BENCH_STORE names a directory in which the table is kept from one run to the next. `-k "two executors"` and the
+like choose who runs.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def filled(url: str) -> stream.Session:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stream.Session]:
-    place = os.environ.get("HUMMOCK_BENCH_STORE") or str(tmp_path_factory.mktemp("store"))
-    with filled(f"file://{Path(place).absolute()}") as session:
+    folder = os.environ.get("HUMMOCK_BENCH_STORE") or str(tmp_path_factory.mktemp("store"))
+    with filled(f"file://{Path(folder).absolute()}") as session:
         yield session
 
 

@@ -200,8 +200,8 @@ def shuffled(spark: Any, runs: LargeRuns) -> Any:
 def read_files(url: str, infos: list[SstableInfo], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     store = SstableStore(open_object_store(url), StorageOptions())
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            collector = EntryCollector(SstableIterator(store, infos[place]))
+        for position in batch.column(0).to_pylist():
+            collector = EntryCollector(SstableIterator(store, infos[position]))
             while (entries := collector.next_batch(50_000)) is not None:
                 found, column, epochs = entries
                 yield pa.record_batch({"key": pa.array(found), "epoch": pa.array(epochs.astype(np.int64)),

@@ -119,7 +119,7 @@ def batches() -> list[WriteBatch]:
 
 
 def opened(folder: Path, **options: Any) -> MaintainedStorage:
-    """A writer that compacts nothing and holds all rows until it is told to sync."""
+    """A writer that compacts nothing and holds all rows until a sync is requested."""
     return hummock.open(folder.as_uri(), role="writer", compaction=False, shared_buffer_bytes=4 << 30, **options)
 
 

@@ -1,9 +1,9 @@
 """Tables: writes, point reads and scans of 1,000,000 rows on one core, beside what a user would take instead.
 
-The table is (id BIGINT key, amount DOUBLE, name VARCHAR) over a store in memory; ids come in random order. What stands
-beside it: a `dict` of tuples, and SQLite in memory. All are given Arrow columns, since that is what a stream or a file
-holds; a dict answers with tuples, SQLite too, and both make Arrow columns of a whole scan. `cells` is our table in the
-other row format, an entry per value.
+The table is (id BIGINT key, amount DOUBLE, name VARCHAR) over a store in memory; ids come in random order. It is
+compared with a `dict` of tuples and with SQLite in memory. All are given Arrow columns, since that is what a stream or
+a file holds; a dict answers with tuples, SQLite too, and both make Arrow columns of a whole scan. `cells` is our table
+in the other row format, an entry per value.
 """
 
 from __future__ import annotations

@@ -42,6 +42,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for of, rates in sorted(counted.items()):
         if rates.keys() >= {1, 2}:
             write(f"gain of {of}: {rates[2] / rates[1]:.2f}x")
-    told = [bench.extra_info for benches in groups.values() for bench in benches]
-    for engine, text in sorted({info["engine"]: info["settings"] for info in told if "settings" in info}.items()):
+    infos = [bench.extra_info for benches in groups.values() for bench in benches]
+    for engine, text in sorted({info["engine"]: info["settings"] for info in infos if "settings" in info}.items()):
         write(f"{engine}: {text}")

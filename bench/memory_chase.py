@@ -27,14 +27,14 @@ static double seconds(void) {
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
-static size_t place(uint64_t x, size_t lines) {
+static size_t line_at(uint64_t x, size_t lines) {
     return 64 * (size_t)((unsigned __int128)(x * 0x9E3779B97F4A7C15ull) * lines >> 64);
 }
 
 double chase(size_t bytes, int lines, int rounds) {
     const size_t huge = 2 << 20;
     uint8_t *mapped = mmap(0, bytes + 2 * huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
-    uint64_t x, first = 88172645463325252ull, told = 0;
+    uint64_t x, first = 88172645463325252ull, loaded = 0;
     double begun = 0, spent;
     int i, round;
     if (mapped == MAP_FAILED) return -1;
@@ -44,8 +44,8 @@ double chase(size_t bytes, int lines, int rounds) {
     for (round = 0; round <= rounds; round++) {         /* the first for warmth */
         if (round == 1) begun = seconds();
         for (x = first, i = 0; i < lines; i++) {
-            x = step(x) + told;                         /* told is 0, which only the line knows */
-            told = *(volatile uint64_t *)(at + place(x, bytes / 64));
+            x = step(x) + loaded;                         /* loaded is 0, which only the line knows */
+            loaded = *(volatile uint64_t *)(at + line_at(x, bytes / 64));
         }
     }
     spent = seconds() - begun;

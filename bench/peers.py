@@ -1,4 +1,4 @@
-"""The stores that ours stands beside, each behind the same few verbs, set as equal as they allow.
+"""The stores that ours is compared with, each behind the same few methods, set as equal as they allow.
 
 64 KB blocks, lz4 (LevelDB: snappy), a Bloom filter of 10 bits and a block cache of `cache_bytes` where an engine has
 them; no log of its own where it can go without, and all that was written durable when `ingest` returns, except
@@ -167,8 +167,8 @@ class RocksDb(Engine):
         return sum(pairs_table(islice(self.db.items(from_key=start), rows)).num_rows for start in starts.to_pylist())
 
     def lookups(self) -> tuple[int, int]:
-        told = self.options.get_statistics() or ""
-        found = dict(re.findall(r"rocksdb\.block\.cache\.data\.(hit|miss) COUNT : (\d+)", told))
+        statistics = self.options.get_statistics() or ""
+        found = dict(re.findall(r"rocksdb\.block\.cache\.data\.(hit|miss) COUNT : (\d+)", statistics))
         return int(found["hit"]), int(found["miss"])
 
     def compact(self) -> None:

@@ -1,7 +1,7 @@
 """The Python examples of the readmes run as they are written, and what their comments state is so.
 
 A comment behind an expression that is itself an expression states its value: `1 + 1    # 2`. A block that does not
-begin with an import goes on where the one before it ended.
+begin with an import continues where the previous one ended.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ cdef check_batch(BinaryColumn keys, BinaryColumn values):
 
 REASONS = {
     NULL_KEY: "a key is null",
-    UNSORTED: "a key stands before the key of the row above it; keys must ascend by bytes",
-    DUPLICATE: "a key stands in two rows; a batch has one operation for a key",
+    UNSORTED: "a key sorts before the key of the row above it; keys must ascend by bytes",
+    DUPLICATE: "a key is in two rows; a batch has one operation for a key",
     LONG_KEY: f"a key is longer than {MAX_KEY_BYTES} bytes",
     LONG_VALUE: f"a value is longer than {MAX_VALUE_BYTES} bytes",
 }

@@ -39,7 +39,7 @@ cdef class MergeIterator(HummockIterator):
             raise MemoryError
         for leaf, child in enumerate(self.children):
             if child.direction != self.direction:
-                raise ValueError(f"child {leaf} walks the other way")
+                raise ValueError(f"child {leaf} has the other direction")
             self.contenders[leaf].child = <void*>child
 
     def __dealloc__(self):

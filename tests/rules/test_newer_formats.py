@@ -88,7 +88,7 @@ def json_cases() -> dict[str, Callable[[], object]]:
         "compact task": lambda: CompactTask.from_json(TASK.to_json() | {"format": NEWER}),
         "range of a task": lambda: RangeSpec.from_json(spec.to_json() | {"format": NEWER}),
         "result of a range": lambda: RangeResult.from_json(result.to_json() | {"format": NEWER}),
-        "assignment": lambda: WorkerTask.decode(later(WorkerTask(spec, "memory://", "", 1, 1).encode())),
+        "worker task": lambda: WorkerTask.decode(later(WorkerTask(spec, "memory://", "", 1, 1).encode())),
         "catalog": lambda: TableCatalog.from_json(table.to_json() | {"version": NEWER}),
         "plan": lambda: plan_from_text(later(plan.encode(), "version").decode(), lambda _: table),
         "read of a table": lambda: ReadSpec.from_bytes(zlib.compress(later(zlib.decompress(read.to_bytes())))),

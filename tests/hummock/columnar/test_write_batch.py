@@ -13,9 +13,9 @@ from hummock.errors import InvalidWriteBatch
 
 def test_the_examples_of_the_design():
     assert list(WriteBatch([(b"a", b"1"), (b"b", b"2")])) == [(b"a", b"1"), (b"b", b"2")]
-    with pytest.raises(InvalidWriteBatch, match="row 1: a key stands in two rows"):
+    with pytest.raises(InvalidWriteBatch, match="row 1: a key is in two rows"):
         WriteBatch([(b"a", b"1"), (b"a", None), (b"b", b"2")])
-    with pytest.raises(InvalidWriteBatch, match="row 1: a key stands before the key of the row above"):
+    with pytest.raises(InvalidWriteBatch, match="row 1: a key sorts before the key of the row above"):
         WriteBatch([(b"b", b"1"), (b"a", b"2")])
 
 

@@ -141,7 +141,7 @@ def test_random_long_runs_are_pulled_in_order_over_many_batches(seed):
 
 def test_children_have_one_direction():
     batch = SharedBufferBatch(WriteBatch([(b"a", b"1")]), 1 << 16)
-    with pytest.raises(ValueError, match="walks the other way"):
+    with pytest.raises(ValueError, match="has the other direction"):
         MergeIterator([SharedBufferBatchIterator(batch, REVERSE)], FORWARD)
 
 

@@ -14,7 +14,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, Level, Run
 from tests.hummock.compaction.picker.test_picker import FILE, Tree, file_of, inputs_of
 
-CASES = Path(__file__).parents[2] / "cases" / "landing.txt"
+CASES = Path(__file__).parents[2] / "cases" / "ingest_placement.txt"
 
 
 class IngestTree(Tree):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORK = "tests.support.drivers.spark_chaos:carry_out"
-WORKER_FAULTS = ("killed before", "killed between files", "killed behind its journal", "done twice", "store fails")
+WORKER_FAULTS = ("killed before", "killed between files", "killed after its progress log", "done twice", "store fails")
 SLOW_FAULTS = ("slow",)         # for clusters of two hosts: waits until another attempt has begun
 OTHER_ATTEMPT_SECONDS = 120     # timeout of that wait
 
@@ -91,7 +91,7 @@ def _run_with_fault(data: bytes, task: WorkerTask) -> bytes:
     if fault == "done twice":
         worker_task.carry_out(data)
     done = worker_task.carry_out(data)
-    if fault == "killed behind its journal":
+    if fault == "killed after its progress log":
         _die()
     return done
 

@@ -177,10 +177,10 @@ class SparkWorld(Store):
         task, token = self.manager.get_compact_task("zombie", does_large=True)
         results = self.tasks().run(task, token[:16])
         self.finish()
-        journal = TaskProgressLog(self.objects, task)
-        zombie = WorkerTask(task.ranges()[0].narrowed(), self.url, token[:16], MEMORY, 60_000, journal.path(0))
+        log = TaskProgressLog(self.objects, task)
+        zombie = WorkerTask(task.ranges()[0].narrowed(), self.url, token[:16], MEMORY, 60_000, log.path(0))
         run_task_really(zombie.encode())
-        assert journal.results(1)
+        assert log.results(1)
         self._is_refused(task, token, results)
 
     def _is_refused(self, task, token, results) -> None:

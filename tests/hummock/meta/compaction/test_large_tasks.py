@@ -1,4 +1,4 @@
-"""Large compaction tasks: assignment, reuse of an earlier attempt's results, and cleanup."""
+"""Large compaction tasks: division among workers, reuse of an earlier attempt's results, and cleanup."""
 
 from __future__ import annotations
 
