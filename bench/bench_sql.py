@@ -1,18 +1,22 @@
 """SQL text to rows: INSERT of a thousand rows of VALUES in one statement, beside DuckDB's in the same run, and the time
-that long conditions take to be bound.
+that long conditions take to be bound, and views upon views to be planned.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import stream
+from relational.batch import plan_query
+from relational.batch.plan import BatchNode
 from relational.catalog.manager import CatalogManager
 from relational.sql import bind_sql
+from relational.sql.statement import CreateView, Select
 from tests.support.suites.sql_cases import case_catalog
 
 ROWS, STATEMENTS, ROUNDS = 1_000, 20, 10
@@ -73,3 +77,27 @@ def test_long_condition(benchmark: Any, name: str) -> None:
     text = f"SELECT * FROM orders WHERE {LONG[name]}"
     benchmark.group = f"bind {name}"
     benchmark.pedantic(lambda: list(bind_sql(text, catalog)), rounds=5, warmup_rounds=1)
+
+
+@pytest.mark.parametrize("depth", [1, 10, 50])
+def test_plan_views(benchmark: Any, depth: int) -> None:
+    """From the text of a query over a chain of views to its batch plan; as an extra figure, its materialized view."""
+    catalog, below = case_catalog(), "orders"
+    for level in range(depth):
+        text = f"SELECT id, region, amount + {level} AS amount FROM {below} WHERE id > {level}"
+        (statement,) = bind_sql(f"CREATE VIEW v{level} AS {text}", catalog)
+        assert isinstance(statement, CreateView)
+        below = f"v{level}"
+        catalog.create(statement.view)
+    text = f"SELECT region, max(amount) AS most FROM {below} GROUP BY region"
+
+    def planned() -> BatchNode:
+        (statement,) = bind_sql(text, catalog)
+        assert isinstance(statement, Select)
+        return plan_query(statement.plan)
+
+    benchmark.group = f"plan {depth} views"
+    benchmark.pedantic(planned, rounds=20, warmup_rounds=2)
+    begun = time.process_time()
+    list(bind_sql(f"CREATE MATERIALIZED VIEW m AS {text}", catalog))
+    benchmark.extra_info["materialized_view_cpu_ms"] = (time.process_time() - begun) * 1e3

@@ -166,6 +166,21 @@ def test_show_describe_and_explain_answer_in_arrow(db):
     assert rows(db.sql("SELECT 1 AS one")) == [(1,)]
 
 
+def test_explain_of_a_query_shows_its_logical_and_its_batch_plan(db):
+    shop(db)
+    plan = db.sql("EXPLAIN SELECT region FROM orders WHERE id = 1")["plan"].to_pylist()
+    assert plan[:7] == [
+        "logical",
+        "  Project region",
+        "    Filter (id = 1)",
+        "      Scan orders (id, region)",
+        "batch",
+        "  Project region",
+        "    PointGet orders [id = 1] (id, region)",
+    ]
+    assert plan[7] == "as a view" and "StreamScan orders" in "\n".join(plan)
+
+
 def test_several_statements_in_one_text(db):
     answer = db.sql("CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2); FLUSH; SELECT COUNT(*) FROM t")
     assert rows(answer) == [(2,)]
