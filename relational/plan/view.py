@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from relational.catalog.objects import FORMAT_VERSION, ColumnCatalog, TableCatalog, TableKind, value_columns
+from relational.catalog.objects import (
+    DEFAULT_VNODE_COUNT,
+    FORMAT_VERSION,
+    SOURCE_VERSION,
+    TABLE_VERSION,
+    ColumnCatalog,
+    TableCatalog,
+    TableKind,
+    value_columns,
+)
 from relational.errors import BindError
 from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
-from relational.plan.logical import Limit, LogicalPlan, Project, Scan, Sort, Values
+from relational.plan.logical import Filter, Limit, LogicalPlan, Project, Scan, Sort, Values
 from relational.plan.optimizer import SINK_RULES, VIEW_RULES, optimize
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
+from relational.types.vnode_rule import VnodeRule
 
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
@@ -55,7 +65,7 @@ def sink_of(
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
     sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),
-                   is_append_only=False, sink=dict(options), version=FORMAT_VERSION)
+                   is_append_only=False, sink=dict(options), version=SOURCE_VERSION)
     return sink, plan
 
 
@@ -119,6 +129,7 @@ def _draft(
         for position, field in enumerate(plan.schema)
     )
     scans = [node for node in nodes(plan) if isinstance(node, Scan)]
+    rule = _vnode_rule(plan, distribution_key) if kind.is_job else VnodeRule.HASH
     reads = {(scan.table.id, scan.table.columns[position].column_id) for scan in scans for position in scan.columns}
     return TableCatalog(
         id=0,
@@ -135,7 +146,28 @@ def _draft(
         dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
         reads=tuple(sorted(reads)),
         kernel_version=KERNEL_VERSION if kind.is_job else 0,
+        vnode_rule=rule,
+        version=TABLE_VERSION if rule is VnodeRule.HASH else FORMAT_VERSION,
     )
+
+
+def _vnode_rule(plan: LogicalPlan, distribution_key: tuple[int, ...]) -> VnodeRule:
+    """The rule for rows of `plan` that are distributed by a generated id: that of the table which has it, so that rows
+    keep their vnodes, or that of ids which the job generates itself, for a source. Else the hash.
+    """
+    if len(distribution_key) != 1:
+        return VnodeRule.HASH
+    (column,) = distribution_key
+    while isinstance(plan, (Filter, Project)):
+        if isinstance(plan, Project):
+            passed = plan.expressions[column]
+            if not isinstance(passed, InputRef):
+                return VnodeRule.HASH
+            column = passed.index
+        plan = plan.input
+    if not isinstance(plan, Scan) or plan.table.distribution_key != (plan.columns[column],):
+        return VnodeRule.HASH
+    return VnodeRule.of_row_ids(DEFAULT_VNODE_COUNT) if plan.table.kind is TableKind.SOURCE else plan.table.vnode_rule
 
 
 def _check_names(what: str, query: LogicalPlan) -> None:

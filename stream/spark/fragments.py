@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from relational.expr.expression import InputRef
+from relational.types import VnodeRule
 from stream.errors import BackfillRefused
 from stream.plan.stream_plan import (
     FilterNode,
@@ -24,8 +25,9 @@ from stream.plan.stream_plan import (
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
-Distribution: TypeAlias = "tuple[int, ...] | None"
-"""The columns whose vnode determines the task of a row; None if no columns of these rows do."""
+Distribution: TypeAlias = "tuple[tuple[int, ...], VnodeRule] | None"
+"""The columns whose vnode determines the task of a row, and the rule of the vnode; None if no columns of these rows
+do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,11 @@ class ArrivalNode(StreamNode):
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """The executors from `root` down to its leaf: a scan in the first fragment, else the arriving rows, distributed by
-    the vnode of the columns `key`."""
+    the vnode of the columns `key` by `rule`."""
 
     root: StreamNode
     key: tuple[int, ...] = ()
+    rule: VnodeRule = VnodeRule.HASH
 
     @property
     def leaf(self) -> StreamNode:
@@ -73,33 +76,35 @@ class _Cutter:
     def __init__(self) -> None:
         self.fragments: list[Fragment] = []
         self._key: tuple[int, ...] = ()  # of the fragment under construction
+        self._rule = VnodeRule.HASH
 
     def part(self, node: StreamNode) -> tuple[StreamNode, Distribution]:
         """`node` within its fragment, and the distribution of its output."""
         if isinstance(node, StreamScanNode):
-            return node, _among(node.table.distribution_key, node.columns)
+            return node, _among(node.table.distribution_key, node.columns, node.table.vnode_rule)
         assert isinstance(node, (FilterNode, ProjectNode, HashAggNode, MaterializeNode))
         child, distribution = self.part(node.input)
         if isinstance(node, HashAggNode):
-            child = self._cut(child, node.group_by)
-            distribution = tuple(range(len(node.group_by)))
-        elif isinstance(node, MaterializeNode) and distribution != node.table.distribution_key:
-            child = self._cut(child, node.table.distribution_key)
+            child = self._cut(child, node.group_by, VnodeRule.HASH)
+            distribution = tuple(range(len(node.group_by))), VnodeRule.HASH
+        elif isinstance(node, MaterializeNode):
+            wanted = node.table.distribution_key, node.table.vnode_rule
+            child = child if distribution == wanted else self._cut(child, *wanted)
         elif isinstance(node, ProjectNode) and distribution is not None:
             passed = [each.index if isinstance(each, InputRef) else -1 for each in node.expressions]
-            distribution = _among(distribution, passed)
+            distribution = _among(distribution[0], passed, distribution[1])
         return replace(node, input=child), distribution
 
     def end(self, root: StreamNode) -> None:
         """Finish the fragment under construction with `root`."""
-        self.fragments.append(Fragment(root, self._key))
+        self.fragments.append(Fragment(root, self._key, self._rule))
 
-    def _cut(self, root: StreamNode, key: tuple[int, ...]) -> ArrivalNode:
+    def _cut(self, root: StreamNode, key: tuple[int, ...], rule: VnodeRule) -> ArrivalNode:
         self.end(root)
-        self._key = key
+        self._key, self._rule = key, rule
         return ArrivalNode(root.schema, root.stream_key)
 
 
-def _among(columns: tuple[int, ...], kept: tuple[int, ...] | list[int]) -> Distribution:
+def _among(columns: tuple[int, ...], kept: tuple[int, ...] | list[int], rule: VnodeRule) -> Distribution:
     """The positions of `columns` among the `kept` ones; None if one is missing."""
-    return tuple(kept.index(column) for column in columns) if set(columns) <= set(kept) else None
+    return (tuple(kept.index(column) for column in columns), rule) if set(columns) <= set(kept) else None

@@ -126,4 +126,5 @@ def _shuffle_writer(
 ) -> ShuffleWriter:
     """Writes the input of fragment `number`."""
     after = backfill.fragments[number]
-    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, backfill.tasks[number], DEFAULT_VNODE_COUNT)
+    receivers = backfill.tasks[number]
+    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, receivers, DEFAULT_VNODE_COUNT, after.rule)

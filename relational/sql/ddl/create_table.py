@@ -9,7 +9,10 @@ from typing import Any
 from sqlglot.tokens import TokenType
 
 from relational.catalog.objects import (
+    DEFAULT_VNODE_COUNT,
     FORMAT_VERSION,
+    SOURCE_VERSION,
+    TABLE_VERSION,
     ColumnCatalog,
     ConflictBehaviour,
     TableCatalog,
@@ -26,6 +29,7 @@ from relational.sql.tree import parse
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
+from relational.types.vnode_rule import VnodeRule
 
 ROW_ID = "_row_id"
 CONNECTOR_OPTION = "connector"
@@ -270,6 +274,8 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         conflict=syntax.conflict,
         definition=definition,
         connector=syntax.options,
+        vnode_rule=VnodeRule.HASH if row_id is None else VnodeRule.of_row_ids(DEFAULT_VNODE_COUNT),
+        version=TABLE_VERSION if row_id is None else FORMAT_VERSION,
     )
 
 
@@ -286,7 +292,7 @@ def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None
             **error_span(syntax.key_span or span),
         )
     draft = table_of(syntax, definition)
-    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, version=FORMAT_VERSION)
+    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, vnode_rule=VnodeRule.HASH, version=SOURCE_VERSION)
 
 
 def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
