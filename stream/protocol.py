@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from relational.types import VnodeRule
 from stream.message import Barrier, SkippedRows
 from stream.plan.stream_plan import MaterializeNode, SinkNode, StreamNode
 
@@ -46,12 +47,13 @@ class EdgeSpec:
     """How rows reach the actors of one input of a fragment.
 
     `edge_id`: job, fragment and input of the receivers, and the first of them. `vnode_map`: each row goes to the actor
-    that owns the vnode of its columns `key`; None: to the only actor that an upstream actor is an input of. `table`:
-    the table whose rows these are, if they are those of another job; `key` are indices of its columns then."""
+    that owns the vnode of its columns `key` by `rule`; None: to the only actor that an upstream actor is an input of.
+    `table`: the table whose rows these are, if they are those of another job; `key` are indices of its columns then."""
 
     edge_id: tuple[int, ...]
     key: tuple[int, ...] = ()
     vnode_map: VnodeMap | None = None
+    rule: VnodeRule = VnodeRule.HASH
     table: TableCatalog | None = None
 
 

@@ -32,11 +32,25 @@ cdef extern from * nogil:
         }
         return size <= 0 || (a[0] == b[0] && a[size >> 1] == b[size >> 1] && a[size - 1] == b[size - 1]);
     }
+    static inline void hummock_copy_bytes(uint8_t *to, const uint8_t *from, int64_t size) {
+        if (size > 32) { memcpy(to, from, (size_t)size); return; }
+        if (size >= 16) {
+            uint64_t words[4];
+            memcpy(words, from, 16); memcpy(words + 2, from + size - 16, 16);
+            memcpy(to, words, 16); memcpy(to + size - 16, words + 2, 16);
+        } else if (size >= 8) {
+            uint64_t first, last;
+            memcpy(&first, from, 8); memcpy(&last, from + size - 8, 8);
+            memcpy(to, &first, 8); memcpy(to + size - 8, &last, 8);
+        } else for (int64_t i = 0; i < size; i++) to[i] = from[i];
+    }
     #endif
     """
     uint64_t __builtin_bswap64(uint64_t) noexcept
     bint same_bytes "hummock_same_bytes"(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept
     # memcmp == 0, without a call for few bytes, as most prefixes are
+    void copy_bytes "hummock_copy_bytes"(uint8_t* to, const uint8_t* source, Py_ssize_t size) noexcept
+    # memcpy, without a call for few bytes, as most keys and numbers are
 
     const uint64_t MAX_EPOCH "UINT64_MAX"   # a seek to it finds the newest operation on its key
     const uint64_t NOWHERE "UINT64_MAX"     # no table and vnode, which are the first 48 bits of a user key

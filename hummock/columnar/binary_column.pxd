@@ -64,6 +64,8 @@ cdef class BinaryColumnBuilder:
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # capacity for that many MORE
     cdef int append(self, Slice value) except -1 nogil      # OverflowError past 2 GiB - 1 of data
     cdef int append_null(self) except -1 nogil
+    cdef int append_rows(self, const int32_t* offsets, const uint8_t* data, Py_ssize_t rows) except -1 nogil
+    # values that follow one another in a column without nulls, copied at once. REQUIRES that none so far is null
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil
     cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil
     cdef void release_buffers(self) noexcept nogil

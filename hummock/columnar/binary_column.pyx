@@ -318,6 +318,19 @@ cdef class BinaryColumnBuilder:
         self.offsets[self.rows] = <int32_t>self.data_bytes
         return 0
 
+    cdef int append_rows(self, const int32_t* offsets, const uint8_t* data, Py_ssize_t rows) except -1 nogil:
+        cdef Py_ssize_t size = offsets[rows] - offsets[0], row
+        cdef int32_t shift
+        cdef int32_t* ends
+        self.reserve(rows, size)
+        memcpy(self.data + self.data_bytes, data + offsets[0], <size_t>size)
+        shift, ends = <int32_t>(self.data_bytes - offsets[0]), self.offsets + self.rows
+        for row in range(1, rows + 1):
+            ends[row] = offsets[row] + shift
+        self.rows += rows
+        self.data_bytes += size
+        return 0
+
     cdef int append_null(self) except -1 nogil:
         cdef Py_ssize_t bitmap
         self.reserve(1, 0)

@@ -78,19 +78,9 @@ cdef extern from * nogil:
         memcpy(&word, data + size - 8, 8);
         return __builtin_bswap64(word) << (8 * (16 - size));
     }
-    /* Copies without a call for short keys; never reads or writes outside of them. */
-    static inline void hummock_copy_key(uint8_t *to, const uint8_t *from, int64_t size) {
-        uint64_t a, b;
-        if (size > 16) { memcpy(to, from, (size_t)size); return; }
-        if (size >= 8) {
-            memcpy(&a, from, 8); memcpy(&b, from + size - 8, 8);
-            memcpy(to, &a, 8); memcpy(to + size - 8, &b, 8);
-        } else for (int64_t i = 0; i < size; i++) to[i] = from[i];
-    }
     #endif
     """
     uint64_t low_of "hummock_low_of"(const uint8_t* data, Py_ssize_t size) noexcept
-    void copy_key "hummock_copy_key"(uint8_t* to, const uint8_t* source, Py_ssize_t size) noexcept
 
 
 cdef inline bint same_user_key(const Entry* a, const Entry* b) noexcept nogil:

@@ -10,10 +10,10 @@ gathered from the spans independently of each other, so that their cache misses 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from hummock.base.key cimport Slice, compare_bytes
+from hummock.base.key cimport Slice, compare_bytes, copy_bytes
 from hummock.base.prefetch cimport prefetch
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
-from hummock.iterator.base cimport Entry, HummockIterator, Span, copy_key
+from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_release
+from hummock.iterator.base cimport Entry, HummockIterator, Span
 from hummock.iterator.key_prefix128 cimport (
     KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
     put_key_prefix, suffix_of,
@@ -323,8 +323,8 @@ cdef inline void join_key(
     if size <= KEY_PREFIX_BYTES:
         put_key_prefix(target, key_prefix[0])
     else:
-        copy_key(target, span.prefix.data, span.prefix.size)
-        copy_key(target + span.prefix.size, key.data, key.size)
+        copy_bytes(target, span.prefix.data, span.prefix.size)
+        copy_bytes(target + span.prefix.size, key.data, key.size)
     key.data, key.size = target, size
 
 

@@ -6,9 +6,10 @@
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from hummock.base.key cimport copy_bytes
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, copy_key
+from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
 
 import numpy as np
 
@@ -63,7 +64,7 @@ cdef int append_keys(BinaryColumnBuilder keys, const Entry* entries, Py_ssize_t 
     keys.reserve(count, added)
     ends, target = keys.offsets + keys.rows + 1, keys.data + keys.data_bytes
     for at in range(count):
-        copy_key(target, entries[at].user_key.data, entries[at].user_key.size)
+        copy_bytes(target, entries[at].user_key.data, entries[at].user_key.size)
         target += entries[at].user_key.size
         ends[at] = <int32_t>(target - keys.data)
     keys.rows += count

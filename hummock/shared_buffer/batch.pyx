@@ -15,7 +15,7 @@ from libc.string cimport memcmp
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.base.prefetch cimport prefetch
-from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
+from hummock.iterator.base cimport FORWARD, Direction, Entry, HummockIterator, Span, low_of
 from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.sstable.interpolation_search cimport even_guess
 
@@ -158,6 +158,20 @@ cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out, bint as_ro
     return True
 
 
+cdef inline void fill_entry(const Span* span, Py_ssize_t row, Entry* out) noexcept nogil:
+    """The entry of a row of `span_of`."""
+    cdef Py_ssize_t bit = span.marks_at + row
+    out.user_key.data = span.key_data + span.key_offsets[row]
+    out.user_key.size = span.key_offsets[row + 1] - span.key_offsets[row]
+    out.high = head_of(out.user_key.data, out.user_key.size)
+    out.low = low_of(out.user_key.data, out.user_key.size)
+    out.epoch = span.epochs[0]
+    out.value.data = span.value_data + span.value_offsets[row]
+    out.value.size = span.value_offsets[row + 1] - span.value_offsets[row]
+    if span.marks != NULL and not (span.marks[bit >> 3] >> (bit & 7)) & 1:
+        out.value.data, out.value.size = NULL, 0
+
+
 cdef class SharedBufferBatchIterator(HummockIterator):
     """Iterates over one batch; holds a reference to it."""
 
@@ -255,6 +269,19 @@ cdef class SharedBufferChainIterator(HummockIterator):
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
         return self.settle()
+
+    cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
+        cdef Py_ssize_t rows = 0, i
+        cdef Span span
+        while rows == 0 and self.link < self.count:
+            span_of(<SharedBufferBatch>self.links[self.link], self.row, &span, False)
+            rows = min(most, span.end - span.row)
+            for i in range(rows):
+                fill_entry(&span, span.row + i, out + i)
+            self.row += rows
+            if self.row == span.end:
+                self.link, self.row = self.link + 1, 0
+        return rows
 
     cdef int settle(self) noexcept nogil:
         if self.link < self.count and self.row >= (<SharedBufferBatch>self.links[self.link]).rows.keys.rows:

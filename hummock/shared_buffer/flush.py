@@ -86,7 +86,7 @@ class Flusher:
 def _rows_of(task: UploadTask) -> HummockIterator:
     """The task's entries in order, only the newest for each key and pure epoch."""
     chains = [SharedBufferChainIterator(chain) for chain in chains_of(task.batches)]
-    return MergeIterator(chains) if len(chains) == 1 else RetentionIterator(MergeIterator(chains))
+    return chains[0] if len(chains) == 1 else RetentionIterator(MergeIterator(chains))
 
 
 def chains_of(batches: Sequence[SharedBufferBatch]) -> list[tuple[SharedBufferBatch, ...]]:

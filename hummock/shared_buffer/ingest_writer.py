@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.iterator.base import HummockIterator
-from hummock.iterator.merge import MergeIterator
 from hummock.loaded_files import PLACEHOLDER
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
@@ -39,5 +38,5 @@ def write_load(
 
 def rows_of_batches(batches: Sequence[WriteBatch]) -> HummockIterator:
     """The rows of ascending, disjoint batches, as input of `write_load`."""
-    return MergeIterator([SharedBufferChainIterator(
-        tuple(SharedBufferBatch(batch, PLACEHOLDER) for batch in batches if len(batch)))])
+    return SharedBufferChainIterator(
+        tuple(SharedBufferBatch(batch, PLACEHOLDER) for batch in batches if len(batch)))

@@ -4,9 +4,8 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from hummock.base.coding cimport put_u32
-from hummock.base.key cimport Slice, compare_bytes, slice_of
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_grow, pool_acquire
-from hummock.iterator.base cimport copy_key
+from hummock.base.key cimport Slice, compare_bytes, copy_bytes, slice_of
+from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_grow, pool_release
 from hummock.sstable.block_format cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
 cdef enum:
@@ -55,9 +54,8 @@ cdef class BlockBuilder:
         else:
             self.unique_keys = self.unique_keys and not same_key
             self.one_epoch = self.one_epoch and epoch == self.last_epoch
-        copy_key(self.keys + self.keys_bytes, user_key.data, user_key.size)
-        if value.size > 0:
-            memcpy(self.values + self.headroom + self.values_bytes, value.data, <size_t>value.size)
+        copy_bytes(self.keys + self.keys_bytes, user_key.data, user_key.size)
+        copy_bytes(self.values + self.headroom + self.values_bytes, value.data, value.size)
         self.last_key_at, self.last_key_size, self.last_epoch = self.keys_bytes, user_key.size, epoch
         self.keys_bytes += user_key.size
         self.values_bytes += value.size
@@ -175,7 +173,7 @@ cdef class BlockBuilder:
         at += shared
         for row in range(rows):
             suffix = self.key_sizes[row] - less
-            memcpy(at, key + shared, suffix)
+            copy_bytes(at, key + shared, suffix)
             at += suffix
             key += self.key_sizes[row]
 

@@ -21,15 +21,16 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
+from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
 FORMAT_VERSION = 5
 READABLE_VERSIONS = (1, 2, 3, 4, 5)
 """The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version, the
-third neither sources nor sinks, the fourth neither stored stream plans nor a time to live. An object is written as of
-the first version that has all of it: older releases read the others. They cannot run the jobs of views, indexes and
-sinks of the fifth."""
-TABLE_VERSION, SOURCE_VERSION, TTL_VERSION, JOB_VERSION = 3, 4, 5, 5
+third neither sources nor sinks, the fourth neither stored stream plans nor a time to live nor vnode rules. An object is
+written as of the first version that has all of it: older releases read the others. They cannot run the jobs of views,
+indexes and sinks of the fifth."""
+TABLE_VERSION, SOURCE_VERSION, TTL_VERSION, RULE_VERSION, JOB_VERSION = 3, 4, 5, 5, 5
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""
 
@@ -125,15 +126,16 @@ class TableCatalog:
     """A table as the store and every executor see it. All indices refer to `columns`.
 
     `stream_key` identifies a row of its change stream; `pk` orders the stored rows and contains the stream key;
-    `distribution_key` is hashed to the vnode and is a subset of `pk` (empty: one vnode, 0). `row_id_index` is the
-    generated key column of a table without a declared key. The prefix of the first `prefix_columns` key columns has a
-    filter. `plan` is a view's bound logical plan as JSON text, `definition` the statement that created the object.
-    `dependencies` are the ids of the tables it reads; for an internal table the id of the job that owns it. `schema_id`
-    is the schema of its name. `reads` are the (table id, column id) pairs that its query needs, None if unknown: then
-    it may need all. `schema_version` increases with each change of the columns; ids from `next_column_id` on (0: after
-    the largest in use) were never assigned. `kernel_version` is the version of the expression kernels that computed the
-    stored rows of a view. `connector`: the options of the connector that feeds a table or is the source; `sink`: those
-    of a sink. A row is not read `ttl_ms` after the epoch in which it was written, 0: always.
+    `distribution_key` determines the vnode by `vnode_rule` and is a subset of `pk` (empty: one vnode, 0).
+    `row_id_index` is the generated key column of a table without a declared key. The prefix of the first
+    `prefix_columns` key columns has a filter. `plan` is a view's bound logical plan as JSON text, `definition` the
+    statement that created the object. `dependencies` are the ids of the tables it reads; for an internal table the
+    id of the job that owns it. `schema_id` is the schema of its name. `reads` are the (table id, column id) pairs
+    that its query needs, None if unknown: then it may need all. `schema_version` increases with each change of the
+    columns; ids from `next_column_id` on (0: after the largest in use) were never assigned. `kernel_version` is the
+    version of the expression kernels that computed the stored rows of a view. `connector`: the options of the
+    connector that feeds a table or is the source; `sink`: those of a sink. A row is not read `ttl_ms` after the epoch
+    in which it was written, 0: always.
     """
 
     id: int
@@ -162,6 +164,17 @@ class TableCatalog:
     version: int = TABLE_VERSION
     sink: Mapping[str, str] | None = field(default=None, hash=False)
     ttl_ms: int = 0
+    vnode_rule: VnodeRule = VnodeRule.HASH
+
+    @property
+    def inserts_new_keys(self) -> bool:
+        """Whether every row ever written has a key that no row had before: generated ids, and no row is retracted."""
+        return self.is_append_only and self.vnode_rule.is_row_id
+
+    @property
+    def row_id_layout(self) -> VnodeRule:
+        """The rule whose layout the generated ids of this job have."""
+        return self.vnode_rule if self.vnode_rule.is_row_id else VnodeRule.of_row_ids(self.vnode_count)
 
     @property
     def schema(self) -> Schema:
@@ -221,6 +234,7 @@ class TableCatalog:
             "kernel_version": self.kernel_version,
             **({} if self.sink is None else {"sink": dict(self.sink)}),
             **({"ttl_ms": self.ttl_ms} if self.ttl_ms else {}),
+            **({} if self.vnode_rule is VnodeRule.HASH else {"vnode_rule": self.vnode_rule.value}),
         }
 
     @classmethod
@@ -254,6 +268,7 @@ class TableCatalog:
             version=max(record["version"], TABLE_VERSION),
             sink=record.get("sink"),
             ttl_ms=natural(record.get("ttl_ms", 0)),
+            vnode_rule=VnodeRule(record.get("vnode_rule", VnodeRule.HASH)),
         )
 
 

@@ -2,6 +2,7 @@
 
 from relational.chunk.column import Column, mask_of
 from relational.chunk.data_chunk import DataChunk
+from relational.chunk.row_ids import RowIdGenerator
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.chunk.vnode import vnodes_of
 from relational.chunk.vnode_map import VnodeMap, vnode_ranges
@@ -10,6 +11,7 @@ __all__ = [
     "Column",
     "DataChunk",
     "Op",
+    "RowIdGenerator",
     "StreamChunk",
     "VnodeMap",
     "mask_of",

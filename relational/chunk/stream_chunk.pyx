@@ -21,6 +21,7 @@ from relational.chunk.arrow_export import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
 from relational.chunk.text import format_changes, parse_pretty
 from relational.chunk.vnode import vnodes_of
+from relational.types.vnode_rule import VnodeRule
 
 
 class Op(IntEnum):
@@ -131,14 +132,14 @@ cdef class StreamChunk(DataChunk):
         turned = self.picked(order)
         return StreamChunk(turned.columns, turned.ops ^ 1, visibility)
 
-    def split_by_vnode(self, key_columns, vnode_map) -> dict:
-        """target -> the changes whose key columns hash to a vnode of that target, for targets with any.
+    def split_by_vnode(self, key_columns, vnode_map, rule=VnodeRule.HASH) -> dict:
+        """target -> the changes whose key columns have a vnode of that target, by `rule`, for targets with any.
 
         The chunks share this one's columns and differ in visibility; an update whose halves have different targets
         becomes a delete at the one and an insert at the other.
         """
         cdef uint16_t[::1] vnodes = vnodes_of([self.columns[at] for at in key_columns], vnode_map.vnode_count,
-                                              rows=self.capacity)
+                                              rows=self.capacity, rule=rule)
         owners = vnode_map.owners.tolist()
         masks = np.zeros((len(owners), self.capacity), np.uint8)
         shown = np.zeros(len(owners), np.int64)

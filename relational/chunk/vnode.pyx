@@ -16,7 +16,8 @@ equal bytes:
     LIST                 its elements one after the other, then their count as int64 LE
     NULL                 fe
 
-A row without a key has vnode 0. `encoding/FORMAT.md` lists examples.
+A row without a key has vnode 0. Tables with other rules than the hash: see `VnodeRule`. `encoding/FORMAT.md` specifies
+all of them, with examples.
 """
 
 import numpy as np
@@ -31,6 +32,7 @@ from relational.chunk.column cimport (
 )
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
+from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 cdef enum:
@@ -160,15 +162,15 @@ cdef void fill_vnodes(
         first += block
 
 
-def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
+def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None, rule=VnodeRule.HASH):
     """uint16[rows]: the vnode of each row of the distribution columns.
 
-    `rows` is needed only where there is no column; then every vnode is 0.
+    `rows` is needed only where there is no column; then every vnode is 0. ValueError for columns without vnodes by
+    this rule, and for a stored vnode that is none of the table's.
     """
     cdef tuple taken = tuple([as_column(source) for source in columns])
     cdef uint16_t[::1] out
-    cdef const ColumnView** views
-    cdef Py_ssize_t count, i, column_count = len(taken)
+    cdef Py_ssize_t count
     if not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise ValueError(f"a table has 1 to {MAX_VNODE_COUNT} vnodes, not {vnode_count}")
     count = rows if rows is not None else len(taken[0]) if taken else 0
@@ -176,18 +178,70 @@ def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None):
         if len(source) != count:
             raise ValueError(f"a column of {len(source)} rows among {count}")
     vnodes = np.empty(count, dtype=np.uint16)
-    if count == 0:
+    if not count:
         return vnodes
     out = vnodes
-    views = <const ColumnView**>malloc((column_count + 1) * sizeof(ColumnView*))
+    if rule is VnodeRule.HASH or not taken:
+        hash_vnodes(taken, count, vnode_count, &out[0])
+        return vnodes
+    rule.check_key([source.data_type for source in taken])
+    read_vnodes(<Column>taken[0], rule, vnode_count, &out[0])
+    return vnodes
+
+
+cdef int hash_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* vnodes) except -1:
+    cdef Py_ssize_t i, count = len(columns)
+    cdef const ColumnView** views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
     if views == NULL:
         raise MemoryError("no memory to hash a chunk of rows")
-    for i in range(column_count):
-        views[i] = &(<Column>taken[i]).view
-    if count < LONG_WORK:
-        fill_vnodes(views, column_count, count, vnode_count, &out[0])
+    for i in range(count):
+        views[i] = &(<Column>columns[i]).view
+    if rows < LONG_WORK:
+        fill_vnodes(views, count, rows, vnode_count, vnodes)
     else:
         with nogil:
-            fill_vnodes(views, column_count, count, vnode_count, &out[0])
+            fill_vnodes(views, count, rows, vnode_count, vnodes)
     free(views)
-    return vnodes
+    return 0
+
+
+cdef int read_vnodes(Column key, rule, int vnode_count, uint16_t* vnodes) except -1:
+    """The vnodes that are in the key itself."""
+    cdef Py_ssize_t wrong
+    if rule is not VnodeRule.STORED:
+        cut_vnodes(&key.view, rule.sequence_bits, rule.vnode_bits, vnode_count, vnodes)
+        return 0
+    wrong = take_vnodes(&key.view, vnode_count, vnodes)
+    if wrong >= 0:
+        raise ValueError(f"a stored vnode {key[wrong]} of {vnode_count}")
+    return 0
+
+
+cdef void cut_vnodes(const ColumnView* ids, int shift, int bits, uint32_t count, uint16_t* vnodes) noexcept nogil:
+    """The bits of row ids above the lowest `shift`, modulo `count`; 0 for NULL."""
+    cdef uint64_t mask = (<uint64_t>1 << bits) - 1
+    cdef Py_ssize_t row
+    if mask < count:
+        for row in range(ids.rows):
+            vnodes[row] = <uint16_t>((load64(ids.values + row * 8) >> shift) & mask)
+    else:
+        for row in range(ids.rows):
+            vnodes[row] = <uint16_t>(<uint32_t>((load64(ids.values + row * 8) >> shift) & mask) % count)
+    if ids.validity != NULL:
+        for row in range(ids.rows):
+            if is_null(ids, row):
+                vnodes[row] = 0
+
+
+cdef Py_ssize_t take_vnodes(const ColumnView* numbers, int count, uint16_t* vnodes) noexcept nogil:
+    """Numbers as vnodes; returns the first row whose number is none, or -1."""
+    cdef Py_ssize_t row
+    cdef uint64_t number
+    for row in range(numbers.rows):
+        if is_null(numbers, row):
+            return row
+        number = word_of(numbers, row)
+        if number >= <uint64_t>count:
+            return row
+        vnodes[row] = <uint16_t>number
+    return -1

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from relational.chunk.vnode import vnodes_of
+from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 
@@ -46,9 +47,11 @@ class VnodeMap:
         """uint8[vnode_count]: 1 if the target owns the vnode, as state tables expect it."""
         return (self.targets == target).view(np.uint8)
 
-    def targets_of(self, columns: Sequence, rows: int | None = None) -> np.ndarray:
-        """int32[rows]: the target of each row of the distribution columns."""
-        return self.targets[vnodes_of(columns, self.vnode_count, rows=rows)]
+    def targets_of(
+        self, columns: Sequence, rows: int | None = None, rule: VnodeRule = VnodeRule.HASH
+    ) -> np.ndarray:
+        """int32[rows]: the target of each row of the distribution columns, whose vnodes follow `rule`."""
+        return self.targets[vnodes_of(columns, self.vnode_count, rows=rows, rule=rule)]
 
     def rescaled(self, targets: Iterable[int]) -> VnodeMap:
         """The map over these targets, as even as possible, that moves the fewest vnodes.

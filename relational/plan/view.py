@@ -14,12 +14,14 @@ from relational.catalog.objects import (
     value_columns,
 )
 from relational.errors import BindError
+from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
-from relational.plan.logical import Limit, LogicalPlan, Scan, Sort, Values, nodes, only
+from relational.plan.logical import Filter, Limit, LogicalPlan, Project, Scan, Sort, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
+from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
@@ -48,8 +50,8 @@ def view_of(
     key = plan.stream_key
     assert key is not None, plan.explain()
     pk = tuple(SortKey(column) for column in key)
-    draft = _draft(name, TableKind.MATERIALIZED_VIEW, plan, pk, key, definition, views)
-    return replace(draft, vnode_count=vnode_count), plan
+    draft = _draft(name, TableKind.MATERIALIZED_VIEW, plan, pk, key, definition, views, vnode_count)
+    return draft, plan
 
 
 def sink_of(
@@ -106,8 +108,8 @@ def index_of(
     behind = [SortKey(columns.index(column)) for column in table.stream_key]
     pk = (*ordered, *(key for key in behind if key.column not in {each.column for each in ordered}))
     distribution = tuple(dict.fromkeys(key.column for key in ordered))
-    draft = _draft(name, TableKind.INDEX, plan, pk, distribution, definition, ())
-    return replace(draft, vnode_count=table.vnode_count), plan
+    draft = _draft(name, TableKind.INDEX, plan, pk, distribution, definition, (), table.vnode_count)
+    return draft, plan
 
 
 def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
@@ -135,12 +137,14 @@ def _draft(
     distribution_key: tuple[int, ...],
     definition: str,
     views: Iterable[int],
+    vnode_count: int = DEFAULT_VNODE_COUNT,
 ) -> TableCatalog:
     columns = tuple(
         ColumnCatalog(field.name, position, field.data_type, position in plan.hidden)
         for position, field in enumerate(plan.schema)
     )
     scans = [node for node in nodes(plan) if isinstance(node, Scan)]
+    rule = _vnode_rule(plan, distribution_key, vnode_count) if kind.is_job else VnodeRule.HASH
     reads = {(scan.table.id, scan.table.columns[position].column_id) for scan in scans for position in scan.columns}
     return TableCatalog(
         id=0,
@@ -157,8 +161,29 @@ def _draft(
         dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
         reads=tuple(sorted(reads)),
         kernel_version=KERNEL_VERSION if kind.is_job else 0,
+        vnode_count=vnode_count,
+        vnode_rule=rule,
         version=JOB_VERSION if kind.is_job else TABLE_VERSION,
     )
+
+
+def _vnode_rule(plan: LogicalPlan, distribution_key: tuple[int, ...], vnode_count: int) -> VnodeRule:
+    """The rule for rows of `plan` that are distributed by a generated id: that of the table which has it, so that rows
+    keep their vnodes, or that of ids which the job generates itself, for a source. Else the hash.
+    """
+    if len(distribution_key) != 1:
+        return VnodeRule.HASH
+    (column,) = distribution_key
+    while isinstance(plan, (Filter, Project)):
+        if isinstance(plan, Project):
+            passed = plan.expressions[column]
+            if not isinstance(passed, InputRef):
+                return VnodeRule.HASH
+            column = passed.index
+        plan = plan.input
+    if not isinstance(plan, Scan) or plan.table.distribution_key != (plan.columns[column],):
+        return VnodeRule.HASH
+    return VnodeRule.of_row_ids(vnode_count) if plan.table.kind is TableKind.SOURCE else plan.table.vnode_rule
 
 
 def _check_names(what: str, query: LogicalPlan) -> None:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.base.key cimport Slice
+from hummock.base.key cimport Slice, head_of
 
 cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t) noexcept
@@ -24,7 +24,19 @@ cdef inline void write_bytes(const KeyItem* item, uint8_t* out) noexcept nogil:
     memcpy(out, &high, 8)
     memcpy(out + 8, &low, 8)
 
-cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil
+cdef inline KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil:
+    cdef const uint8_t* data = key.data + skip
+    cdef Py_ssize_t size = key.size - skip
+    cdef KeyItem item
+    item.high = head_of(data, size) if size > 0 else 0
+    item.low = 0
+    if size >= 16:
+        item.low = head_of(data + 8, 8)
+    elif size > 8:                      # the last 8 bytes, less those that `high` has
+        item.low = head_of(data + size - 8, 8) << (8 * (16 - size))
+    item.row = row
+    return item
+
 cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,
                        Py_ssize_t skip) noexcept nogil
 # negative, 0 or positive; the keys are read only if their 16 bytes are equal

@@ -1,25 +1,24 @@
 """Sorting row indices by their keys.
 
 Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
-equal. The first 16 bytes of each key are kept with its row; a radix sort passes only over the byte positions in which
-some keys differ, and the keys themselves are read only where those 16 bytes are equal.
+equal. The first 16 bytes of each key are kept with its row. A radix sort, from the most significant bits down, looks
+only at bits in which some keys differ, and the keys themselves are read only where those 16 bytes are equal.
 """
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hummock.base.key cimport compare_bytes, head_of
+from hummock.base.key cimport compare_bytes
+
+cdef extern from * nogil:
+    int __builtin_clzll(unsigned long long) noexcept
 
 cdef enum:
     INSERTION_ROWS = 24     # below this many rows insertion sort is faster than counting
-
-
-cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil:
-    cdef KeyItem item
-    item.high = head_of(key.data + skip, key.size - skip) if key.size > skip else 0
-    item.low = head_of(key.data + skip + 8, key.size - skip - 8) if key.size > skip + 8 else 0
-    item.row = row
-    return item
+    CACHED_ROWS = 8192      # up to this many items and their copies stay in the cache
+    CACHED_BITS = 8         # by which more items are split
+    MOST_BITS = 11
+    MOST_PARTS = 2048       # values of so many bits
 
 
 cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,
@@ -43,7 +42,7 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
     if count <= INSERTION_ROWS:
         insert_each(items, count, keys, owner, skip)
         return
-    sort_by_heads(items, scratch, count)
+    sort_by_heads(items, scratch, count, False)
     while start < count:
         end = start + 1
         while end < count and items[end].high == items[start].high and items[end].low == items[start].low:
@@ -53,43 +52,72 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
         start = end
 
 
-cdef void sort_by_heads(KeyItem* items, KeyItem* scratch, Py_ssize_t count) noexcept nogil:
-    """LSD radix sort over the byte positions in which the key prefixes differ."""
+cdef void sort_by_heads(KeyItem* source, KeyItem* other, Py_ssize_t count, bint to_other) noexcept nogil:
+    """Sorts by the key prefixes, stable: in place, or into `other`. The items are split by the highest bits in which
+    they differ, and then each part, by as many bits as leave about one item in each.
+    """
     cdef uint64_t high = 0, low = 0
-    cdef KeyItem* source = items
-    cdef KeyItem* target = scratch
-    cdef Py_ssize_t row
-    cdef int byte
+    cdef uint32_t starts[MOST_PARTS + 1]
+    cdef Py_ssize_t row, first
+    cdef int part, top, bits, most = CACHED_BITS
+    if count <= INSERTION_ROWS:
+        insert_by_heads(source, count)
+        if to_other:
+            memcpy(other, source, count * sizeof(KeyItem))
+        return
     for row in range(1, count):
-        high |= items[row].high ^ items[0].high
-        low |= items[row].low ^ items[0].low
-    for byte in range(16):
-        if ((low >> (8 * byte)) if byte < 8 else (high >> (8 * (byte - 8)))) & 0xFF:
-            scatter(source, target, count, byte)
-            source, target = target, source
-    if source != items:
-        memcpy(items, source, count * sizeof(KeyItem))
+        high |= source[row].high ^ source[0].high
+        low |= source[row].low ^ source[0].low
+    if high | low == 0:
+        if to_other:
+            memcpy(other, source, count * sizeof(KeyItem))
+        return
+    top = 64 - __builtin_clzll(high if high else low)
+    if count <= CACHED_ROWS:
+        most = min(64 - __builtin_clzll(<uint64_t>count - 1), <int>MOST_BITS)
+    bits = min(most, top)
+    scatter(source, other, count, high != 0, top - bits, bits, starts)
+    first = 0
+    for part in range(1 << bits):
+        if starts[part] > first:
+            sort_by_heads(other + first, source + first, starts[part] - first, not to_other)
+        first = starts[part]
 
 
-cdef inline uint8_t digit(const KeyItem* item, int byte) noexcept nogil:
-    return <uint8_t>((item.low >> (8 * byte)) if byte < 8 else (item.high >> (8 * (byte - 8))))
+cdef void insert_by_heads(KeyItem* items, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t row, at
+    cdef KeyItem item
+    for row in range(1, count):
+        item = items[row]
+        at = row
+        while at > 0 and (items[at - 1].high > item.high
+                          or (items[at - 1].high == item.high and items[at - 1].low > item.low)):
+            items[at] = items[at - 1]
+            at -= 1
+        items[at] = item
 
 
-cdef void scatter(const KeyItem* source, KeyItem* target, Py_ssize_t count, int byte) noexcept nogil:
-    cdef Py_ssize_t starts[256]
-    cdef Py_ssize_t row, start = 0, here
-    cdef int value
-    memset(starts, 0, sizeof(starts))
+cdef void scatter(const KeyItem* source, KeyItem* target, Py_ssize_t count, bint by_high, int shift, int bits,
+                  uint32_t* ends) noexcept nogil:
+    """Moves the items to `target` by `bits` bits of `high` or `low` above the lowest `shift`, in their order; those
+    with the value v end at ends[v]. `ends` has room for one number more than there are values.
+    """
+    cdef uint64_t mask = (<uint64_t>1 << bits) - 1
+    cdef Py_ssize_t row
+    cdef uint64_t value
+    memset(ends, 0, ((1 << bits) + 1) * sizeof(uint32_t))
+    if by_high:
+        for row in range(count):
+            ends[((source[row].high >> shift) & mask) + 1] += 1
+    else:
+        for row in range(count):
+            ends[((source[row].low >> shift) & mask) + 1] += 1
+    for row in range(1, 1 << bits):
+        ends[row + 1] += ends[row]
     for row in range(count):
-        starts[digit(source + row, byte)] += 1
-    for value in range(256):
-        here = starts[value]
-        starts[value] = start
-        start += here
-    for row in range(count):
-        value = digit(source + row, byte)
-        target[starts[value]] = source[row]
-        starts[value] += 1
+        value = ((source[row].high if by_high else source[row].low) >> shift) & mask
+        target[ends[value]] = source[row]
+        ends[value] += 1
 
 
 cdef void insert_each(KeyItem* items, Py_ssize_t count, KeySource keys, void* owner,

@@ -108,6 +108,26 @@ cdef class MemTable:
             LOG.warning("%s; carried out as it came, as were %d more of one call", error, faults - 1)
         self.operations += rows
 
+    def overwrite(self, BinaryColumn keys not None, BinaryColumn values not None):
+        """Replaces the row under each key, whatever this epoch did to it before; a null value deletes."""
+        cdef Py_ssize_t row, rows = keys.rows
+        cdef Entry* entry
+        if values.rows != rows:
+            raise ValueError(f"{rows} keys, {values.rows} values")
+        if rows == 0:
+            return
+        cdef const int32_t[::1] ids = self.index.find(keys)
+        self.add_entries()
+        with nogil:
+            for row in range(rows):
+                entry = <Entry*>self.entries.data + ids[row]
+                if values.is_null(row):
+                    entry.state = DELETED
+                else:
+                    entry.state = UPDATED
+                    self.store_value(entry, values.at(row))
+        self.operations += rows
+
     cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation):
         state = (<Entry*>self.entries.data)[entry].state
         key = keys[row] if self.show_key is None else self.show_key(keys[row])

@@ -8,24 +8,20 @@ are in descending order, and so are the results.
 changes of a store into rows with ops, which a table decodes into a StreamChunk.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 import numpy as np
 
 from hummock.base.key cimport Slice, compare_bytes, slice_of
-from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.write_batch cimport KvBatch
 from relational.chunk.stream_chunk cimport DELETE, INSERT, UPDATE_DELETE, UPDATE_INSERT
+from relational.table.batch_rows cimport BatchRows, key_source, number_of
 from relational.table.batch_writer cimport BatchWriter
 from relational.table.key_sort cimport KeyItem, item_of, sort_items
 from relational.table.mem_table cimport INSERTED, UNTOUCHED, UPDATED, Entry, MemTable
-
-cdef enum:
-    BLOCK = 64              # rows whose bytes are prefetched, and then gathered, together
-
 
 cdef int compare_tails(Slice a, Slice b, Py_ssize_t skip) noexcept nogil:
     a.data += skip
@@ -33,12 +29,6 @@ cdef int compare_tails(Slice a, Slice b, Py_ssize_t skip) noexcept nogil:
     b.data += skip
     b.size -= skip
     return compare_bytes(a, b)
-
-
-cdef Slice source_key(void* columns, int64_t row) noexcept nogil:
-    """The key of the row with index batch << 32 | row; `columns` is an array of borrowed BinaryColumns."""
-    cdef void* column = (<void**>columns)[row >> 32]
-    return (<BinaryColumn>column).at(<uint32_t>row)
 
 
 def rows_until(
@@ -60,78 +50,33 @@ def rows_until(
 
 def merged(list batches not None, starts, ends, Py_ssize_t skip, bint reverse=False):
     """The rows [starts[i], ends[i]) of each KvBatch i merged, ordered by their keys without `skip` bytes."""
-    cdef ByteBuffer items = ByteBuffer(), scratch = ByteBuffer(), keys = ByteBuffer(), values = ByteBuffer()
+    cdef BatchRows sources = BatchRows()
+    cdef BatchWriter out = BatchWriter()
+    cdef ByteBuffer items = ByteBuffer(), scratch = ByteBuffer()
     cdef Py_ssize_t rows = 0, key_bytes = 0, value_bytes = 0, i, row, first, last
     cdef KeyItem* item
     cdef KvBatch batch
-    cdef void* column
     for i in range(len(batches)):
         batch = batches[i]
-        column = <void*>batch.keys
-        keys.append(<const uint8_t*>&column, sizeof(void*))
-        column = <void*>batch.values
-        values.append(<const uint8_t*>&column, sizeof(void*))
+        sources.add(batch)
         first, last = starts[i], ends[i]
         if not 0 <= first <= last <= batch.keys.rows:
             raise IndexError(f"rows [{first}, {last}) of a batch of {batch.keys.rows}")
         items.reserve((last - first) * sizeof(KeyItem))
         item = <KeyItem*>(items.data + items.size)
         for row in range(first, last):
-            item[row - first] = item_of(batch.keys.at(row), skip, (<int64_t>i << 32) | row)
+            item[row - first] = item_of(batch.keys.at(row), skip, number_of(i, row))
         items.size += (last - first) * sizeof(KeyItem)
         rows += last - first
         key_bytes += batch.keys.offsets[last] - batch.keys.offsets[first]
         value_bytes += batch.values.offsets[last] - batch.values.offsets[first]
     scratch.reserve(rows * sizeof(KeyItem))
     with nogil:
-        sort_items(<KeyItem*>items.data, <KeyItem*>scratch.data, rows, source_key, keys.data, skip)
-    return gathered(<const KeyItem*>items.data, rows, <void**>keys.data, <void**>values.data, key_bytes, value_bytes,
-                    reverse)
-
-
-cdef KvBatch gathered(const KeyItem* items, Py_ssize_t rows, void** keys, void** values, Py_ssize_t key_bytes,
-                      Py_ssize_t value_bytes, bint reverse):
-    """The rows of the items, from the last to the first in reverse; of about this many bytes."""
-    cdef BatchWriter out = BatchWriter()
-    cdef Py_ssize_t row = 0
-    with nogil:
+        sort_items(<KeyItem*>items.data, <KeyItem*>scratch.data, rows, key_source, <void*>sources.source(), skip)
         out.keys.reserve(rows, key_bytes)
         out.values.reserve(rows, value_bytes)
-        while row < rows:
-            gather_block(items, row, min(rows - row, <Py_ssize_t>BLOCK), rows, keys, values, reverse, out)
-            row += BLOCK
+        sources.gather(<const KeyItem*>items.data, rows, reverse, out)
     return out.finish()
-
-
-cdef int gather_block(const KeyItem* items, Py_ssize_t first, Py_ssize_t count, Py_ssize_t rows, void** keys,
-                      void** values, bint reverse, BatchWriter out) except -1 nogil:
-    """Gathers at most BLOCK rows from row `first` of the result on. They are scattered over memory, which is prefetched
-    in steps: the offsets of each row, then its bytes.
-    """
-    cdef int64_t numbers[BLOCK]
-    cdef Slice keys_at[BLOCK]
-    cdef Slice values_at[BLOCK]
-    cdef void* link
-    cdef Py_ssize_t i
-    for i in range(count):
-        numbers[i] = items[rows - 1 - first - i if reverse else first + i].row
-        prefetch_row(keys[numbers[i] >> 32], <uint32_t>numbers[i])
-        prefetch_row(values[numbers[i] >> 32], <uint32_t>numbers[i])
-    for i in range(count):
-        link = keys[numbers[i] >> 32]
-        keys_at[i] = (<BinaryColumn>link).at(<uint32_t>numbers[i])
-        link = values[numbers[i] >> 32]
-        values_at[i] = (<BinaryColumn>link).at(<uint32_t>numbers[i])
-        if (<BinaryColumn>link).is_null(<uint32_t>numbers[i]):
-            values_at[i].data, values_at[i].size = NULL, 0
-        prefetch(keys_at[i].data)
-        prefetch(keys_at[i].data + keys_at[i].size)
-        prefetch(values_at[i].data)
-    return out.put_block(keys_at, values_at, count)
-
-
-cdef inline void prefetch_row(void* column, Py_ssize_t row) noexcept nogil:
-    prefetch((<BinaryColumn>column).offsets + row)
 
 
 def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssize_t skip, bint reverse=False):

@@ -33,7 +33,9 @@ class RowSerde:
     """The layout of a catalog's rows. `columns` (None: all) are the decoded columns, in their order."""
 
     def __init__(self, catalog: TableCatalog, columns: Sequence[int] | None = None):
-        """ValueError for a distribution column outside the pk, or a column in neither key nor value."""
+        """ValueError for a distribution column outside the pk, a distribution key that has no vnode by the table's
+        rule, or a column in neither key nor value.
+        """
         self.catalog = catalog
         self.types = catalog.schema.types
         self.columns = tuple(range(len(self.types))) if columns is None else tuple(columns)
@@ -41,6 +43,7 @@ class RowSerde:
         missing = set(catalog.distribution_key) - set(self.pk)
         if missing:
             raise ValueError(f"distribution columns {sorted(missing)} of {catalog.name!r} are not in its key")
+        catalog.vnode_rule.check_key([self.types[column] for column in catalog.distribution_key])
         self.distribution_in_pk = tuple(self.pk.index(column) for column in catalog.distribution_key)
         self.key_encoder = KeyEncoder(
             [self.types[index] for index in self.pk], [key.order for key in catalog.pk]
@@ -75,9 +78,12 @@ class RowSerde:
     def keys_of_pks(self, columns: Sequence, rows: int) -> tuple[BinaryColumn, np.ndarray]:
         """(user key, vnode uint16) of pk columns; for leading ones that determine the vnode, the prefix of user keys.
         """
-        distribution = [columns[position] for position in self.distribution_in_pk]
-        vnodes = vnodes_of(distribution, self.catalog.vnode_count, rows=rows)
+        vnodes = self.vnodes_of([columns[position] for position in self.distribution_in_pk], rows)
         return self.keys_under(columns, vnodes), vnodes
+
+    def vnodes_of(self, distribution: Sequence, rows: int) -> np.ndarray:
+        """uint16[rows]: the vnode of each row of the distribution columns."""
+        return vnodes_of(distribution, self.catalog.vnode_count, rows=rows, rule=self.catalog.vnode_rule)
 
     def keys_under(self, columns: Sequence, vnodes: np.ndarray) -> BinaryColumn:
         """User keys, or their prefixes, of leading pk columns under given vnodes, uint16[rows]."""
@@ -119,9 +125,7 @@ class RowSerde:
         one per vnode of `owned` (uint8[vnode_count], None: all), ascending.
         """
         if self.covers_distribution(len(columns)):
-            vnodes = vnodes_of(
-                [columns[position] for position in self.distribution_in_pk], self.catalog.vnode_count, rows=1
-            )
+            vnodes = self.vnodes_of([columns[position] for position in self.distribution_in_pk], 1)
         else:
             vnodes = np.arange(self.catalog.vnode_count) if owned is None else np.flatnonzero(owned)
         rows = np.zeros(len(vnodes), np.int32)
@@ -131,7 +135,7 @@ class RowSerde:
     def vnode_of(self, distribution: Row) -> int:
         """The vnode of the rows with these values of the distribution columns."""
         values = DataChunk.from_rows(self.catalog.schema.project(self.catalog.distribution_key), [distribution])
-        return int(vnodes_of(values.columns, self.catalog.vnode_count, rows=1)[0])
+        return int(self.vnodes_of(values.columns, 1)[0])
 
     @property
     def _reads_key(self) -> bool:

@@ -10,7 +10,7 @@ the prefixes are split in halves and read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -170,10 +170,10 @@ def first_under(
 
 
 def all_under(
-    store: RowStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn
+    store: RowStore, newest: Callable[[], tuple[MemTable, Epoch]], keys: BinaryColumn
 ) -> Iterator[tuple[np.ndarray, KvBatch]]:
-    """Every row under each user key prefix, in the same form, some prefixes at a time; writes between two parts are
-    visible to the later parts.
+    """Every row under each user key prefix, in the same form, some prefixes at a time. `newest` is called for each
+    part: writes between two parts are visible to the later parts.
     """
     waiting = [
         (start, min(start + PREFIXES_AT_ONCE, len(keys)))
@@ -182,6 +182,7 @@ def all_under(
     while waiting:
         start, end = waiting.pop()
         part = keys.slice(start, end - start)
+        mem, epoch = newest()
         try:
             rows, stored = store.scan_prefixes(part, epoch)
         except OverflowError:

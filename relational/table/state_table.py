@@ -5,6 +5,10 @@ as sorted batches at the epoch that ends, and so does an earlier spill, when the
 overlay the mem table on the store at the previous epoch, after a spill at the epoch itself. The contents of the store
 are trusted unless `OpChecks` says otherwise: an insert of a key that is only in the store is not detected,
 contradictions within an epoch are. One thread at a time.
+
+Writes that give each key once (`write_slice`, and every write to a table whose keys are generated and that is
+append-only) are buffered as slices, without the mem table's index, and sorted when they leave [R33]. A read within the
+epoch moves them into the mem table first.
 """
 
 from __future__ import annotations
@@ -28,16 +32,17 @@ from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.chunk.vnode_map import vnode_ranges
 from relational.errors import ConsistencyError
-from relational.table.insert_buffer import InsertBuffer
 from relational.table.mem_table import MemTable
 from relational.table.overlay import merged
 from relational.table.row_cache import RowCache
 from relational.table.row_layout import CachedRows, RowCacheCounts
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
+from relational.table.slice_buffer import SliceBuffer
 from relational.table.store_rules import rules_of
 
 SPILL_BYTES = 64 << 20
+SLICE_BYTES = 16 << 20  # of keys and values of slices; smaller ones leave together at the barrier
 ROW_CACHE_BYTES = 8 << 20
 
 
@@ -85,7 +90,9 @@ class StateTable:
         self._epoch: EpochPair | None = None
         self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
                              keeps_old=self._stored.keeps_old)
-        self._writes = InsertBuffer(catalog.name, self.serde.show_key) if is_fresh else self._mem
+        self._is_fresh = is_fresh
+        self._takes_new_keys = is_fresh or (catalog.inserts_new_keys and checks == OpChecks())
+        self._slices = SliceBuffer(catalog.name, self.serde.show_key, self._takes_new_keys)
         self._vnodes = self._checked_bitmap(vnodes)
         self._checks, self._spill_bytes, self._is_replicated = checks, spill_bytes, is_replicated
         self._watermark: bytes | None = None
@@ -102,7 +109,7 @@ class StateTable:
     @property
     def size_bytes(self) -> int:
         """Memory used by the writes of this epoch."""
-        return self._writes.size_bytes
+        return (self._mem.size_bytes if len(self._mem) else 0) + self._slices.size_bytes
 
     @property
     def row_cache(self) -> RowCacheCounts | None:
@@ -112,7 +119,7 @@ class StateTable:
     @property
     def is_dirty(self) -> bool:
         """Whether anything was written since the last commit."""
-        return len(self._writes) > 0
+        return len(self._mem) + len(self._slices) > 0
 
     def init_epoch(self, epoch: EpochPair) -> None:
         """At the first barrier: reads are at `epoch.prev`, writes belong to `epoch.curr`."""
@@ -190,7 +197,8 @@ class StateTable:
     def scan(self, prefix: Row = (), *, reverse: bool = False, limit: int | None = None) -> Iterator[Row]:
         """The rows whose pk begins with `prefix`, in key order, in their current state."""
         ranges = self._owned_ranges(self.serde.prefix_columns(tuple(prefix)))
-        changed = [self._mem.range(part.start, part.end) for part in ranges]
+        mem = self._own_writes
+        changed = [mem.range(part.start, part.end) for part in ranges]
         ends = [len(batch) for batch in changed]
         changes = merged(changed, [0] * len(ends), ends, USER_KEY_PREFIX_BYTES, reverse)
         enough = None if limit is None else limit + len(changes)
@@ -201,13 +209,14 @@ class StateTable:
         """The rows whose pk begins with `prefix`, in their current state, unless a commit brings a watermark before a
         vnode is scanned; in key order within each vnode.
         """
-        columns = self.serde.prefix_columns(tuple(prefix))
-        parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges(columns)]
+        columns, mem = self.serde.prefix_columns(tuple(prefix)), self._own_writes
+        parts = [(part, mem.range(part.start, part.end)) for part in self._ranges(columns)]
         return self._opened(self._chunks(parts, self._read_epoch))
 
     def scan_keys(self) -> Iterator[DataChunk]:
         """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""
-        parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges([])]
+        mem = self._own_writes
+        parts = [(part, mem.range(part.start, part.end)) for part in self._ranges([])]
         return self._opened(self._chunks(parts, self._read_epoch, lambda batch: self.serde.decode_keys(batch.keys)))
 
     def rows_under(self, prefixes: DataChunk) -> Iterator[tuple[np.ndarray, DataChunk]]:
@@ -222,7 +231,7 @@ class StateTable:
             share = 1
         else:
             keys, share = self._keys_of_vnodes(prefixes)
-        for owners, batch in all_under(self._stored, self._mem, self._read_epoch, keys):
+        for owners, batch in all_under(self._stored, lambda: (self._own_writes, self._read_epoch), keys):
             yield owners // share, self.serde.decode(batch.keys, batch.values)
 
     def first_rows(self, prefixes: DataChunk, limit: int = 1) -> tuple[np.ndarray, DataChunk]:
@@ -236,7 +245,7 @@ class StateTable:
             return self._first_rows_of_vnodes(prefixes, limit)
         keys, vnodes = self.serde.keys_of_pks(prefixes.columns, prefixes.capacity)
         self._check_vnodes(vnodes)
-        owners, batch = first_under(self._stored, self._mem, self._read_epoch, keys, limit)
+        owners, batch = first_under(self._stored, self._own_writes, self._read_epoch, keys, limit)
         return owners, self.serde.decode(batch.keys, batch.values)
 
     def insert_row(self, row: Row) -> None:
@@ -255,19 +264,55 @@ class StateTable:
         """Buffers the visible changes. U-/U+ of one key is an update, of two keys a delete and an insert; U+ without
         its U- upserts. ConsistencyError names table and key; the changes before the faulty one have taken effect.
         """
+        self._write(chunk, as_slice=self._takes_new_keys)
+
+    def write_slice(self, chunk: StreamChunk) -> None:
+        """As `write_chunk`, for a writer that gives each key once a chunk, or both halves of its update: the changes
+        are not checked against earlier ones of this epoch, over which they win. ConsistencyError for a key that the
+        chunk has twice, at the commit at the latest.
+        """
+        self._write(chunk, as_slice=self._takes_new_keys or self._checks == OpChecks())
+
+    def _write(self, chunk: StreamChunk, as_slice: bool) -> None:
         chunk = chunk.compact()
         if chunk.capacity == 0:
             return
         keys, vnodes = self.serde.keys_of(chunk)
         self._check_vnodes(vnodes)
         values = self.serde.values_of(chunk)
-        if self._checks.reads_store:
-            self._mem.write(keys, values, chunk.ops, present=present_in(self._values_of(keys)))
+        if as_slice:
+            self._slices.write(keys, values, chunk.ops)
+            if len(self._mem):
+                self._fold_slices()
         else:
-            self._writes.write(keys, values, chunk.ops)
-        if self._writes.waiting_bytes > self._spill_bytes and not any(scan.gi_frame for scan in self._scans):
+            self._fold_slices()
+            present = present_in(self._values_of(keys)) if self._checks.reads_store else None
+            self._mem.write(keys, values, chunk.ops, present=present)
+        if self._is_full and not any(scan.gi_frame for scan in self._scans):
             self._hand_over(self.epoch.curr)
             self._has_spilled = True
+
+    def _fold_slices(self) -> None:
+        """Moves the slices into the mem table."""
+        for batch in self._slices.take():
+            if self._takes_new_keys:
+                self._mem.write(batch.keys, batch.values, np.zeros(len(batch), np.uint8))
+            else:
+                self._mem.overwrite(batch.keys, batch.values)
+
+    @property
+    def _own_writes(self) -> MemTable:
+        """All writes of this epoch that were not handed over."""
+        if self._is_fresh and self.is_dirty:
+            raise ConsistencyError("a fresh table is read before its first commit", table=self.catalog.name)
+        self._fold_slices()
+        return self._mem
+
+    @property
+    def _is_full(self) -> bool:
+        if self._mem.waiting_bytes + self._slices.waiting_bytes > self._spill_bytes:
+            return True
+        return self._slices.data_bytes > SLICE_BYTES and not self._is_fresh
 
     def _lay_out(self, catalog: TableCatalog) -> None:
         self.catalog, self.serde = catalog, RowSerde(catalog)
@@ -278,18 +323,16 @@ class StateTable:
 
     @property
     def _read_epoch(self) -> Epoch:
-        if self._writes is not self._mem and self.is_dirty:
-            raise ConsistencyError("a fresh table is read before its first commit", table=self.catalog.name)
         return self.epoch.curr if self._has_spilled else self.epoch.prev
 
     def _hand_over(self, epoch: Epoch) -> None:
-        for batch, old in self._writes.drain():
+        for batch, old in (*self._slices.drain(), *self._mem.drain()):
             self._stored.ingest(batch, old, epoch, local_only=self._is_replicated)
 
     def _values_of(self, keys: BinaryColumn) -> BinaryColumn:
         """The current values under user keys, null if there is no row."""
         epoch = self._read_epoch
-        return self._mem.get_many(keys, lambda unknown: self._stored.get_many(unknown, epoch))
+        return self._own_writes.get_many(keys, lambda unknown: self._stored.get_many(unknown, epoch))
 
     def _opened(self, scan: Iterator[Any]) -> Iterator[Any]:
         """A scan has one snapshot to its end, so no spill occurs while one is open; if there was a spill before, the
@@ -336,7 +379,7 @@ class StateTable:
     def _first_rows_of_vnodes(self, prefixes: DataChunk, limit: int) -> tuple[np.ndarray, DataChunk]:
         """`first_rows` for a prefix that does not determine the vnode: the first rows of every vnode, merged."""
         keys, share = self._keys_of_vnodes(prefixes)
-        owners, batch = first_under(self._stored, self._mem, self._read_epoch, keys, limit)
+        owners, batch = first_under(self._stored, self._own_writes, self._read_epoch, keys, limit)
         owners //= share
         counts = np.bincount(owners, minlength=prefixes.capacity)
         ends = np.cumsum(counts)

@@ -4,6 +4,7 @@ from relational.types.data_type import DataType, Field, TypeKind
 from relational.types.interval import Interval
 from relational.types.ordering import ASCENDING, DESCENDING, OrderType, SortKey
 from relational.types.schema import Schema
+from relational.types.vnode_rule import VnodeRule
 
 __all__ = [
     "ASCENDING",
@@ -15,4 +16,5 @@ __all__ = [
     "Schema",
     "SortKey",
     "TypeKind",
+    "VnodeRule",
 ]

@@ -118,7 +118,7 @@ class HashAggExecutor(Executor):
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
             if change.state is not None:
-                self._state_table.write_chunk(change.state)
+                self._state_table.write_slice(change.state)
             if change.output is not None:
                 yield from slices(change.output, self._chunk_rows)
 

@@ -1,12 +1,4 @@
-"""Row ids: the generated key of a table that declares none.
-
-    id, BIGINT   0 | milliseconds 41 | vnode 10 | sequence 12
-
-The milliseconds (since 2021-04-01) are those of the epoch in which the row is inserted, so they are above every epoch
-that was committed before, whatever the machine's clock says, and no id is reused after a recovery. They are one ahead
-of the epoch for each 4,096 rows times the vnodes of the generator, which is two orders of magnitude more than a barrier
-interval can insert. The vnode is one of the actor's own, so the ids of parallel actors never collide [R5].
-"""
+"""Generates the key of tables and sources that declare none: see `relational/chunk/row_ids.pyx` for the ids."""
 
 from __future__ import annotations
 
@@ -17,63 +9,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hummock.epoch import SPILL_BITS, Epoch
+from hummock.epoch import SPILL_BITS
 from relational.catalog.objects import TableCatalog
-from relational.chunk import Column, Op, StreamChunk
+from relational.chunk import Column, Op, RowIdGenerator, StreamChunk
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Replayed
 
-SEQUENCE_BITS = 12
-VNODE_BITS = 10
 
-
-class RowIdGenerator:
-    """Generates strictly ascending ids. REQUIRES `open_epoch` before the first one."""
-
-    def __init__(self, vnodes: Sequence[int] | np.ndarray) -> None:
-        if not len(vnodes) or min(vnodes) < 0 or max(vnodes) >= 1 << VNODE_BITS:
-            raise ValueError(f"vnodes must lie within 0 and {(1 << VNODE_BITS) - 1}, at least one")
-        self._vnodes = np.sort(np.asarray(vnodes, dtype=np.int64))
-        self._millisecond = 0
-        self._position = 0  # ids generated within `_millisecond`
-
-    def open_epoch(self, epoch: Epoch) -> None:
-        """Later ids are at or above the milliseconds of `epoch`."""
-        millisecond = epoch >> SPILL_BITS
-        if millisecond > self._millisecond:
-            self._millisecond, self._position = millisecond, 0
-
-    def skip_past(self, row_id: int) -> None:
-        """Later ids are above `row_id`, which was generated before a recovery."""
-        millisecond = row_id >> (VNODE_BITS + SEQUENCE_BITS)
-        per_millisecond = len(self._vnodes) << SEQUENCE_BITS
-        if millisecond >= self._millisecond + self._position // per_millisecond:
-            self._millisecond, self._position = millisecond + 1, 0
-
-    def next_ids(self, count: int) -> np.ndarray:
-        """The next `count` ids, int64, ascending."""
-        per_millisecond = len(self._vnodes) << SEQUENCE_BITS
-        positions = np.arange(self._position, self._position + count, dtype=np.int64)
-        milliseconds = self._millisecond + positions // per_millisecond
-        within = positions % per_millisecond
-        vnodes = self._vnodes[within >> SEQUENCE_BITS]
-        sequence = within & ((1 << SEQUENCE_BITS) - 1)
-        self._position += count
-        return (milliseconds << (VNODE_BITS + SEQUENCE_BITS)) | (vnodes << SEQUENCE_BITS) | sequence
-
-
-def id_vnodes(vnode_count: int) -> int:
-    """How many vnodes occur in the ids of a table that one actor writes. They only make ids distinct: a row is in the
-    vnode that its id hashes to. With fewer than the default, fast inserts would run ahead of the epochs."""
-    return min(max(vnode_count, DEFAULT_VNODE_COUNT), 1 << VNODE_BITS)
+def id_vnodes(table: TableCatalog) -> int:
+    """How many vnodes occur in the ids of a table that one actor writes. A row is in the vnode of its id modulo the
+    table's count: with fewer than the default in the ids, fast inserts would run ahead of the epochs."""
+    return min(max(table.vnode_count, DEFAULT_VNODE_COUNT), 1 << table.row_id_layout.vnode_bits)
 
 
 class RowIdGenExecutor(Executor):
     """Generates column `row_id_index` of inserted rows, in chunks and in INSERT statements; it is inserted into chunks
     of an `input` without it. The connector of a table without a key can only insert: its other changes would not
-    identify a row. `table` is the job's; the column moves with its ALTERs. `vnodes` are those of the actor; None:
+    identify a row. `table` is the job's; the column moves with its ALTERs. `vnodes` are those of the actor, None:
     all."""
 
     def __init__(
@@ -89,12 +43,13 @@ class RowIdGenExecutor(Executor):
         self._table = table
         self._row_id_index = row_id_index
         self._is_lacking = len(input.info.schema) < len(info.schema)
-        self._generator = RowIdGenerator(range(id_vnodes(table.vnode_count)) if vnodes is None else vnodes)
+        own = range(id_vnodes(table)) if vnodes is None else vnodes
+        self._generator = RowIdGenerator(own, table.row_id_layout)
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, Barrier):
-                self._generator.open_epoch(message.epoch.curr)
+                self._generator.open_epoch(message.epoch.curr >> SPILL_BITS)
                 self._follow(message)
                 yield message
             elif isinstance(message, InsertRows):

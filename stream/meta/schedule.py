@@ -139,14 +139,15 @@ def _edge(
         sender = layouts[leaf.fragment]
         if layout.vnodes is None or leaf.key is None:
             return edge, sender
-        return replace(edge, key=leaf.key, vnode_map=layout.vnodes), sender
+        return replace(edge, key=leaf.key, vnode_map=layout.vnodes, rule=leaf.rule), sender
     if not isinstance(leaf, StreamScanNode):
         return None
     sender = upstreams[leaf.table.id]
     if layout.vnodes is None or layout.has_same_ranges(sender):
         return edge, sender
-    key = leaf.table.distribution_key
-    return replace(edge, key=key, vnode_map=layout.vnodes, table=leaf.table), sender
+    table = leaf.table
+    hashed = replace(edge, key=table.distribution_key, vnode_map=layout.vnodes, rule=table.vnode_rule, table=table)
+    return hashed, sender
 
 
 def _spec(

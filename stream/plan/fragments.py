@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.expr.expression import InputRef
+from relational.types import VnodeRule
 from stream.plan.stream_plan import (
     ExchangeNode,
     HashAggNode,
@@ -48,8 +49,9 @@ class Single(Enum):
 
 
 SINGLE = Single.SINGLE
-Distribution: TypeAlias = "Single | tuple[tuple[int, ...], int] | None"
-"""The columns whose vnode, out of so many, determines the actor of a row; None if no columns of these rows do."""
+Distribution: TypeAlias = "Single | tuple[tuple[int, ...], int, VnodeRule] | None"
+"""The columns whose vnode, out of so many and by this rule, determines the actor of a row; None if no columns of these
+rows do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class Fragment:
         return (self.leaf.key or ()) if isinstance(self.leaf, MergeNode) else ()
 
     @property
+    def rule(self) -> VnodeRule:
+        """How the vnodes of the rows of its leaf follow from `key`."""
+        return self.leaf.rule if isinstance(self.leaf, MergeNode) else VnodeRule.HASH
+
+    @property
     def table_ids(self) -> tuple[int, ...]:
         """Ids of the tables that its executors write, ascending."""
         ids = [table.id for node in self.root.walk() for table in node.state_tables]
@@ -100,7 +107,7 @@ def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
         if isinstance(node, ExchangeNode):
             number = fragment_below(node.input)
             vnodes = (found[number].vnode_count or 0) if node.key is None else node.vnode_count
-            return MergeNode(node.schema, node.stream_key, number, node.key, vnodes)
+            return MergeNode(node.schema, node.stream_key, number, node.key, vnodes, node.rule)
         return _with_inputs(node, [cut(child) for child in node.inputs])
 
     def fragment_below(node: StreamNode) -> int:
@@ -141,7 +148,9 @@ def _distribution_text(fragment: Fragment) -> str:
 def scan_distribution(node: StreamScanNode) -> Distribution:
     """The distribution of a scan's output."""
     table = node.table
-    return _among(table.distribution_key, table.vnode_count, node.columns) if table.distribution_key else SINGLE
+    if not table.distribution_key:
+        return SINGLE
+    return _among(table.distribution_key, table.vnode_count, table.vnode_rule, node.columns)
 
 
 def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
@@ -157,13 +166,15 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         shared = replace(node, input=child)
         return ExchangeNode(node.schema, node.stream_key, shared, None, 0), distribution
     if isinstance(node, HashAggNode):
-        child, _ = _distributed(child, distribution, node.group_by, node.state_table.vnode_count)
+        child, _ = _distributed(child, distribution, (node.group_by, node.state_table.vnode_count, VnodeRule.HASH))
         groups = tuple(range(len(node.group_by)))
-        distribution = (groups, node.state_table.vnode_count) if groups else SINGLE
+        distribution = (groups, node.state_table.vnode_count, VnodeRule.HASH) if groups else SINGLE
     elif isinstance(node, MaterializeNode):
-        child, distribution = _distributed(child, distribution, node.table.distribution_key, node.table.vnode_count)
+        table = node.table
+        wanted = table.distribution_key, table.vnode_count, table.vnode_rule
+        child, distribution = _distributed(child, distribution, wanted)
     elif isinstance(node, SinkNode) and any(isinstance(each, ExchangeNode | StreamScanNode) for each in child.walk()):
-        child, distribution = _distributed(child, distribution, (), node.table.vnode_count)
+        child, distribution = _distributed(child, distribution, ((), node.table.vnode_count, VnodeRule.HASH))
     elif isinstance(node, ProjectNode) and isinstance(distribution, tuple):
         passed = [each.index if isinstance(each, InputRef) else -1 for each in node.expressions]
         distribution = _among(*distribution, passed)
@@ -174,30 +185,31 @@ def _union(node: UnionNode) -> tuple[StreamNode, Distribution]:
     """A union with an exchange below, for each branch, by the key of the union; without a key to one actor. What needs
     another distribution replaces these exchanges."""
     branches = [_parted(branch)[0] for branch in node.branches]
-    key, vnodes = node.stream_key or (), DEFAULT_VNODE_COUNT
-    parts = [_distributed(branch, None, key, vnodes)[0] for branch in branches]
-    return replace(node, branches=tuple(parts)), (key, vnodes) if key else SINGLE
+    wanted = node.stream_key or (), DEFAULT_VNODE_COUNT, VnodeRule.HASH
+    parts = [_distributed(branch, None, wanted)[0] for branch in branches]
+    return replace(node, branches=tuple(parts)), wanted if node.stream_key else SINGLE
 
 
 def _distributed(
-    child: StreamNode, distribution: Distribution, key: tuple[int, ...], vnode_count: int
+    child: StreamNode, distribution: Distribution, by: tuple[tuple[int, ...], int, VnodeRule]
 ) -> tuple[StreamNode, Distribution]:
-    """The input with the distribution by `key`, empty: in one actor."""
-    wanted: Distribution = (key, vnode_count) if key else SINGLE
+    """The input with the distribution `by` these columns, no columns: in one actor."""
+    key, vnode_count, rule = by
+    wanted: Distribution = by if key else SINGLE
     if distribution == wanted:
         return child, wanted
     if isinstance(child, UnionNode):
         exchanges = [branch for branch in child.branches if isinstance(branch, ExchangeNode)]
-        parts = tuple(replace(exchange, key=key, vnode_count=vnode_count) for exchange in exchanges)
+        parts = tuple(replace(exchange, key=key, vnode_count=vnode_count, rule=rule) for exchange in exchanges)
         return replace(child, branches=parts), wanted
     if isinstance(child, ExchangeNode) and child.key is None:
-        return replace(child, key=key, vnode_count=vnode_count), wanted
-    return ExchangeNode(child.schema, child.stream_key, child, key, vnode_count), wanted
+        return replace(child, key=key, vnode_count=vnode_count, rule=rule), wanted
+    return ExchangeNode(child.schema, child.stream_key, child, key, vnode_count, rule), wanted
 
 
-def _among(columns: tuple[int, ...], vnode_count: int, kept: Sequence[int]) -> Distribution:
+def _among(columns: tuple[int, ...], vnode_count: int, rule: VnodeRule, kept: Sequence[int]) -> Distribution:
     """The distribution by `columns`, by their positions among the `kept` ones; None if one is missing."""
-    return (tuple(kept.index(column) for column in columns), vnode_count) if set(columns) <= set(kept) else None
+    return (tuple(map(kept.index, columns)), vnode_count, rule) if set(columns) <= set(kept) else None
 
 
 def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:

@@ -18,7 +18,7 @@ from hummock.base.json_fields import check_format
 from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
-from relational.types import DataType, Field, Schema
+from relational.types import DataType, Field, Schema, VnodeRule
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     ExchangeNode,
@@ -85,7 +85,8 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept]}),
     ExchangeNode: ("exchange", lambda node: {
-        "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count}),
+        "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
+        **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
     ShareNode: ("share", lambda node: {"number": node.number}),
     UnionNode: ("union", lambda node: {}),
     MaterializeNode: ("materialize", lambda node: {"table": node.table.id}),
@@ -137,7 +138,8 @@ class _Reader:
 
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
-        return ExchangeNode(schema, key, input, None if columns is None else tuple(columns), record["vnodes"])
+        rule = VnodeRule(record.get("rule", VnodeRule.HASH))
+        return ExchangeNode(schema, key, input, None if columns is None else tuple(columns), record["vnodes"], rule)
 
     def share(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return ShareNode(schema, key, input, record["number"])

@@ -15,7 +15,7 @@ from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
-from relational.types import Schema
+from relational.types import Schema, VnodeRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +128,18 @@ class StreamScanNode(StreamNode):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeNode(_UnaryNode):
-    """Ends a fragment: its rows go to the actors that own the vnodes of the columns `key`, of `vnode_count` vnodes.
-    `key` empty: to the only actor; None: each of its actors sends to one that owns the same vnodes."""
+    """Ends a fragment: its rows go to the actors that own the vnodes of the columns `key` by `rule`, of `vnode_count`
+    vnodes. `key` empty: to the only actor; None: each of its actors sends to one that owns the same vnodes."""
 
     key: tuple[int, ...] | None
     vnode_count: int
+    rule: VnodeRule = VnodeRule.HASH
 
     @property
     def details(self) -> str:
         if self.key is None:
             return "no shuffle"
-        return f"hash [{', '.join(self.schema.names[column] for column in self.key)}]" if self.key else "to one"
+        return f"{self.rule} [{', '.join(self.schema.names[column] for column in self.key)}]" if self.key else "to one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ class MergeNode(StreamNode):
     fragment: int
     key: tuple[int, ...] | None
     vnode_count: int
+    rule: VnodeRule = VnodeRule.HASH
 
     @property
     def details(self) -> str:

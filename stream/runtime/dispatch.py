@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from relational.types import VnodeRule
 from stream.message import Add, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
 
@@ -51,9 +52,9 @@ class SimpleEdge(Edge):
 
 
 class HashEdge(Edge):
-    """Each row goes to the target that owns the vnode of its key, at column indices `key`. An update whose halves have
-    different targets is split into a delete and an insert [R7]. The parts share the columns of the chunk and differ in
-    visibility.
+    """Each row goes to the target that owns the vnode of its key, at column indices `key`, by `rule`. An update whose
+    halves have different targets is split into a delete and an insert [R7]. The parts share the columns of the chunk
+    and differ in visibility.
 
     `table_id`: the table whose rows these are, if an ALTER can move its columns; then `column_ids` are the ids of the
     key columns."""
@@ -63,12 +64,14 @@ class HashEdge(Edge):
         targets: Mapping[int, Channel],
         key: Iterable[int],
         vnode_map: VnodeMap,
+        rule: VnodeRule = VnodeRule.HASH,
         table_id: int | None = None,
         column_ids: tuple[int, ...] = (),
     ) -> None:
         super().__init__(targets)
         self._key = tuple(key)
         self._vnode_map = vnode_map
+        self._rule = rule
         self._table_id = table_id
         self._column_ids = column_ids
 
@@ -76,7 +79,7 @@ class HashEdge(Edge):
         if len(self.targets) == 1:
             yield next(iter(self.targets.values())), chunk
             return
-        for actor_id, part in chunk.split_by_vnode(self._key, self._vnode_map).items():
+        for actor_id, part in chunk.split_by_vnode(self._key, self._vnode_map, self._rule).items():
             yield self.targets[actor_id], part
 
     def follow(self, barrier: Barrier) -> None:

@@ -21,7 +21,7 @@ from hummock.errors import Corruption
 from hummock.object_store.base import ObjectStore, ObjectWriter, sstable_data_path
 from relational.chunk import DataChunk, StreamChunk
 from relational.chunk.vnode_map import VnodeMap
-from relational.types import Schema
+from relational.types import Schema, VnodeRule
 from stream.errors import InconsistentStream
 
 WINDOW_ROWS, WINDOW_BYTES = 524_288, 16 << 20  # buffered before they are partitioned, whichever is reached first
@@ -59,11 +59,11 @@ EMPTY_PART = ShufflePart()
 
 
 class ShuffleWriter:
-    """Partitions rows among `receivers` by the vnode of the columns `key`, into an object of `objects` named by
-    `mint_name`. As a context manager it leaves no object behind when its body raises."""
+    """Partitions rows among `receivers` by the vnode of the columns `key`, by `rule`, into an object of `objects` named
+    by `mint_name`. As a context manager it leaves no object behind when its body raises."""
 
     def __init__(self, objects: ObjectStore, mint_name: Callable[[], str], schema: Schema, key: tuple[int, ...],
-                 receivers: int, vnode_count: int) -> None:
+                 receivers: int, vnode_count: int, rule: VnodeRule = VnodeRule.HASH) -> None:
         self.rows = 0
         """Rows written so far."""
         self._objects = objects
@@ -72,6 +72,7 @@ class ShuffleWriter:
         self._key = key
         self._receivers = receivers
         self._vnodes = VnodeMap.even(range(receivers), vnode_count)
+        self._rule = rule
         self._waiting: list[DataChunk] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._writer: ObjectWriter | None = None
@@ -107,7 +108,8 @@ class ShuffleWriter:
 
     def _write_window(self) -> None:
         rows = DataChunk.concat(self._waiting)
-        targets = self._vnodes.targets_of([rows.columns[column] for column in self._key], rows=rows.capacity)
+        key = [rows.columns[column] for column in self._key]
+        targets = self._vnodes.targets_of(key, rows=rows.capacity, rule=self._rule)
         order = np.argsort(targets.astype(np.int16), kind="stable").astype(np.int32)
         batch = pa.RecordBatch.from_arrays(rows.take(order).arrays, schema=self._schema)
         if self._writer is None:

@@ -126,4 +126,4 @@ def _shuffle_writer(
     """Writes the input of fragment `number`."""
     after = backfill.fragments[number]
     tasks, vnode_count = backfill.tasks[number], backfill.view.vnode_count
-    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, tasks, vnode_count)
+    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, tasks, vnode_count, after.rule)

@@ -310,9 +310,9 @@ def _edge(spec: EdgeSpec, targets: Mapping[int, Channel]) -> Edge:
     if spec.vnode_map is None:
         return SimpleEdge(targets)
     if spec.table is None:
-        return HashEdge(targets, spec.key, spec.vnode_map)
+        return HashEdge(targets, spec.key, spec.vnode_map, spec.rule)
     column_ids = tuple(spec.table.column_ids[column] for column in spec.key)
-    return HashEdge(targets, spec.key, spec.vnode_map, spec.table.id, column_ids)
+    return HashEdge(targets, spec.key, spec.vnode_map, spec.rule, spec.table.id, column_ids)
 
 
 def _refuse_leftovers(ended: _Running) -> None:

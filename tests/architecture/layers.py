@@ -80,9 +80,9 @@ MAY_IMPORT: dict[str, str] = {
     "stream.errors": "relational.errors",
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog",
-    "stream.runtime": "message relational.chunk",
+    "stream.runtime": "message relational.types relational.chunk",
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
-    "stream.protocol": "message plan relational.catalog relational.chunk",
+    "stream.protocol": "message plan relational.types relational.catalog relational.chunk",
     "stream.actor_metrics": "",
     "stream.error_counts": (
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "

@@ -183,7 +183,7 @@ def cut(pk: Pk, rows: dict[Pk, tuple], columns: list[int]) -> tuple | None:
 
 
 STEPS: dict[Callable[[World], None], float] = {
-    World.write: 10, World.contradict: 1, World.commit: 4, World.raise_watermark: 0.4, World.restart: 0.7,
-    World.compact: 1.5, World.read_points: 3, World.read_scan: 3, World.read_under: 3, World.begin_scan: 1,
-    World.read_on: 2, World.read_committed: 2, World.read_changes: 2,
+    World.write: 8, World.write_slice: 6, World.contradict: 1, World.commit: 4, World.raise_watermark: 0.4,
+    World.restart: 0.7, World.compact: 1.5, World.read_points: 3, World.read_scan: 3, World.read_under: 3,
+    World.begin_scan: 1, World.read_on: 2, World.read_committed: 2, World.read_changes: 2,
 }  # fmt: skip

@@ -14,11 +14,11 @@ import numpy as np
 
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
-from relational.chunk import Op, StreamChunk, vnodes_of
+from relational.chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.column_cache import ColumnCache
 from relational.table.state_table import OpChecks, StateTable
-from relational.types import DataType, OrderType, SortKey
+from relational.types import DataType, OrderType, SortKey, VnodeRule
 from tests.model.store_processes import refused
 from tests.model.table_stores import FileBackend, MemoryBackend
 
@@ -32,16 +32,17 @@ Change = tuple[Op, tuple]
 
 
 def random_catalog(rng: random.Random) -> TableCatalog:
-    """Key (a, b, c) in any sort orders; distributed by any part of it."""
+    """Key (a, b, c) in any sort orders; distributed by any part of it, `c` also as if it were a row id."""
     columns = tuple(
         ColumnCatalog(name, index, DataType.parse(text)) for index, (name, text) in enumerate(TYPES.items())
     )
     orders = [OrderType(rng.random() < 0.5, rng.choice([None, True, False])) for _ in range(3)]
     pk = tuple(SortKey(index, order) for index, order in enumerate(orders))
     distribution = rng.choice([(), (0,), (1,), (0, 1), (2,), (0, 1, 2)])
+    rule = rng.choice([VnodeRule.HASH, VnodeRule.ROW_ID]) if distribution == (2,) else VnodeRule.HASH
     return TableCatalog(
         TABLE_ID, "t", TableKind.INTERNAL, columns, pk, (0, 1, 2), distribution, value_columns(columns, pk),
-        rng.choice([1, 3, 16]), row_format=rng.choice(list(RowFormat)),
+        rng.choice([1, 3, 16]), row_format=rng.choice(list(RowFormat)), vnode_rule=rule,
     )
 
 
@@ -115,7 +116,7 @@ class TablesAndModel:
         """The instance that owns a row, or all rows under a prefix that fixes the vnode."""
         columns = self.tables[0].serde.prefix_columns(pk)
         key = [columns[index] for index in self.tables[0].serde.distribution_in_pk]
-        return int(self.owners[vnodes_of(key, self.catalog.vnode_count, rows=1)[0]])
+        return int(self.owners[self.tables[0].serde.vnodes_of(key, 1)[0]])
 
     # -- the dict ------------------------------------------------------------------------------------------
 
@@ -165,6 +166,24 @@ class Writes(TablesAndModel):
             shown = np.arange(chunk.capacity) < len(changes)
             table.write_chunk(chunk.with_visibility(shown.astype(np.uint8)))
         self.follow(changes)
+
+    def write_slice(self) -> None:
+        """Writes a chunk that has each key once, past the mem table's index unless it is in use."""
+        instance, table = self.some()
+        changes: list[Change] = []
+        for pk in dict.fromkeys(self.pks_of(instance, 12)):
+            rest = random_rest(self.rng)
+            if pk in self.rows and self.rng.random() < 0.4:
+                changes.append((Op.DELETE, (*pk, *self.rows.pop(pk))))
+            elif not self.is_passed(pk):
+                before = self.rows.get(pk)
+                if before is not None and self.rng.random() < 0.5:
+                    changes.append((Op.UPDATE_DELETE, (*pk, *before)))
+                changes.append((Op.INSERT if before is None else Op.UPDATE_INSERT, (*pk, *rest)))
+                self.rows[pk] = rest
+        if changes:
+            table.write_slice(StreamChunk.from_rows(self.schema, changes))
+            self.follow(changes)
 
     def changes(self, instance: int) -> list[Change]:
         """Random changes, already applied to the dict."""

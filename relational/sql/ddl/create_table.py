@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot.tokens import TokenType
 
 from relational.catalog.objects import (
+    RULE_VERSION,
     SOURCE_VERSION,
     TABLE_VERSION,
     TTL_VERSION,
@@ -38,6 +39,7 @@ from relational.sql.tree import parse
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
+from relational.types.vnode_rule import VnodeRule
 
 ROW_ID = "_row_id"
 MAX_LENGTH = 10_485_760
@@ -263,8 +265,9 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         definition=definition,
         connector=syntax.options.take_rest() or None,
         row_format=row_format,
-        version=TTL_VERSION if ttl_ms else TABLE_VERSION,
+        version=max(TABLE_VERSION, TTL_VERSION if ttl_ms else 0, 0 if row_id is None else RULE_VERSION),
         ttl_ms=ttl_ms,
+        vnode_rule=VnodeRule.HASH if row_id is None else VnodeRule.of_row_ids(vnode_count),
     )
 
 
@@ -293,7 +296,7 @@ def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None
             **error_span(syntax.key_span or span),
         )
     draft = table_of(syntax, definition)
-    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, version=SOURCE_VERSION)
+    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, vnode_rule=VnodeRule.HASH, version=SOURCE_VERSION)
 
 
 def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:

@@ -6,6 +6,7 @@ from hummock.errors import PreconditionFailed
 from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import (
+    FORMAT_VERSION,
     KEY_FORM_LOSES,
     ColumnCatalog,
     ConflictBehaviour,
@@ -17,7 +18,7 @@ from relational.catalog.objects import (
 from relational.catalog.records import NEXT_ID, VERSION
 from relational.encoding import is_lossy
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
-from relational.types import DataType, OrderType, SortKey, TypeKind
+from relational.types import DataType, OrderType, SortKey, TypeKind, VnodeRule
 
 
 def draft(name, kind=TableKind.TABLE, dependencies=(), **options):
@@ -52,6 +53,22 @@ def test_a_catalog_survives_its_json():
     assert TableCatalog.from_json(table.to_json()) == table
     with pytest.raises(ValueError, match="format 0 of the catalog of 't'"):
         TableCatalog.from_json(table.to_json() | {"version": 0})
+
+
+def test_a_vnode_rule_is_stored_where_it_is_not_the_hash():
+    table = draft("t", vnode_rule=VnodeRule.WIDE_ROW_ID, version=FORMAT_VERSION)
+    assert TableCatalog.from_json(table.to_json()) == table
+    assert table.to_json()["vnode_rule"] == "wide row id"
+    assert "vnode_rule" not in draft("t").to_json()
+    assert TableCatalog.from_json(draft("t").to_json()).vnode_rule is VnodeRule.HASH
+    with pytest.raises(ValueError, match="another"):
+        TableCatalog.from_json(table.to_json() | {"vnode_rule": "another"})
+
+
+def test_keys_are_new_where_they_are_generated_and_nothing_is_retracted():
+    rules = [(rule, append_only) for rule in VnodeRule for append_only in (False, True)]
+    new = [each for each in rules if draft("t", vnode_rule=each[0], is_append_only=each[1]).inserts_new_keys]
+    assert new == [(VnodeRule.ROW_ID, True), (VnodeRule.WIDE_ROW_ID, True)]
 
 
 def test_columns_whose_key_loses_are_those_of_the_encoding():

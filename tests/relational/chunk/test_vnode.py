@@ -12,7 +12,7 @@ import pytest
 
 from relational.chunk import Column, StreamChunk, VnodeMap, vnodes_of
 from relational.encoding import KeyEncoder, ValueEncoder
-from relational.types import DataType, Interval, TypeKind
+from relational.types import DataType, Interval, TypeKind, VnodeRule
 from tests.relational.random_rows import TYPES, columns_of, random_rows
 
 FORMAT = Path(__file__).parents[3] / "relational" / "encoding" / "FORMAT.md"
@@ -71,7 +71,7 @@ def test_documented_rows_under_other_schemas():
 
 
 def test_documented_vnodes():
-    examples = documented("Examples of vnodes")
+    examples = documented("Examples of vnodes\n")
     assert len(examples) >= 50
     for spelled, literals, raw, crc, vnode in examples:
         types = [DataType.parse(each) for each in spelled.split("; ")]
@@ -100,6 +100,55 @@ def test_a_vnode_is_the_documented_checksum_modulo_the_count(count, rng):
 def test_no_other_count_is_taken(count):
     with pytest.raises(ValueError, match="1 to 32768 vnodes"):
         vnodes_of([pa.array([1])], count)
+def test_documented_vnodes_by_other_rules():
+    examples = documented("Examples of vnodes by other rules")
+    assert {rule for rule, *_ in examples} == {rule for rule in VnodeRule if rule is not VnodeRule.HASH}
+    for rule, vnode_count, spelled, literal, vnode in examples:
+        column = Column.from_pylist([ast.literal_eval(literal)], DataType.parse(spelled))
+        assert vnodes_of([column], int(vnode_count), rule=VnodeRule(rule)).tolist() == [int(vnode)]
+
+
+@pytest.mark.parametrize("rule", [VnodeRule.ROW_ID, VnodeRule.WIDE_ROW_ID])
+@pytest.mark.parametrize("vnode_count", [1, 7, 256, 1_024, 1_025, 32_768])
+def test_vnodes_of_row_ids_are_their_bits(rule, vnode_count, rng):
+    ids = [None if rng.random() < 0.1 else rng.randrange(-(1 << 63), 1 << 63) for _ in range(500)]
+    expected = [0 if each is None else (each >> rule.sequence_bits) % (1 << rule.vnode_bits) % vnode_count
+                for each in ids]
+    array = pa.array(ids)
+    assert vnodes_of([array], vnode_count, rule=rule).tolist() == expected
+    assert vnodes_of([array.slice(33, 200)], vnode_count, rule=rule).tolist() == expected[33:233]
+
+
+def test_stored_vnodes_are_those_of_the_table():
+    for kind in (pa.int16(), pa.int32(), pa.int64()):
+        assert vnodes_of([pa.array([0, 255, 3], kind)], 256, rule=VnodeRule.STORED).tolist() == [0, 255, 3]
+        for wrong in (256, -1, None):
+            with pytest.raises(ValueError, match=f"a stored vnode {wrong} of 256"):
+                vnodes_of([pa.array([1, wrong], kind)], 256, rule=VnodeRule.STORED)
+
+
+@pytest.mark.parametrize("rule", [VnodeRule.ROW_ID, VnodeRule.WIDE_ROW_ID, VnodeRule.STORED])
+def test_other_rules_than_the_hash_have_one_integer(rule):
+    assert vnodes_of([], rows=2, rule=rule).tolist() == [0, 0]
+    assert vnodes_of([pa.array([], pa.int64())], rule=rule).tolist() == []
+    for columns in ([pa.array(["a"])], [pa.array([1]), pa.array([2])], [pa.array([1.5])]):
+        with pytest.raises(ValueError, match="one column of an integer type"):
+            vnodes_of(columns, rule=rule)
+
+
+def test_the_rule_of_row_ids_follows_from_the_number_of_vnodes():
+    assert VnodeRule.of_row_ids(1) is VnodeRule.of_row_ids(1_024) is VnodeRule.ROW_ID
+    assert VnodeRule.of_row_ids(1_025) is VnodeRule.of_row_ids(32_768) is VnodeRule.WIDE_ROW_ID
+
+
+def test_targets_and_parts_of_chunks_follow_the_rule():
+    ids = np.arange(0, 6 << 12, 1 << 11)
+    owners = VnodeMap([1, 2, 1, 2, 1, 2])
+    assert owners.targets_of([pa.array(ids)], rule=VnodeRule.ROW_ID).tolist() == [1, 1, 2, 2] * 3
+    chunk = StreamChunk([pa.array(ids)], np.zeros(12, np.uint8))
+    parts = chunk.split_by_vnode([0], owners, VnodeRule.ROW_ID)
+    assert {target: np.flatnonzero(part.visibility).tolist() for target, part in parts.items()} == {
+        1: [0, 1, 4, 5, 8, 9], 2: [2, 3, 6, 7, 10, 11]}
 
 
 def test_vnodes_do_not_see_how_arrow_holds_the_values(rng):

@@ -171,3 +171,15 @@ def test_size_bytes_follows_what_is_held():
     assert table.size_bytes - empty >= 1_000 * (10 + 100)
     table.drain()
     assert table.size_bytes <= empty + 64 * 1024
+
+
+def test_an_overwrite_replaces_whatever_this_epoch_did_to_a_key():
+    table = MemTable("t")
+    write(table, [(INSERT, b"a", b"1"), (INSERT, b"b", b"2"), (DELETE, b"b", b"2"), (DELETE, b"c", b"3")])
+    table.overwrite(column(TABLE + key for key in (b"c", b"b", b"a", b"d", b"e")),
+                    column([b"33", b"22", None, b"44", None]))
+    assert drained(table) == [(b"a", None), (b"b", b"22"), (b"c", b"33"), (b"d", b"44"), (b"e", None)]
+    table.overwrite(column([]), column([]))
+    assert drained(table) == []
+    with pytest.raises(ValueError, match="1 keys, 0 values"):
+        table.overwrite(column([TABLE]), column([]))
