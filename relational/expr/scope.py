@@ -40,7 +40,10 @@ class FromItem:
 
     def find(self, name: str) -> list[int]:
         """The positions in the item of the columns of a name: visible ones, else hidden ones."""
-        found = [position for position, each in enumerate(self.schema.names) if each == name]
+        names = self.schema.names
+        if names.count(name) == 1:
+            return [names.index(name)]
+        found = [position for position, each in enumerate(names) if each == name]
         return [position for position in found if position not in self.hidden] or found
 
 
@@ -95,7 +98,8 @@ class Scope:
             name = ".".join((*term.qualifier, term.name))
             message = f"{name!r} is of the enclosing query: a subquery cannot refer to it"
             raise BindError(message, **error_span(term.span))
-        self._called(term.qualifier, term.span)
+        if len(items) != 1:
+            self._called(term.qualifier, term.span)
         if len(found) == 1:
             item, position = found[0]
             return InputRef(item.first + position, item.schema.types[position])

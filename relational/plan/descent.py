@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from relational.plan.logical import LogicalPlan, Share, nodes
+from relational.plan.logical.node import UnaryPlan
 
 Demand = TypeVar("Demand")
 Result = TypeVar("Result")
@@ -81,6 +82,9 @@ def transformed(
                 is_same = child is node.input and number == node.number
                 done[node.number] = change(node if is_same else Share(child, number))
             return done[node.number]
+        if isinstance(node, UnaryPlan):
+            child = visit(node.input)
+            return change(node if child is node.input else node.with_inputs((child,)))
         return change(node.over(tuple(map(visit, node.inputs))) if node.inputs else node)
 
     return visit(plan)

@@ -146,8 +146,8 @@ class Translator:
 
     def qualifier(self, node: exp.Column) -> tuple[str, ...]:
         """What is written before the name of a column: the parts of a relation's name; () for nothing."""
-        parts = (node.args.get(part) for part in ("catalog", "db", "table"))
-        return tuple(self.identifier(part) for part in parts if part is not None)
+        parts = [node.args[part] for part in ("catalog", "db", "table") if node.args.get(part) is not None]
+        return tuple(map(self.identifier, parts)) if parts else ()
 
     def _column(self, node: exp.Column) -> UnboundExpr:
         if isinstance(node.this, exp.Star):

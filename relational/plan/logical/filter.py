@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from relational.expr.expression import (
     Call,
@@ -26,7 +26,7 @@ class Filter(UnaryPlan):
     def _derived(self) -> Properties:
         known = self.input.properties
         fixed = {column for column in map(_fixed_column, conjuncts(self.predicate)) if column is not None}
-        return replace(known, constants=known.constants | fixed) if fixed else known
+        return known.but(constants=known.constants | fixed) if fixed else known
 
     @property
     def evaluated(self) -> tuple[Expression, ...]:

@@ -49,6 +49,26 @@ class Properties:
     order: tuple[SortKey, ...] = ()
     shares: frozenset[int] = NONE
 
+    def but(
+        self,
+        *,
+        unique_keys: tuple[frozenset[int], ...] | None = None,
+        constants: frozenset[int] | None = None,
+        order: tuple[SortKey, ...] | None = None,
+        shares: frozenset[int] | None = None,
+    ) -> Properties:
+        """These properties except those that are given."""
+        return Properties(
+            self.schema,
+            self.hidden,
+            self.stream_key,
+            self.is_append_only,
+            self.unique_keys if unique_keys is None else unique_keys,
+            self.constants if constants is None else constants,
+            self.order if order is None else order,
+            self.shares if shares is None else shares,
+        )
+
     def is_unique(self, columns: frozenset[int]) -> bool:
         """Whether no two rows are equal in `columns`."""
         known = columns | self.constants

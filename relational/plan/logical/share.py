@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from relational.expr.expression import Expression
 from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
@@ -22,7 +22,7 @@ class Share(UnaryPlan):
     def _derived(self) -> Properties:
         known = self.input.properties
         assert all(number < self.number for number in known.shares), (self.number, known.shares)
-        return replace(known, shares=known.shares | {self.number})
+        return known.but(shares=known.shares | {self.number})
 
     @property
     def share_number(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from relational.expr.expression import Expression
 from relational.plan.logical.filter import where
@@ -18,7 +18,7 @@ class Sort(UnaryPlan):
 
     def _derived(self) -> Properties:
         known = self.input.properties
-        return replace(known, order=self.keys)
+        return known.but(order=self.keys)
 
     @property
     def evaluated(self) -> tuple[Expression, ...]:
@@ -51,7 +51,7 @@ class Limit(UnaryPlan):
 
     def _derived(self) -> Properties:
         known = self.input.properties
-        return replace(known, unique_keys=(NONE,)) if self.count is not None and self.count <= 1 else known
+        return known.but(unique_keys=(NONE,)) if self.count is not None and self.count <= 1 else known
 
     @property
     def evaluated(self) -> tuple[Expression, ...]:

@@ -3,8 +3,10 @@
 HUMMOCK_RANDOM_QUERIES is the number of queries of each test; a failure shows seed and text.
 """
 
+import itertools
 import os
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,12 +15,13 @@ from relational.plan.logical import Share, Union, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.sql import bind_sql
+from relational.types.ordering import SortKey
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.drivers.random_queries import TABLES, QueryMaker, rows
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
-QUERIES = int(os.environ.get("HUMMOCK_RANDOM_QUERIES", "100"))
+QUERIES = int(os.environ.get("HUMMOCK_RANDOM_QUERIES", "60"))
 ROWS = 14
 pytestmark = pytest.mark.timeout(300 + QUERIES)
 
@@ -56,6 +59,8 @@ def test_a_query_agrees_with_duckdb(session, duck):
             theirs = rows_of(duck.sql(text).to_arrow_table())
             is_ordered = " ORDER BY " in text.rpartition(")")[2]
             assert_same_rows(ours, theirs, ordered=is_ordered)
+            for node in nodes(optimize(plan)):
+                check_properties(node, session)
             stored = plan_from_text(plan_to_text(optimize(plan, PLAIN_VIEW_RULES)), session.catalog.get)
             assert_same_rows(rows_of(run_query(stored, session.store, session.epoch)), ours, ordered=is_ordered)
         except Exception as error:
@@ -93,3 +98,15 @@ def check_properties(node, session) -> None:
         assert len({tuple(repr(row[column]) for column in key) for row in found}) == len(found), (key, node.explain())
     for column in known.constants:
         assert len({repr(row[column]) for row in found}) <= 1, (column, node.explain())
+    for above, below in itertools.pairwise(found):
+        assert not any(is_misplaced(above, below, known.order, at) for at in range(len(known.order))), node.explain()
+
+
+def is_misplaced(above: tuple, below: tuple, order: Sequence[SortKey], at: int) -> bool:
+    """Whether two rows, equal in the sort keys before number `at`, are in the wrong order by that key."""
+    if any(above[key.column] != below[key.column] for key in order[:at]):
+        return False
+    (first, second), kind = (row[order[at].column] for row in (above, below)), order[at].order
+    if first is None or second is None:
+        return (second is None) == kind.nulls_first and first is not second
+    return first < second if kind.descending else first > second
