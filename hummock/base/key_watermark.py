@@ -20,6 +20,7 @@ from hummock.errors import Corruption
 Mark = tuple[int, int, bytes]       # first vnode, last vnode, table key
 Marks = tuple[Mark, ...]
 VNODES = 1 << 16
+MOST_WATERMARKS = 100               # of one table in a version
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +138,13 @@ def _further(known: bytes | None, key: bytes | None, is_descending: bool) -> byt
 
 
 def needed_watermarks(watermarks: Sequence[KeyWatermark], safe_epoch: Epoch) -> tuple[KeyWatermark, ...]:
-    """Those above `safe_epoch` and the newest at or below it: all that any possible reader needs."""
+    """Those above `safe_epoch` and the newest at or below it: all that any possible reader needs. Of more than
+    MOST_WATERMARKS the oldest and the newest stay: readers of epochs in between find rows of before, which nobody
+    reads.
+    """
     newer = sum(mark.epoch > safe_epoch for mark in watermarks)
-    return tuple(watermarks[:newer + 1])
+    needed = tuple(watermarks[:newer + 1])
+    return needed if len(needed) <= MOST_WATERMARKS else (*needed[:MOST_WATERMARKS - 1], needed[-1])
 
 
 def passed_ranges(table_id: int, before: KeyWatermark | None, after: KeyWatermark) -> list[KeyRange]:

@@ -2,7 +2,7 @@
 
     table                  ttl, row_format, vnode_count; connector, with the options of that connector
     source, sink           connector, with its options
-    materialized view      backfill, vnode_count
+    materialized view      backfill, parallelism, vnode_count
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def read_options(reader: TokenReader) -> Options:
         while reader.accept("."):
             key += "." + reader.name("an option")
         reader.expect("=")
-        end = reader.span[1]
         sign = "-" if reader.accept("-") else ""
+        end = reader.span[1]
         value = reader.next()
         if value.token_type not in ((TokenType.NUMBER,) if sign else _VALUES):
             raise ParseError(f"option {key} takes a quoted text or a number", **error_span(span))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hummock.base.key_watermark import KeyWatermark
+from hummock.base.key_watermark import MOST_WATERMARKS, KeyWatermark
 from hummock.base.table_rules import PrefixRule, TableRules, next_tables, tables_format
 from hummock.errors import Corruption
 
@@ -60,6 +60,17 @@ def test_a_descending_mark_that_begins_the_one_before_would_show_rows_again(firs
     tables = next_tables({}, {1: TableRules(watermarks=(mark(1, first, is_descending=True),))}, 0)
     tables = next_tables(tables, {1: TableRules(watermarks=(mark(2, second, is_descending=True),))}, 0)
     assert seen_by(tables[1], 2) == {0: kept}
+
+
+def test_a_version_that_nobody_compacts_has_a_bounded_number_of_watermarks():
+    """The safe epoch stays, so each might be needed; readers at the newest epochs and at the oldest find theirs."""
+    tables, keys = {}, [b"%04d" % epoch for epoch in range(1_000)]
+    for epoch in range(1, 1_000):
+        tables = next_tables(tables, {1: TableRules(watermarks=(mark(epoch, keys[epoch]),))}, 0)
+    assert len(tables[1].watermarks) == MOST_WATERMARKS
+    for epoch in (1, *range(1_001 - MOST_WATERMARKS, 1_000)):
+        assert seen_by(tables[1], epoch) == {0: keys[epoch]}
+    assert seen_by(tables[1], 500) == {0: keys[1]}
 
 
 @pytest.mark.parametrize("is_descending", [False, True])
