@@ -69,14 +69,51 @@ cdef inline bint is_white(uint8_t byte) noexcept nogil:
     return byte == 32 or byte == 9 or byte == 10 or byte == 13
 
 
+def has_hexadecimal(const uint8_t[::1] data not None) -> bool:
+    """Whether 0x or 0X occurs in `data`."""
+    cdef bint found = False
+    if data.shape[0] > 1:
+        with nogil:
+            found = follows_zero(&data[0], data.shape[0], b"x") or follows_zero(&data[0], data.shape[0], b"X")
+    return found
+
+
+cdef bint follows_zero(const uint8_t* text, Py_ssize_t size, int mark) noexcept nogil:
+    """Whether a `mark` comes after a digit 0."""
+    cdef const uint8_t* at = text
+    while True:
+        at = <const uint8_t*>memchr(at + 1, mark, <size_t>(text + size - at - 1))
+        if at == NULL:
+            return False
+        if at[-1] == b"0":
+            return True
+
+
+cdef struct Marks:
+    const uint8_t* quote        # the first one at or after the record, or the end of the text
+    const uint8_t* escape
+    const uint8_t* carriage     # return
+
+
 cdef int find_ends(
     const uint8_t* text, Py_ssize_t size, bint is_last, const Format* format, ByteBuffer ends
 ) except -1 nogil:
     """Appends the end of each record, int64."""
+    cdef const uint8_t* stop = text + size
     cdef Py_ssize_t at = 0, end
     cdef int64_t found
+    cdef Marks marks
+    marks.quote = next_mark(text, stop, format.quote)
+    marks.escape = next_mark(text, stop, format.escape)
+    marks.carriage = next_mark(text, stop, 13 if format.has_returns else NONE)
     while at < size:
-        end = record_end(text, at, size, is_last, format)
+        if marks.quote < text + at:
+            marks.quote = next_mark(text + at, stop, format.quote)
+        if marks.escape < text + at:
+            marks.escape = next_mark(text + at, stop, format.escape)
+        if marks.carriage < text + at:
+            marks.carriage = next_mark(text + at, stop, 13)
+        end = record_end(text, at, size, is_last, format, &marks)
         if end < 0:
             break
         if not is_blank(text, at, end, format.skips_blank):
@@ -86,37 +123,80 @@ cdef int find_ends(
     return 0
 
 
+cdef inline const uint8_t* next_mark(const uint8_t* at, const uint8_t* stop, int mark) noexcept nogil:
+    """The first `mark` from `at` on; `stop` if there is none."""
+    cdef const uint8_t* found = NULL
+    if mark != NONE:
+        found = <const uint8_t*>memchr(at, mark, <size_t>(stop - at))
+    return stop if found == NULL else found
+
+
 cdef bint is_blank(const uint8_t* text, Py_ssize_t at, Py_ssize_t end, bint skips_blank) noexcept nogil:
     while at < end and (text[at] == 10 or text[at] == 13 or (skips_blank and (text[at] == 32 or text[at] == 9))):
         at += 1
     return at == end
 
 
-cdef Py_ssize_t record_end(
-    const uint8_t* text, Py_ssize_t at, Py_ssize_t size, bint is_last, const Format* format
+cdef inline Py_ssize_t record_end(
+    const uint8_t* text, Py_ssize_t at, Py_ssize_t size, bint is_last, const Format* format, const Marks* marks
 ) noexcept nogil:
     """The end of the record that begins at `at`, -1 if it is not complete."""
     cdef const uint8_t* line = <const uint8_t*>memchr(text + at, 10, <size_t>(size - at))
-    cdef Py_ssize_t stop = size if line == NULL else line - text     # of the line, without its end
-    cdef const uint8_t* mark
-    if has_mark(text + at, stop - at, format.quote) or has_mark(text + at, stop - at, format.escape):
+    cdef const uint8_t* stop = text + size if line == NULL else line    # of the line, without its end
+    if marks.escape < stop or (format.escape != NONE and marks.quote < stop):
+        return escaped_end(text, at, size, is_last, format)
+    if marks.quote < stop:
         return quoted_end(text, at, size, is_last, format)
-    if format.has_returns:
-        mark = <const uint8_t*>memchr(text + at, 13, <size_t>(stop - at))
-        if mark != NULL and mark - text + 1 < stop:
-            return mark - text + 1
-        if mark != NULL and line == NULL and not is_last:
+    if marks.carriage < stop:
+        if marks.carriage + 1 < stop:
+            return marks.carriage - text + 1
+        if line == NULL and not is_last:
             return -1                   # a line feed may follow
     if line != NULL:
-        return stop + 1
+        return stop - text + 1
     return size if is_last else -1
 
 
-cdef inline bint has_mark(const uint8_t* text, Py_ssize_t size, int mark) noexcept nogil:
-    return mark != NONE and memchr(text, mark, <size_t>size) != NULL
-
-
 cdef Py_ssize_t quoted_end(
+    const uint8_t* text, Py_ssize_t at, Py_ssize_t size, bint is_last, const Format* format
+) noexcept nogil:
+    """As `record_end`, from quote to quote, in a format without an escape character."""
+    cdef const uint8_t* stop = text + size
+    cdef const uint8_t* begin = text + at
+    cdef const uint8_t* here = begin
+    cdef const uint8_t* line = next_mark(here, stop, 10)
+    cdef const uint8_t* quote
+    cdef const uint8_t* limit
+    cdef const uint8_t* carriage
+    while True:
+        quote = next_mark(here, stop, format.quote)
+        if line < here:
+            line = next_mark(here, stop, 10)
+        limit = min(quote, line)
+        if format.has_returns:
+            carriage = <const uint8_t*>memchr(here, 13, <size_t>(limit - here))
+            if carriage != NULL and carriage + 1 == stop:
+                return size if is_last else -1
+            if carriage != NULL:
+                return carriage - text + (2 if carriage[1] == 10 else 1)
+        if line < quote:
+            return line - text + 1
+        if quote == stop:
+            return size if is_last else -1
+        here = quote + 1
+        if quote != begin and quote[-1] != format.delimiter:
+            continue                    # within a value that is not quoted
+        while True:
+            quote = next_mark(here, stop, format.quote)
+            if quote == stop or (quote + 1 == stop and not is_last):
+                return -1
+            here = quote + 1
+            if here == stop or here[0] != format.quote:
+                break
+            here += 1
+
+
+cdef Py_ssize_t escaped_end(
     const uint8_t* text, Py_ssize_t at, Py_ssize_t size, bint is_last, const Format* format
 ) noexcept nogil:
     """As `record_end`, byte by byte."""

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
 
 NO_CHANGE = 255  # instead of an op
+
+
+class OtherLayout(ValueError):
+    """A record does not have the members of a layout, but may have those of the next one."""
+
+
 OP = "op"
 
 
@@ -59,12 +65,13 @@ class ChangeFormat(ABC):
             raise ConnectorError(connector, "updates and deletes need stored rows: CREATE TABLE … (…, PRIMARY KEY (…))")
 
     @abstractmethod
-    def layout(self, row: pa.StructType) -> pa.Schema:
-        """The members of a record, where `row` has those of the columns."""
+    def layouts(self, row: pa.StructType) -> Sequence[pa.Schema]:
+        """The members of a record, where `row` has those of the columns; the later ones have more, and cost more."""
 
     @abstractmethod
-    def parsed(self, records: Records, fields: Sequence[Field]) -> pa.RecordBatch:
-        """One row per record, with the values of `fields`. ValueError for a record of another form."""
+    def parsed(self, records: Records, fields: Sequence[Field], layout: int, tombstones: int) -> pa.RecordBatch:
+        """One row per record, with the values of `fields`, of records read by a layout; `tombstones` of them were null.
+        ValueError for a record of another form, OtherLayout if the next layout may have it."""
 
     @abstractmethod
     def chunk(self, rows: pa.RecordBatch) -> StreamChunk | None:
@@ -81,11 +88,11 @@ class UpsertFormat(ChangeFormat):
             raise ConnectorError(connector, "rows of format upsert replace those of their keys: declare the table with "
                                             "ON CONFLICT OVERWRITE")
 
-    def layout(self, row: pa.StructType) -> pa.Schema:
+    def layouts(self, row: pa.StructType) -> Sequence[pa.Schema]:
         in_key = [field for field in row if field.name in self.key]
-        return pa.schema([("key", pa.struct(in_key)), ("value", row)])
+        return [pa.schema([("key", pa.struct(in_key)), ("value", row)])]
 
-    def parsed(self, records: Records, fields: Sequence[Field]) -> pa.RecordBatch:
+    def parsed(self, records: Records, fields: Sequence[Field], layout: int, tombstones: int) -> pa.RecordBatch:
         if records.member("key").null_count:
             raise ValueError("it has no key")
         value = records.member("value")
@@ -108,17 +115,19 @@ class DebeziumFormat(ChangeFormat):
     has_tombstones = True
     ops: Mapping[str, int] = {"c": Op.INSERT, "r": Op.INSERT, "u": Op.UPDATE_DELETE, "d": Op.DELETE}
 
-    def layout(self, row: pa.StructType) -> pa.Schema:
+    def layouts(self, row: pa.StructType) -> Sequence[pa.Schema]:
         change = [pa.field("before", row), pa.field("after", row), pa.field(OP, pa.utf8())]
-        return pa.schema([*change, pa.field("payload", pa.struct(change))])
+        return [pa.schema(change), pa.schema([*change, pa.field("payload", pa.struct(change))])]
 
-    def parsed(self, records: Records, fields: Sequence[Field]) -> pa.RecordBatch:
-        is_enveloped = _validity(records.member("payload"))
-        if (is_enveloped & _validity(records.member(OP))).any():
-            raise ValueError("it is both a change and the envelope of one")
+    def parsed(self, records: Records, fields: Sequence[Field], layout: int, tombstones: int) -> pa.RecordBatch:
+        is_enveloped = np.zeros(len(records), bool)
+        if layout:  # a record that is a change itself is no envelope, whatever else it has, as in the other layout
+            is_enveloped = _validity(records.member("payload")) & ~_validity(records.member(OP))
         ops = self._ops(_chosen(is_enveloped, lambda *path: [records.member(*path, OP)])[0])
         has_before = _validity(_chosen(is_enveloped, lambda *path: [records.member(*path, "before")])[0])
         has_after = _validity(_chosen(is_enveloped, lambda *path: [records.member(*path, "after")])[0])
+        if np.count_nonzero(ops == NO_CHANGE) > tombstones:
+            raise ValueError("it has no op") if layout else OtherLayout("it has no op")
         self._check(ops, has_before, has_after)
         before = _chosen(is_enveloped, lambda *path: records.columns(fields, *path, "before"))
         after = _chosen(is_enveloped, lambda *path: records.columns(fields, *path, "after"))
@@ -130,8 +139,6 @@ class DebeziumFormat(ChangeFormat):
 
     def _check(self, ops: np.ndarray, has_before: np.ndarray, has_after: np.ndarray) -> None:
         """ValueError for a record that lacks a part."""
-        if (has_before | has_after)[ops == NO_CHANGE].any():
-            raise ValueError("it has no op")
         if not has_after[(ops == Op.INSERT) | (ops == Op.UPDATE_DELETE)].all():
             raise ValueError("after is missing")
         if not has_before[ops == Op.DELETE].all():
@@ -139,6 +146,9 @@ class DebeziumFormat(ChangeFormat):
 
     def chunk(self, rows: pa.RecordBatch) -> StreamChunk | None:
         first, count = rows.column(0).to_numpy(), rows.num_rows
+        before, after = rows.columns[1 : len(self.fields) + 1], rows.columns[len(self.fields) + 1 :]
+        if not first.any():  # inserts only
+            return StreamChunk([Column(column) for column in after], first)
         changes = np.select([first == Op.UPDATE_DELETE, first == NO_CHANGE], [2, 0], 1)
         if not changes.any():
             return None
@@ -147,7 +157,6 @@ class DebeziumFormat(ChangeFormat):
         ops[1:][(ops[1:] == Op.UPDATE_DELETE) & (record[1:] == record[:-1])] = Op.UPDATE_INSERT
         is_new = (ops == Op.INSERT) | (ops == Op.UPDATE_INSERT)
         taken = pa.array(record + np.where(is_new, count, 0))
-        before, after = rows.columns[1 : len(self.fields) + 1], rows.columns[len(self.fields) + 1 :]
         pairs = zip(before, after, strict=True)
         return StreamChunk([Column(pa.concat_arrays(pair).take(taken)) for pair in pairs], ops)
 

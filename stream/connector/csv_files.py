@@ -21,7 +21,7 @@ import pyarrow.csv
 
 from relational.chunk import Column, DataChunk, StreamChunk
 from relational.chunk.arrow_import import imported
-from relational.chunk.text_records import record_ends
+from relational.chunk.text_records import has_hexadecimal, record_ends
 from relational.expr.comparisons import Comparison
 from relational.types import DataType, Field, Schema, TypeKind
 from stream.connector.base import SplitReader
@@ -33,7 +33,6 @@ TRUE, FALSE = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "o
 WITHOUT_TEXT = (TypeKind.INTERVAL, TypeKind.BYTEA, TypeKind.STRUCT, TypeKind.LIST)
 INTEGERS = (TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
 FLOATS = (TypeKind.REAL, TypeKind.DOUBLE)
-HEXADECIMAL = (b"0x", b"0X")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -83,8 +82,7 @@ class CsvFormat(RecordFormat):
 
     def _check(self, records: pa.Buffer, rows: pa.RecordBatch, fields: Sequence[Field]) -> None:
         """ValueError for values that pyarrow reads and SQL does not: hexadecimal integers, floats out of range."""
-        data = memoryview(records).tobytes()
-        is_hexadecimal = any(mark in data for mark in HEXADECIMAL)
+        is_hexadecimal = has_hexadecimal(np.frombuffer(records, np.uint8))
         suspect = [
             field
             for number, field in enumerate(fields)

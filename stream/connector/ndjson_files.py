@@ -10,6 +10,7 @@ no JSON form here. Blank lines are skipped, members that are no column ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from relational.chunk.text_records import edge_bytes, record_ends
 from relational.expr.comparisons import Comparison
 from relational.types import DataType, Field, Schema, TypeKind
 from stream.connector.base import SplitReader
-from stream.connector.change_formats import CHANGE_FORMATS, ChangeFormat
+from stream.connector.change_formats import CHANGE_FORMATS, ChangeFormat, OtherLayout
 from stream.connector.files import FileConnector
 from stream.connector.text_files import BLOCK_BYTES, RecordFormat, RecordReader, batch_of, one_batch
 from stream.errors import ConnectorError
@@ -78,6 +79,7 @@ class NdjsonFormat(RecordFormat):
     def __init__(self, fields: Sequence[Field], changes: ChangeFormat | None) -> None:
         self._fields, self._changes = fields, changes
         self._options = self._options_of(fields)
+        self._layout = 0  # of changes: the first one that had all records so far
         self.rows_of_record = 1 if changes is None else changes.rows_of_record
 
     def ends(self, block: np.ndarray, is_last: bool) -> np.ndarray:
@@ -86,40 +88,49 @@ class NdjsonFormat(RecordFormat):
     def parse(self, records: pa.Buffer, ends: np.ndarray, only: int | None = None) -> pa.RecordBatch:
         fields = self._fields if only is None else self._fields[only : only + 1] if only >= 0 else ()
         options = self._options if only is None else self._options_of(fields)
-        records = self._objects(records, ends)
+        records, tombstones = self._objects(records, ends)
+        if self._changes is None:
+            parsed = self._read(records, ends, options[0])
+            return batch_of(parsed.columns(fields), [field.name for field in fields], len(parsed))
+        for layout in range(self._layout, len(options) - 1):
+            with suppress(OtherLayout):
+                return self._changes.parsed(self._read(records, ends, options[layout]), fields, layout, tombstones)
+            self._layout = layout + 1
+        return self._changes.parsed(self._read(records, ends, options[-1]), fields, len(options) - 1, tombstones)
+
+    def _read(self, records: pa.Buffer, ends: np.ndarray, options: pyarrow.json.ParseOptions) -> JsonRecords:
         read = pyarrow.json.ReadOptions(use_threads=False, block_size=max(BLOCK_BYTES, 2 * records.size))
         table = pyarrow.json.read_json(pa.BufferReader(records), read, options)
-        parsed = JsonRecords(records, ends, pa.RecordBatch.to_struct_array(one_batch(table)))
-        if self._changes is not None:
-            return self._changes.parsed(parsed, fields)
-        return batch_of(parsed.columns(fields), [field.name for field in fields], len(parsed))
+        return JsonRecords(records, ends, pa.RecordBatch.to_struct_array(one_batch(table)))
 
-    def _objects(self, records: pa.Buffer, ends: np.ndarray) -> pa.Buffer:
-        """The records, each of which begins and ends as an object does; null, if it is no change, is an object without
-        members. ValueError for another value: pyarrow's reader crashes if all values are null, and would join the lines
-        of an object to one row."""
+    def _objects(self, records: pa.Buffer, ends: np.ndarray) -> tuple[pa.Buffer, int]:
+        """(the records, each of which begins and ends as an object does, the number of nulls among them, which are now
+        objects without members). ValueError for another value, or for null where that is no change: pyarrow's reader
+        crashes if all values are null, and would join the lines of an object to one row."""
         first, last = edge_bytes(np.frombuffer(records, np.uint8), ends)
         others = (first != ord("{")) | (last != ord("}"))
         if not others.any():
-            return records
+            return records, 0
         text = bytearray(memoryview(records))
         for record in np.flatnonzero(others).tolist():
             begin, end = int(ends[record - 1]) if record else 0, int(ends[record])
             if self._changes is None or not self._changes.has_tombstones or text[begin:end].strip() != b"null":
                 raise ValueError("it is no object")
             text[begin:end] = text[begin:end].replace(b"null", b"{}  ")
-        return pa.py_buffer(text)
+        return pa.py_buffer(text), int(np.count_nonzero(others))
 
     def chunk(self, rows: pa.RecordBatch) -> StreamChunk | None:
         if self._changes is not None:
             return self._changes.chunk(rows)
         return StreamChunk.inserts(DataChunk([Column(column) for column in rows.columns], capacity=rows.num_rows))
 
-    def _options_of(self, fields: Sequence[Field]) -> pyarrow.json.ParseOptions:
+    def _options_of(self, fields: Sequence[Field]) -> list[pyarrow.json.ParseOptions]:
+        """For each layout."""
         members = [(field.name, json_type(field.data_type)) for field in fields
                    if field.data_type.kind is not TypeKind.JSONB]
-        schema = pa.schema(members) if self._changes is None else self._changes.layout(pa.struct(members))
-        return pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        layouts = [pa.schema(members)] if self._changes is None else self._changes.layouts(pa.struct(members))
+        return [pyarrow.json.ParseOptions(explicit_schema=layout, unexpected_field_behavior="ignore")
+                for layout in layouts]
 
 
 def json_type(data_type: DataType) -> pa.DataType:

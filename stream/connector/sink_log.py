@@ -106,14 +106,12 @@ class LogWriter(SinkWriter):
         deleted = int((dense.ops & Op.DELETE).sum())
         self.inserted += dense.capacity - deleted
         self.deleted += deleted
-        entries = [self._entry(part) for part in _parts(dense)]
-        seq = self._open.first + self._open.chunks + np.arange(len(entries))
-        values = pa.array(entries, pa.binary())
-        self._log.write_chunk(StreamChunk([pa.array(seq), values], np.zeros(len(entries), np.uint8)))
-        added = sum(map(len, entries))
+        entries = self._entries(dense)
+        batch, count = self._open, len(entries)
+        seq = pa.array(batch.first + batch.chunks + np.arange(count))
+        self._log.write_chunk(StreamChunk([seq, entries], np.zeros(count, np.uint8)))
         self._open = LogBatch(
-            OPEN, self._open.first, self._open.chunks + len(entries), self._open.rows + dense.capacity,
-            self._open.bytes + added,
+            OPEN, batch.first, batch.chunks + count, batch.rows + dense.capacity, batch.bytes + entries.nbytes
         )
 
     def end_epoch(self, epoch: EpochPair, *, is_checkpoint: bool) -> None:
@@ -127,11 +125,15 @@ class LogWriter(SinkWriter):
         self._batches.commit(epoch)
         self._check_limit()
 
-    def _entry(self, part: StreamChunk) -> bytes:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays([*part.arrays, pa.array(part.ops)], schema=self._schema))
-        return sink.getvalue().to_pybytes()
+    def _entries(self, chunk: StreamChunk) -> pa.BinaryArray:
+        """The changes as values of the log, one for each part of them."""
+        sink, ends = pa.BufferOutputStream(), [0]
+        for part in _parts(chunk):
+            with pa.ipc.new_stream(sink, self._schema) as writer:
+                writer.write_batch(pa.RecordBatch.from_arrays([*part.arrays, pa.array(part.ops)], schema=self._schema))
+            ends.append(sink.tell())
+        offsets = pa.py_buffer(np.array(ends, np.int32))
+        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, sink.getvalue()])
 
     def _delete_delivered(self) -> None:
         while self._closed and self._closed[0].epoch <= self._progress.delivered:

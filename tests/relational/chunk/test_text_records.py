@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 
-from relational.chunk.text_records import edge_bytes, record_ends
+from relational.chunk.text_records import edge_bytes, has_hexadecimal, record_ends
 from tests.support.drivers.seeds import run_seed
 
 COMMA, QUOTE, ESCAPE = ord(","), ord('"'), ord("\\")
@@ -117,3 +117,10 @@ def test_edges_are_those_of_the_stripped_records():
         assert bytes(first) == b"".join(record[:1] for record in records)
         assert bytes(last) == b"".join(record[-1:] for record in records)
     assert edge_bytes(b" \n", np.array([2])).tolist() == [[0], [0]]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    (b"", False), (b"x", False), (b"0x", True), (b"a0X1", True), (b"xX1x 0 x", False), (b"xx0xx", True), (b"0", False),
+])
+def test_hexadecimal_numbers_are_found(text, found):
+    assert has_hexadecimal(text) is found
