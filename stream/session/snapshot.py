@@ -12,7 +12,7 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from relational.batch import run_query
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import DEFAULT_VNODE_COUNT, TableCatalog
+from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan, Scan, nodes
@@ -71,8 +71,10 @@ class Snapshot:
         """The share of the existing rows of its tables that a job has read, estimated by their vnodes."""
         stored = [state for state in self._catalog.internal_tables(job.id) if state.name.endswith(".progress")]
         shares = [StorageTable(state, self._storage, (2,)).to_arrow(self.epoch) for state in stored]
-        done = [rows.column(0).to_pylist().count(True) / DEFAULT_VNODE_COUNT for rows in shares]
-        return sum(done) / len(done) if done else 0.0
+        done = sum(rows.column(0).to_pylist().count(True) for rows in shares)
+        read = [self._catalog.get(each) for each in job.dependencies]
+        vnodes = max((table.vnode_count for table in read if table.kind is not TableKind.VIEW), default=1)
+        return min(done / (vnodes * len(shares)), 1.0) if shares else 0.0
 
     # -- what relations ask of their runner ------------------------------------------------------------
 

@@ -207,6 +207,16 @@ def state_of(db, name):
     return {each["name"]: each["state"] for each in db.sql("SHOW JOBS").to_pylist()}.get(name)
 
 
+@pytest.mark.parametrize("vnode_count", [16, 1_024])
+def test_progress_is_a_share_of_the_vnodes_of_the_table(db, vnode_count):
+    db.sql(f"CREATE TABLE many (id BIGINT PRIMARY KEY) WITH (vnode_count = {vnode_count})")
+    db.sql("INSERT INTO many VALUES (1), (2), (3)")
+    db.sql("CREATE MATERIALIZED VIEW counted AS SELECT id, COUNT(*) AS n FROM many GROUP BY id")
+    with db.at() as snapshot:
+        known = {table.name: table for table in db._playground.catalog.snapshot.jobs()}
+        assert snapshot.progress_of(known["counted"]) == 1.0
+
+
 def test_while_a_view_is_created_everything_else_goes_on(db, gate):
     insert(db, range(5_000))
     db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY)")
