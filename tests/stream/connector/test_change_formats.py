@@ -180,10 +180,11 @@ def test_repeated_changes_follow_the_rule_of_the_table(tmp_path, rule, kept):
 
 def test_a_repeated_insert_fails_a_table_that_takes_none(tmp_path):
     lines = [json.dumps({"op": "c", "after": {"id": 1, "name": name}}) for name in ("first", "last")]
-    (tmp_path / "0.json").write_text("\n".join(lines))
-    with stream.connect("memory://", barrier_interval_ms=5, recovery_backoff_ms=1) as db:
+    with stream.connect("memory://", barrier_interval_ms=5, split_discovery_ms=5, recovery_backoff_ms=1) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR, doc JSONB) "
                f"WITH (connector = 'ndjson', path = '{tmp_path}', format = 'debezium')")
+        (tmp_path / "part").write_text("\n".join(lines))
+        (tmp_path / "part").rename(tmp_path / "0.json")
         eventually(lambda: db.sql("SHOW JOBS").to_pylist()[0]["state"] == "FAILED")
         assert "DuplicateKey" in db.sql("SHOW JOBS").to_pylist()[0]["reason"]
 
