@@ -100,7 +100,7 @@ class Program:
             generator.open_epoch(self.epoch.curr >> SPILL_BITS)
         if self.rng.random() < 0.6:
             for twin in self.twins:
-                twin.backend.checkpoint(self.epoch.prev, {})
+                twin.backend.checkpoint(self.epoch.prev)
             self.committed_ids, self.committed_epoch = list(self.ids), self.epoch.prev
             self.read_committed()
 

@@ -52,7 +52,8 @@ def write(directory: Path) -> None:
     """
     rng = random.Random("golden")
     for number in range(1, EPOCHS + 1):
-        options = {"block_bytes": 300, "sstable_bytes": 2_000, "shared_buffer_bytes": 700, **HOW[number % len(HOW)]}
+        options = {"block_bytes": 300, "sstable_bytes": 2_000, "shared_buffer_bytes": 700,
+                   "watermark_interval_ms": 0, **HOW[number % len(HOW)]}
         with hummock.open(f"file://{directory}", role="writer", compaction=False, **options) as store:
             for _ in range(3):
                 rows = {user_key(table, vnode, b"\0" * (table == 2) + b"%02d" % rng.randrange(30)):
@@ -61,8 +62,9 @@ def write(directory: Path) -> None:
                         for _ in range(3)}
                 store.ingest_batch(WriteBatch(sorted(rows.items())), at(number))
             mark = KeyWatermark(at(number), ((0, 255, b"%02d" % (2 * number)),), is_descending=False)
+            if number > COMPACTED:
+                store.advance_watermark(6, mark)
             store.commit(at(number), **({"tables": RULES} if number == 1 else {}),
-                         watermarks={6: mark} if number > COMPACTED else {},
                          dropped_tables=[4] if number == DROPPED else [])
         if number == COMPACTED:
             compact(directory)

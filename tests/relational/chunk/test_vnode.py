@@ -84,7 +84,7 @@ def test_documented_vnodes():
 
 @pytest.mark.parametrize("count", [1, 7, 256, 1_024, 32_768])
 def test_a_vnode_is_the_documented_checksum_modulo_the_count(count, rng):
-    examples = [(types, values, int(crc, 16)) for types, values, _, crc, _ in documented("Examples of vnodes")]
+    examples = [(types, values, int(crc, 16)) for types, values, _, crc, _ in documented("Examples of vnodes\n")]
     assert len(examples) > 50
     for spelled, literals, crc in examples:
         types = [DataType.parse(each) for each in spelled.split("; ")]
@@ -100,6 +100,8 @@ def test_a_vnode_is_the_documented_checksum_modulo_the_count(count, rng):
 def test_no_other_count_is_taken(count):
     with pytest.raises(ValueError, match="1 to 32768 vnodes"):
         vnodes_of([pa.array([1])], count)
+
+
 def test_documented_vnodes_by_other_rules():
     examples = documented("Examples of vnodes by other rules")
     assert {rule for rule, *_ in examples} == {rule for rule in VnodeRule if rule is not VnodeRule.HASH}
