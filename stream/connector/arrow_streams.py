@@ -112,12 +112,14 @@ class ArrowStream:
     @property
     def first(self) -> int:
         """The number of the oldest batch that is held, or of the next one."""
-        return self._first
+        with self._changed:
+            return self._first
 
     @property
     def end(self) -> int:
         """The number of the next batch that will be read from the stream."""
-        return self._first + len(self._held)
+        with self._changed:
+            return self._first + len(self._held)
 
     @property
     def is_full(self) -> bool:

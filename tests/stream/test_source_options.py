@@ -50,13 +50,14 @@ def test_a_rate_limit_bounds_the_rows_of_each_second(db, files):
         counts.append(count)
         assert count <= 2_000 * (time.monotonic() - began) + 400
         time.sleep(0.02)
-    assert time.monotonic() - began > 0.4 and len(set(counts)) > 3
+    assert time.monotonic() - began > 0.4 and len(set(counts)) > 1
 
 
 def test_a_table_of_a_connector_has_a_rate_limit_too(db, files):
+    began = time.monotonic()
     source(db, files, "rate_limit = 1", "TABLE")
     time.sleep(0.3)
-    assert db.sql("SELECT count(*) AS n FROM bid").rows()[0]["n"] <= 4
+    assert db.sql("SELECT count(*) AS n FROM bid").rows()[0]["n"] <= 2 + time.monotonic() - began
 
 
 def test_a_view_that_begins_latest_sees_what_is_added_only(tmp_path, db, files):
