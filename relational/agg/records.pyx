@@ -18,6 +18,7 @@ from relational.hash.record_arena cimport RecordArena
 cdef enum:
     AHEAD = 16
     LINE = 64                   # bytes; a record does not cross a line unless it is longer than one
+    KEPT_BYTES = 4 << 20        # more memory for saved records returns to the pool at the end of an epoch
 
 
 cdef Py_ssize_t padded(Py_ssize_t width) noexcept:
@@ -46,8 +47,8 @@ cdef class GroupRecords:
 
     @property
     def size_bytes(self):
-        """Memory used."""
-        return (self.records.capacity + self.saved.capacity + self.gathered.capacity + self.marks.capacity
+        """Memory used; what an arena reserves beyond its records is not in memory."""
+        return (self.records.size + self.saved.capacity + self.gathered.capacity + self.marks.size
                 + self.dirty.capacity + self.touched.capacity)
 
     def grow(self, Py_ssize_t groups):
@@ -92,6 +93,8 @@ cdef class GroupRecords:
             (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
             (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
         self.dirty.size = self.saved.size = self.gathered.size = 0
+        if self.saved.capacity > KEPT_BYTES:
+            self.saved = ByteBuffer()
         self.epoch += 1
 
     def resave(self):
@@ -117,18 +120,22 @@ cdef class GroupRecords:
         return living.astype(np.int32)
 
     def keep(self, const int32_t[::1] ids not None):
-        """Renumbers the groups `ids` to 0, 1, 2 …, and discards the others. REQUIRES that none is dirty."""
-        cdef RecordArena kept = RecordArena(), marks = RecordArena()
-        cdef ByteBuffer touched = ByteBuffer(ids.shape[0] * sizeof(uint32_t))
-        cdef Py_ssize_t row
-        for row in range(ids.shape[0]):
-            (<uint32_t*>touched.data)[row] = (<uint32_t*>self.touched.data)[ids[row]]
-        kept.extend((ids.shape[0] + 1) * self.width)
-        if ids.shape[0]:
-            self.copy_records(&ids[0], ids.shape[0], kept.data + self.width)
-        touched.size = ids.shape[0] * sizeof(uint32_t)
-        marks.extend((ids.shape[0] + 63) // 64 * 8)
-        self.records, self.touched, self.marks, self.groups = kept, touched, marks, ids.shape[0]
+        """Renumbers the groups `ids` to 0, 1, 2 …, and discards the others. REQUIRES that none is dirty, and that `ids`
+        ascend: records move to lower numbers, in their own memory."""
+        cdef uint32_t* touched = <uint32_t*>self.touched.data
+        cdef Py_ssize_t row, rows = ids.shape[0]
+        if rows and (ids[rows - 1] >= self.groups or (np.diff(ids) <= 0).any()):
+            raise ValueError(f"{rows} of {self.groups} groups are kept, in another order than theirs")
+        with nogil:
+            for row in range(rows):
+                if row + AHEAD < rows:
+                    prefetch(self.record(ids[row + AHEAD]))
+                if ids[row] != row:
+                    memcpy(self.record(row), self.record(ids[row]), <size_t>self.width)
+                    touched[row] = touched[ids[row]]
+        self.records.size, self.touched.size = (rows + 1) * self.width, rows * sizeof(uint32_t)
+        self.marks.size = (rows + 63) // 64 * 8
+        self.groups = rows
         self.saved, self.gathered, self.dirty = ByteBuffer(), ByteBuffer(), ByteBuffer()
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:

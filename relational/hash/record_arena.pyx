@@ -6,11 +6,11 @@ partly on small pages, lookups among 1e6 keys took twice as long (45 against 95 
 """
 
 cimport cython
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uintptr_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
+from hummock.base.posix cimport HUGE_PAGE_BYTES, MAP_FAILED, ask_huge, map_pages, move_pages, munmap
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
@@ -21,15 +21,15 @@ cdef extern from * nogil:
 
 cdef enum:
     LINE = 64
-    PAGE = 4096
     SMALLEST = 1024
-    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least this large is on huge pages, and is kept
+    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least this large is mapped to huge pages, and is kept
     CLASSES = (34 - HUGE_EXPONENT) * 4      # of kept memory, four to each power of two
 
 cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # upper limit of kept memory
 
 cdef struct FreeMemory:         # the first bytes of kept memory
     FreeMemory* next
+    int index                   # its size class
 
 cdef pthread_mutex_t lock
 cdef FreeMemory* kept[CLASSES]          # guarded by `lock`
@@ -78,7 +78,7 @@ cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
     cdef FreeMemory* dropped = NULL
     cdef FreeMemory* next
     if index < 0 or capacity > KEPT_BYTES:
-        free(memory)
+        give_back(memory, capacity)
         return
     pthread_mutex_lock(&lock)
     while kept_bytes + capacity > KEPT_BYTES:
@@ -89,13 +89,35 @@ cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
         kept[other].next, dropped = dropped, kept[other]
         kept[other] = next
         kept_bytes -= class_bytes(other)
-    (<FreeMemory*>memory).next, kept[index] = kept[index], <FreeMemory*>memory
+    (<FreeMemory*>memory).next, (<FreeMemory*>memory).index = kept[index], index
+    kept[index] = <FreeMemory*>memory
     kept_bytes += capacity
     pthread_mutex_unlock(&lock)
     while dropped != NULL:
-        next = dropped.next
-        free(dropped)
+        next, other = dropped.next, dropped.index
+        munmap(dropped, <size_t>class_bytes(other))
         dropped = next
+
+
+cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
+    if capacity >= HUGE_PAGE_BYTES:
+        munmap(memory, <size_t>capacity)
+    else:
+        free(memory)
+
+
+cdef uint8_t* map_aligned(Py_ssize_t capacity) noexcept nogil:
+    """Pages of zeros from the start of a huge page on; NULL when out of memory."""
+    cdef uint8_t* found = <uint8_t*>map_pages(NULL, <size_t>(capacity + HUGE_PAGE_BYTES), 0)
+    cdef Py_ssize_t before
+    if <void*>found == MAP_FAILED:
+        return NULL
+    before = <Py_ssize_t>(-<uintptr_t>found & <uintptr_t>(HUGE_PAGE_BYTES - 1))
+    if before:
+        munmap(found, <size_t>before)
+    munmap(found + before + capacity, <size_t>(HUGE_PAGE_BYTES - before))
+    ask_huge(found + before, <size_t>capacity)
+    return found + before
 
 
 cdef uint8_t* acquire(Py_ssize_t capacity) noexcept nogil:
@@ -104,11 +126,29 @@ cdef uint8_t* acquire(Py_ssize_t capacity) noexcept nogil:
     cdef void* made = <void*>pop_kept(index) if index >= 0 else NULL
     if made != NULL:
         return <uint8_t*>made
-    if posix_memalign(&made, LINE if capacity < HUGE_PAGE_BYTES else PAGE, <size_t>capacity) != 0:
-        return NULL
     if capacity >= HUGE_PAGE_BYTES:
-        ask_huge(made, <size_t>capacity)
-    return <uint8_t*>made
+        return map_aligned(capacity)
+    return <uint8_t*>made if posix_memalign(&made, LINE, <size_t>capacity) == 0 else NULL
+
+
+cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_ssize_t wanted) noexcept nogil:
+    """Memory of `wanted` bytes that begins with `size` bytes of `memory`, which is released; NULL when out of memory.
+    Pages move without a copy: copying them made an eighth of an aggregation whose groups grow."""
+    cdef uint8_t* made
+    if capacity >= HUGE_PAGE_BYTES:
+        made = map_aligned(wanted)
+        if made == NULL:
+            return NULL
+        if move_pages(memory, <size_t>capacity, made, <size_t>wanted):
+            return made
+    else:
+        made = acquire(wanted)
+        if made == NULL:
+            return NULL
+    if size:
+        memcpy(made, memory, <size_t>size)
+    release(memory, capacity)
+    return made
 
 
 @cython.final
@@ -126,13 +166,12 @@ cdef class RecordArena:
         wanted = max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST)
         if class_of(wanted) >= 0:
             wanted = class_bytes(class_of(wanted))
-        made = acquire(wanted)
+        elif wanted > HUGE_PAGE_BYTES:
+            wanted = (wanted + HUGE_PAGE_BYTES - 1) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
+        made = regrown(self.data, self.size, self.capacity, wanted)
         if made == NULL:
             with gil:
                 raise MemoryError(f"no memory for {wanted} bytes of records")
-        if self.size:
-            memcpy(made, self.data, <size_t>self.size)
-        release(self.data, self.capacity)
         self.data, self.capacity = made, wanted
         return 0
 
