@@ -24,6 +24,7 @@ cdef enum EntryState:       # net effect of the operations of this epoch
     UPDATED = 2             # present in the store before (or unknown, after a U+ alone), present now
     DELETED = 3             # present in the store before, absent now
     VANISHED = 4            # inserted and deleted within the epoch: nothing to write
+    SKIPPED = 5             # vanished, and not in `order`
 
 
 cdef inline int fold(int state, int operation) noexcept nogil:
@@ -63,7 +64,9 @@ cdef class MemTable:
     cdef ByteBuffer values              # value bytes, concatenated; replaced ones remain until `clear`
     cdef ByteBuffer olds                # Old[index.count]
     cdef ByteBuffer order               # KeyItem[sorted_rows]: entry indices in key order
-    cdef Py_ssize_t sorted_rows         # entries in `order`; later ones are unsorted
+    cdef Py_ssize_t sorted_rows         # entries in `order`
+    cdef Py_ssize_t seen                # entries that are in `order`, or SKIPPED, or in `revived`; later ones are new
+    cdef ByteBuffer revived             # int32: entries that were SKIPPED until an operation came
 
     cdef int add_entries(self) except -1
     cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation)
@@ -75,14 +78,17 @@ cdef class MemTable:
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
     cdef int store_old(self, int32_t entry, Slice value) except -1 nogil
     cdef int put_olds(self, Py_ssize_t position, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil
-    # for the rows that copy_block returns, without the vanished ones
+    # for the rows that copy_block copies
     cdef Slice value(self, const Entry* entry) noexcept nogil           # valid until the next write
-    cdef int sort_all(self) except -1                                   # adds every entry to `order`
-    cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil
+    cdef int sort_all(self) except -1
+    # adds every entry to `order` but those that vanished before it was sorted, whose rows the store does not have either
+    cdef int revive(self, int32_t number) except -1 nogil               # REQUIRES the entry SKIPPED
+    cdef Py_ssize_t add_items(self) noexcept nogil                      # unsorted, after those of `order`; their number
+    cdef void merge_fresh(self, KeyItem* scratch, Py_ssize_t fresh) noexcept nogil
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first position >= key; REQUIRES all sorted
     cdef Slice key_at(self, Py_ssize_t position) noexcept nogil
     cdef Slice key_of(self, const KeyItem* item, uint8_t* room) noexcept nogil
     # a sorted key, in `room` (TABLE_ID_BYTES + ITEM_BYTES bytes) if its item contains all of it: no read of the arena
     cdef const Entry* entry_at(self, Py_ssize_t position) noexcept nogil
-    cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, bint with_vanished,
-                        BatchWriter out) except -1 nogil                # at most BLOCK rows from `position` on
+    cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, BatchWriter out) except -1 nogil
+    # at most BLOCK rows from `position` on, without the vanished ones

@@ -61,6 +61,7 @@ cdef class MemTable:
         self.values = ByteBuffer()
         self.olds = ByteBuffer()
         self.order = ByteBuffer()
+        self.revived = ByteBuffer()
 
     def __len__(self):
         """Keys touched since the last drain."""
@@ -121,6 +122,8 @@ cdef class MemTable:
         with nogil:
             for row in range(rows):
                 entry = <Entry*>self.entries.data + ids[row]
+                if entry.state == SKIPPED:
+                    self.revive(ids[row])
                 if values.is_null(row):
                     entry.state = DELETED
                 else:
@@ -130,12 +133,15 @@ cdef class MemTable:
 
     cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation):
         state = (<Entry*>self.entries.data)[entry].state
+        state = VANISHED if state == SKIPPED else state
         key = keys[row] if self.show_key is None else self.show_key(keys[row])
         return ConsistencyError(FAULTS[operation, state], table=self.name, key=key)
 
     cdef int carry_out(self, int32_t number, int operation, BinaryColumn values, Py_ssize_t row) except -1:
         """Applies an operation regardless of the state: the key has this row now, or none."""
         cdef Entry* entry = <Entry*>self.entries.data + number
+        if entry.state == SKIPPED:
+            self.revive(number)
         entry.state = DELETED if operation == DELETE else UPDATED
         if self.keeps_old:
             (<Old*>self.olds.data)[number].size = -1
@@ -180,8 +186,8 @@ cdef class MemTable:
         return out.finish()
 
     def range(self, bytes start not None, bytes end=None):
-        """The touched keys in [start, end), ascending, with their values: a KvBatch in which a null value means that
-        the store's row under that key is deleted. A copy: later writes do not change it.
+        """The keys in [start, end) whose rows changed, ascending, with their values: a KvBatch in which a null value
+        means that the store's row under that key is deleted. A copy: later writes do not change it.
         """
         cdef BatchWriter out = BatchWriter()
         cdef Py_ssize_t position, stop
@@ -190,7 +196,7 @@ cdef class MemTable:
         stop = self.sorted_rows if end is None else self.lower_bound(slice_of(end))
         with nogil:
             while position < stop:
-                self.copy_block(position, min(stop - position, <Py_ssize_t>BLOCK), True, out)
+                self.copy_block(position, min(stop - position, <Py_ssize_t>BLOCK), out)
                 position += BLOCK
         return out.finish()
 
@@ -209,7 +215,7 @@ cdef class MemTable:
         while position < self.sorted_rows:
             with nogil:
                 while position < self.sorted_rows and out.keys.data_bytes + out.values.data_bytes < DRAIN_BYTES:
-                    self.copy_block(position, min(self.sorted_rows - position, <Py_ssize_t>BLOCK), False, out)
+                    self.copy_block(position, min(self.sorted_rows - position, <Py_ssize_t>BLOCK), out)
                     if self.keeps_old:
                         self.put_olds(position, min(self.sorted_rows - position, <Py_ssize_t>BLOCK), olds)
                     position += BLOCK
@@ -225,8 +231,8 @@ cdef class MemTable:
         if max(self.entries.size, self.values.size, self.order.size) > KEPT_BYTES:
             self.entries, self.values, self.order = ByteBuffer(), ByteBuffer(), ByteBuffer()
             self.olds = ByteBuffer()
-        self.entries.size = self.values.size = self.olds.size = self.order.size = 0
-        self.sorted_rows = self.operations = 0
+        self.entries.size = self.values.size = self.olds.size = self.order.size = self.revived.size = 0
+        self.sorted_rows = self.seen = self.operations = 0
 
     cdef int add_entries(self) except -1:
         """Adds UNTOUCHED entries for new keys."""
@@ -269,9 +275,11 @@ cdef class MemTable:
             is_first = state == UNTOUCHED
             if is_first and present != NULL:
                 state = UPDATED if present[row] else VANISHED
-            state = fold(state, operation[0])
+            state = fold(VANISHED if state == SKIPPED else state, operation[0])
             if state < 0:
                 return row
+            if entries[ids[row]].state == SKIPPED:
+                self.revive(ids[row])
             entries[ids[row]].state = state
             if self.keeps_old and is_first and operation[0] == UPDATE:
                 self.store_old(ids[row], values.at(row - 1))
@@ -321,31 +329,46 @@ cdef class MemTable:
             out.append(value)
         return 0
 
+    cdef int revive(self, int32_t number) except -1 nogil:
+        return self.revived.append(<const uint8_t*>&number, sizeof(int32_t))
+
     cdef int sort_all(self) except -1:
-        cdef Py_ssize_t count = self.index.count, fresh = count - self.sorted_rows, row
+        cdef Py_ssize_t most = self.index.count - self.seen + self.revived.size // sizeof(int32_t), fresh
         cdef ByteBuffer scratch
-        cdef KeyItem* items
-        if fresh == 0:
+        if most == 0:
             return 0
-        scratch = ByteBuffer(count * sizeof(KeyItem))
-        self.order.reserve(fresh * sizeof(KeyItem))
-        self.order.size = count * sizeof(KeyItem)
-        items = <KeyItem*>self.order.data
+        self.order.reserve(most * sizeof(KeyItem))
         with nogil:
-            for row in range(self.sorted_rows, count):
-                items[row] = item_of(self.index.key(row), TABLE_ID_BYTES, row)
-            sort_items(items + self.sorted_rows, <KeyItem*>scratch.data, fresh, entry_key, <void*>self.index,
-                       TABLE_ID_BYTES)
+            fresh = self.add_items()
+        scratch = ByteBuffer((self.sorted_rows + fresh) * sizeof(KeyItem))
+        with nogil:
+            sort_items(<KeyItem*>self.order.data + self.sorted_rows, <KeyItem*>scratch.data, fresh, entry_key,
+                       <void*>self.index, TABLE_ID_BYTES)
             if self.sorted_rows > 0:
-                self.merge_fresh(<KeyItem*>scratch.data)
-        self.sorted_rows = count
+                self.merge_fresh(<KeyItem*>scratch.data, fresh)
+        self.sorted_rows += fresh
+        self.order.size = self.sorted_rows * sizeof(KeyItem)
         return 0
 
-    cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil:
+    cdef Py_ssize_t add_items(self) noexcept nogil:
+        cdef Entry* entries = <Entry*>self.entries.data
+        cdef KeyItem* items = <KeyItem*>self.order.data + self.sorted_rows
+        cdef const int32_t* revived = <const int32_t*>self.revived.data
+        cdef Py_ssize_t count = self.revived.size // sizeof(int32_t), fresh = 0, i, row
+        for i in range(count + self.index.count - self.seen):
+            row = revived[i] if i < count else self.seen + i - count
+            if entries[row].state == VANISHED:
+                entries[row].state = SKIPPED
+            else:
+                items[fresh] = item_of(self.index.key(row), TABLE_ID_BYTES, row)
+                fresh += 1
+        self.revived.size, self.seen = 0, self.index.count
+        return fresh
+
+    cdef void merge_fresh(self, KeyItem* scratch, Py_ssize_t fresh) noexcept nogil:
         """Merges the sorted rows and the fresh ones after them; from the back, without a second buffer."""
         cdef KeyItem* items = <KeyItem*>self.order.data
-        cdef Py_ssize_t fresh = self.index.count - self.sorted_rows, old = self.sorted_rows - 1
-        cdef Py_ssize_t new = fresh - 1, position = self.index.count - 1
+        cdef Py_ssize_t old = self.sorted_rows - 1, new = fresh - 1, position = self.sorted_rows + fresh - 1
         memcpy(scratch, items + self.sorted_rows, fresh * sizeof(KeyItem))
         while new >= 0:
             if old >= 0 and compare_items(
@@ -363,8 +386,7 @@ cdef class MemTable:
     cdef const Entry* entry_at(self, Py_ssize_t position) noexcept nogil:
         return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[position].row
 
-    cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, bint with_vanished,
-                        BatchWriter out) except -1 nogil:
+    cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, BatchWriter out) except -1 nogil:
         cdef Slice keys[BLOCK]
         cdef Slice values[BLOCK]
         cdef uint8_t room[BLOCK * (TABLE_ID_BYTES + ITEM_BYTES)]
@@ -376,7 +398,7 @@ cdef class MemTable:
             prefetch(entries + items[row].row)
         for row in range(rows):
             entry = entries + items[row].row
-            if entry.state == UNTOUCHED or (entry.state == VANISHED and not with_vanished):
+            if entry.state == UNTOUCHED or entry.state == VANISHED:
                 continue
             keys[count] = self.key_of(items + row, room + count * (TABLE_ID_BYTES + ITEM_BYTES))
             values[count] = self.value(entry)

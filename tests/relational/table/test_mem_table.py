@@ -106,7 +106,21 @@ def test_range_shows_deletes_and_is_a_copy():
     rows = table.range(TABLE + b"a", TABLE + b"d")
     write(table, [(DELETE, b"c", b"3"), (INSERT, b"aa", b"5")])
     assert list(rows) == [(TABLE + b"a", None), (TABLE + b"b", b"2"), (TABLE + b"c", b"3")]
-    assert [key[6:] for key, _ in table.range(TABLE + b"a")] == [b"a", b"aa", b"b", b"c", b"d"]
+    assert [key[6:] for key, _ in table.range(TABLE + b"a")] == [b"a", b"aa", b"b", b"d"]
+
+
+def test_a_row_that_vanished_before_a_sort_can_come_back():
+    table = MemTable("t")
+    write(table, [(INSERT, b"b", b"2"), (INSERT, b"a", b"1"), (DELETE, b"a", b"1"), (DELETE, b"z", b"9")])
+    assert list(table.range(TABLE)) == [(TABLE + b"b", b"2"), (TABLE + b"z", None)]
+    with pytest.raises(ConsistencyError, match="deleted before"):
+        write(table, [(DELETE, b"a", b"1")])
+    write(table, [(INSERT, b"a", b"3"), (INSERT, b"c", b"4"), (DELETE, b"c", b"4")])
+    assert list(table.range(TABLE)) == [(TABLE + b"a", b"3"), (TABLE + b"b", b"2"), (TABLE + b"z", None)]
+    write(table, [(DELETE, b"a", b"3"), (UPDATE_INSERT, b"c", b"5")])
+    assert list(table.range(TABLE)) == [(TABLE + b"b", b"2"), (TABLE + b"c", b"5"), (TABLE + b"z", None)]
+    write(table, [(INSERT, b"a", b"6")])
+    assert drained(table) == [(b"a", b"6"), (b"b", b"2"), (b"c", b"5"), (b"z", None)]
 
 
 def test_get_many_asks_once_for_what_is_unknown():
