@@ -13,9 +13,10 @@ import pyarrow as pa
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 from relational.chunk.canonical cimport equal_values
-from relational.chunk.column cimport Column, ColumnView, check_mask
+from relational.chunk.column cimport Column, ColumnView, check_mask, is_nested, width_of
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
+from relational.chunk.scalar cimport load32, load64
 
 from relational.chunk.arrow_export import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
@@ -209,19 +210,40 @@ cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1]
 
 
 cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
-    """Clears in `mask` the visible pairs without a change; returns their number."""
+    """Clears in `mask` the visible pairs without a change; returns their number. A column is only compared in the pairs
+    that were equal in all columns before it."""
     cdef uint8_t[::1] out = mask
-    cdef uint8_t[::1] equal = np.ones(chunk.capacity, np.uint8)
+    cdef int32_t[::1] equal = np.empty(chunk.capacity, np.int32)
     cdef const uint8_t* ops = chunk.op_pointer()
-    cdef const ColumnView* view
-    cdef Py_ssize_t row, hidden = 0
-    for column in chunk.columns:
-        view = &(<Column>column).view
-        for row in range(chunk.capacity - 1):
-            if equal[row] and ops[row] == UPDATE_DELETE:
-                equal[row] = equal_values(view, row, view, row + 1, True)
+    cdef Py_ssize_t row, pairs = 0
     for row in range(chunk.capacity - 1):
-        if ops[row] == UPDATE_DELETE and ops[row + 1] == UPDATE_INSERT and equal[row] and out[row] and out[row + 1]:
-            out[row] = out[row + 1] = 0
-            hidden += 1
-    return hidden
+        equal[pairs] = <int32_t>row
+        pairs += ops[row] == UPDATE_DELETE and ops[row + 1] == UPDATE_INSERT and out[row] and out[row + 1]
+    for column in chunk.columns:
+        if pairs:
+            pairs = equal_pairs(&(<Column>column).view, &equal[0], pairs)
+    for row in range(pairs):
+        out[equal[row]] = out[equal[row] + 1] = 0
+    return pairs
+
+
+cdef Py_ssize_t equal_pairs(const ColumnView* view, int32_t* rows, Py_ssize_t count) noexcept nogil:
+    """Keeps those of `rows` whose value is exactly that of the next row; returns their number."""
+    cdef Py_ssize_t i, row, kept = 0
+    cdef int width = 0 if view.validity != NULL or is_nested(view.kind) else width_of(view.kind)
+    if width == 8:
+        for i in range(count):
+            row = rows[i]
+            rows[kept] = <int32_t>row
+            kept += load64(view.values + 8 * row) == load64(view.values + 8 * row + 8)
+    elif width == 4:
+        for i in range(count):
+            row = rows[i]
+            rows[kept] = <int32_t>row
+            kept += load32(view.values + 4 * row) == load32(view.values + 4 * row + 4)
+    else:
+        for i in range(count):
+            row = rows[i]
+            rows[kept] = <int32_t>row
+            kept += equal_values(view, row, view, row + 1, True)
+    return kept

@@ -87,8 +87,9 @@ def rows_beyond(
 
     `encode` encodes all rows and is called only if one may be too long. InvalidValue if that needs 2 GiB.
     """
-    if sum(_bound(array, data_type) for array, data_type in zip(arrays, types, strict=True)) <= most:
-        return None
+    for longest in (_total, _longest):
+        if sum(_bound(array, each, longest) for array, each in zip(arrays, types, strict=True)) <= most:
+            return None
     try:
         beyond = _sizes(encode().to_arrow()) > most
     except OverflowError as error:
@@ -113,11 +114,11 @@ def _check_column(column: ColumnCatalog, array: pa.Array, is_in_key: bool) -> No
         raise error.named(column.name) from None
 
 
-def _bound(array: pa.Array, data_type: DataType) -> int:
-    """An upper bound on the encoded size of a value of the column."""
+def _bound(array: pa.Array, data_type: DataType, longest: Callable[[pa.Array], int]) -> int:
+    """An upper bound on the encoded size of a value of the column; `longest`: no text of it is longer."""
     if data_type.is_nested:
         return FIXED_BYTES + NESTED_GROWTH * array.nbytes
-    return FIXED_BYTES + (TEXT_GROWTH * _longest(array) if data_type.kind in TEXTS else 0)
+    return FIXED_BYTES + (TEXT_GROWTH * longest(array) if data_type.kind in TEXTS else 0)
 
 
 def _longest(array: pa.Array) -> int:
@@ -125,10 +126,21 @@ def _longest(array: pa.Array) -> int:
     return int(_sizes(array).max(initial=0))
 
 
+def _total(array: pa.Array) -> int:
+    """The size in bytes of all texts of a column: a bound that no row is read for."""
+    offsets = _offsets(array)
+    return int(offsets[-1] - offsets[0])
+
+
 def _sizes(array: pa.Array) -> np.ndarray:
     """int32[rows]: the size in bytes of each text of a column in its own layout."""
+    return np.diff(_offsets(array))
+
+
+def _offsets(array: pa.Array) -> np.ndarray:
+    """int32[rows + 1]: where each text of the column begins, and where the last one ends."""
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     rows = len(storage)
     if not rows:
-        return np.empty(0, np.int32)
-    return np.diff(np.frombuffer(storage.buffers()[1], np.int32, rows + 1, 4 * storage.offset))
+        return np.zeros(1, np.int32)
+    return np.frombuffer(storage.buffers()[1], np.int32, rows + 1, 4 * storage.offset)

@@ -156,8 +156,12 @@ def scale_interval(evaluation: EvalContext, interval: Value, factor: Value) -> p
 
 
 def truncate(unit: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
-    """The start of the `unit` (of TRUNCATIONS) that contains a TIMESTAMP or TIMESTAMPTZ; weeks start on Monday."""
-    return pc.floor_temporal(evaluation.column(args[0]), unit=unit)
+    """The start of the `unit` (of TRUNCATIONS) that contains a TIMESTAMP or TIMESTAMPTZ; weeks start on Monday.
+
+    A TIMESTAMPTZ is truncated in UTC, without a look at Arrow's time zones for each row.
+    """
+    array = evaluation.column(args[0])
+    return pc.floor_temporal(array.view(DataType.TIMESTAMP.arrow), unit=unit).view(array.type)
 
 
 def extract(field: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
