@@ -78,27 +78,26 @@ class Feed:
     def __init__(self) -> None:
         self._records: list[int | str] = []
         self._lock = threading.Lock()
-        self._is_mended = False
+        self._mended = 0  # records that no longer make the reader raise
 
     def add(self, *records: int | str) -> None:
         """Append rows and poison."""
         with self._lock:
-            self._is_mended = False
             self._records += records
 
     def mend(self) -> None:
         """From now on, skips the present records that make the reader raise."""
         with self._lock:
-            self._is_mended = True
+            self._mended = len(self._records)
 
     def chunk(self, begin: int, max_rows: int, schema: Schema) -> tuple[StreamChunk | None, int]:
         """A chunk of records from `begin` on, and its end. MalformedRows or RuntimeError at a record of that kind."""
         with self._lock:
-            records, is_mended = self._records[begin : begin + max_rows], self._is_mended
+            records, mended = self._records[begin : begin + max_rows], self._mended
         parts: list[StreamChunk] = []
         end = begin
         for record in records:
-            if record in (UNDECODABLE, BROKEN) and not (record == BROKEN and is_mended):
+            if record in (UNDECODABLE, BROKEN) and not (record == BROKEN and end < mended):
                 if parts:
                     break
                 if record == UNDECODABLE:
