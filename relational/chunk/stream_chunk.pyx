@@ -214,16 +214,23 @@ cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
     that were equal in all columns before it."""
     cdef uint8_t[::1] out = mask
     cdef int32_t[::1] equal = np.empty(chunk.capacity, np.int32)
-    cdef const uint8_t* ops = chunk.op_pointer()
-    cdef Py_ssize_t row, pairs = 0
-    for row in range(chunk.capacity - 1):
-        equal[pairs] = <int32_t>row
-        pairs += ops[row] == UPDATE_DELETE and ops[row + 1] == UPDATE_INSERT and out[row] and out[row + 1]
+    cdef Py_ssize_t i, pairs
+    if chunk.capacity == 0:
+        return 0
+    pairs = find_pairs(chunk.op_pointer(), &out[0], chunk.capacity, &equal[0])
     for column in chunk.columns:
-        if pairs:
-            pairs = equal_pairs(&(<Column>column).view, &equal[0], pairs)
-    for row in range(pairs):
-        out[equal[row]] = out[equal[row] + 1] = 0
+        pairs = equal_pairs(&(<Column>column).view, &equal[0], pairs)
+    for i in range(pairs):
+        out[equal[i]] = out[equal[i] + 1] = 0
+    return pairs
+
+
+cdef Py_ssize_t find_pairs(const uint8_t* ops, const uint8_t* shown, Py_ssize_t rows, int32_t* found) noexcept nogil:
+    """The first rows of the visible update pairs; returns their number."""
+    cdef Py_ssize_t row, pairs = 0
+    for row in range(rows - 1):
+        found[pairs] = <int32_t>row
+        pairs += (ops[row] == UPDATE_DELETE) & (ops[row + 1] == UPDATE_INSERT) & (shown[row] & shown[row + 1])
     return pairs
 
 
