@@ -65,7 +65,7 @@ class FakeCommitter:
         self.commits = []
         self.errors = []
 
-    def commit(self, epoch, sstables, operations, backfilled=()):
+    def commit(self, epoch, sstables, operations, backfilled=(), watermarks=None):
         if self.errors:
             raise self.errors.pop(0)
         assert epoch > self.committed_epoch

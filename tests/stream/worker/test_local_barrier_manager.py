@@ -29,7 +29,7 @@ class FakeStore:
         if self.error is not None:
             raise self.error
         self.calls.append(("sync", epoch >> 16))
-        return SimpleNamespace(epoch=epoch, sstables=(f"file {epoch >> 16}",))
+        return SimpleNamespace(epoch=epoch, sstables=(f"file {epoch >> 16}",), watermarks={7: epoch})
 
 
 def barrier(curr, checkpoint=True):
