@@ -5,7 +5,7 @@ from pathlib import Path
 from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.sql import bind_sql
-from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateTable, CreateView
+from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateSource, CreateTable, CreateView
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -16,6 +16,9 @@ def catalog_of(text: str) -> CatalogManager:
     for statement in bind_sql(text, catalog):
         if isinstance(statement, CreateSchema):
             catalog.apply(catalog.plan_create_schema(statement.name)[1])
+            continue
+        if isinstance(statement, CreateSource):
+            catalog.create(statement.source)
             continue
         assert isinstance(statement, CreateTable | CreateMaterializedView | CreateView)
         catalog.create(statement.table if isinstance(statement, CreateTable) else statement.view)
