@@ -23,7 +23,7 @@ RANGES = {
     "chunk_rows": (2, 1 << 24),
     "source_chunk_rows": (2, 1 << 24),
     "split_discovery_ms": (0, MS_LIMIT),
-    "watermark_idle_ms": (0, MS_LIMIT),
+    "watermark_idle_ms": (1, MS_LIMIT),
     "channel_permits_rows": (1, ROWS_LIMIT),
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),

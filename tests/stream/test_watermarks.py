@@ -220,6 +220,16 @@ def test_a_query_that_does_not_need_the_column_drops_the_same_rows(feed):
     assert rows(feed.db, "SELECT v FROM few") == [(2,), (4,), (5,)] and feed.late("few") == feed.late("number") == 1
 
 
+def test_a_sink_gets_no_late_rows(feed):
+    feed = feed(parallelism=2)
+    feed.create("SOURCE")
+    feed.db.sql("CREATE SINK s AS SELECT k, v FROM e WITH (connector = 'digest')")
+    for at in (100, 50, 300, 290, 10):
+        feed.add([(at, 1, 1)])
+        feed.settle("s", lambda: feed.db.sql("SELECT inserted FROM s").rows()[0]["inserted"])
+    assert feed.late("s") == 2
+
+
 # -- state of closed windows -------------------------------------------------------------------------------
 
 KEYS, EPOCHS = 20, 24

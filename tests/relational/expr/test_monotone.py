@@ -20,7 +20,8 @@ from tests.support.drivers.seeds import run_seed
 SCHEMA = Schema.of(id="bigint", at="timestamp", tz="timestamptz", day="date", i="int", w="varchar", d="double")
 RISING = [
     ("id", 0), ("at", 1), ("tz", 2), ("day", 3), ("i - 5", 4), ("5 + i", 4), ("id / 10", 0), ("id * 3", 0),
-    ("0 * id", 0), ("(id + 1) / 7 * 7", 0), ("i::bigint", 4), ("id::int", 0), ("i::smallint + 1", 4), ("date_trunc('hour', at)", 1),
+    ("0 * id", 0), ("(id + 1) / 7 * 7", 0), ("i::bigint", 4), ("id::int", 0), ("i::smallint + 1", 4),
+    ("date_trunc('hour', at)", 1),
     ("date_trunc('week', tz)", 2), ("date_trunc('month', at) + INTERVAL '1 day'", 1), ("at - INTERVAL '36 hours'", 1),
     ("INTERVAL '1 day 2 hours' + at", 1), ("at::date", 1), ("day::timestamp", 3), ("tz::timestamp", 2), ("day - 3", 3),
     ("3 + day", 3), ("at::timestamptz", 1), ("date_trunc('minute', day::timestamp + INTERVAL '90 seconds')", 3),
@@ -28,8 +29,8 @@ RISING = [
 OTHERS = [
     "5 - id", "id * -1", "id / -2", "id / 0", "id / id", "id + id", "id - id", "10 / id", "at + INTERVAL '1 month'",
     "at - INTERVAL '1 year'", "at - at", "id % 7", "abs(id)", "d", "d + 1", "id::double", "w", "at::text",
-    "id::text::bigint", "extract(hour FROM at)", "CASE WHEN id > 3 THEN id ELSE 0 END", "coalesce(id, 5)", "at::time", "7", "id + NULL",
-    "greatest(id, 3)", "day - day", "-id",
+    "id::text::bigint", "extract(hour FROM at)", "CASE WHEN id > 3 THEN id ELSE 0 END", "coalesce(id, 5)", "at::time",
+    "7", "id + NULL", "greatest(id, 3)", "day - day", "-id",
 ]
 
 
