@@ -15,6 +15,7 @@ from hummock.base.key import KeyRange
 from hummock.options import StorageOptions
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
+from relational.errors import BindError, SourceTextError
 from relational.table.storage_table import StorageTable
 from stream.executor.watermark_filter import late_reason
 from tests.support.drivers.seeds import run_seed
@@ -334,3 +335,22 @@ def test_statements_show_the_watermark(feed):
     assert "count(*), sum(v), max(v) watermark [date_trunc_minute(ts)]" in plan
     assert "WatermarkFilter ts >= watermark ts - INTERVAL '00:00:10'" in plan
     assert "until watermark [date_trunc_minute(ts)]" in plan
+
+
+def test_the_calls_take_watermarks_as_sql_does(feed):
+    db, columns = feed(parallelism=1).db, {"at": "timestamp", "v": "int"}
+    connector = {"connector": "datagen", "rows": "10"}
+    text = "at - INTERVAL '2 minutes'"
+    db.create_source("called", columns, connector=connector, watermark=("at", text))
+    db.create_table("kept", columns, append_only=True, connector=connector, watermark=("v", "v - 3"))
+    db.sql(f"CREATE SOURCE written (at TIMESTAMP, v INT, WATERMARK FOR at AS {text}) "
+           "WITH (connector = 'datagen', rows = 10)")
+    tables = db._playground.catalog
+    assert tables.resolve("called").watermarks == tables.resolve("written").watermarks
+    assert tables.resolve("kept").declared_watermark == (1, 3)
+    assert "WATERMARK FOR v AS v - 3" in db.sql("SHOW CREATE TABLE kept").to_pylist()[0]["definition"]
+    for bad in (("x", "at"), ("at", "v"), ("at", "at - INTERVAL '1 month'"), ("at", ""), ("at", "at; DROP TABLE kept")):
+        with pytest.raises(SourceTextError):
+            db.create_source("bad", columns, connector=connector, watermark=bad)
+    with pytest.raises(BindError, match="connector"):
+        db.create_table("bad", columns, append_only=True, watermark=("at", "at"))

@@ -24,12 +24,18 @@ MAX_DELAY_DAYS, MAX_DELAY_UNITS = 36_500, 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class WatermarkSyntax:
-    """The parts of the clause. `span` is that of its first words, `column_span` that of the column."""
+    """The parts of the clause. `span` is that of its first words, `column_span` that of the column; None if it is no
+    part of an SQL text."""
 
-    span: TextSpan
+    span: TextSpan | None
     column: str
-    column_span: TextSpan
+    column_span: TextSpan | None
     expression: Piece
+
+
+def watermark_syntax(column: str, expression: str) -> WatermarkSyntax:
+    """The clause with these parts, outside of an SQL text."""
+    return WatermarkSyntax(None, column, None, Piece(expression, 0, len(expression)))
 
 
 def watermark_of(syntax: WatermarkSyntax, columns: Sequence[ColumnCatalog]) -> WatermarkCatalog:
