@@ -171,7 +171,7 @@ def test_views_of_windows_equal_their_query_over_the_rows_that_were_not_late(fee
     """Several files at once, several actors, crashes at any time, recoveries, compaction: the table `e` has what was
     not late, whatever that was."""
     rng = random.Random(f"{run_seed()} windows {parallelism} {seed}")
-    feed = feed(parallelism=parallelism)
+    feed = feed(parallelism=parallelism, snapshot_slice_rows=rng.choice((2, 65_536)))
     feed.add(disordered(rng, 0, 5))
     feed.create("TABLE")
     feed.db.sql(f"CREATE MATERIALIZED VIEW w AS {WINDOWS}")
@@ -192,7 +192,7 @@ def test_views_of_windows_equal_their_query_over_the_rows_that_were_not_late(fee
             feed.world.compact()
         elif step < 0.5 and parallelism > 1:
             feed.db.sql(f"ALTER MATERIALIZED VIEW w SET PARALLELISM {rng.choice((1, 2, 3))}")
-        elif step < 0.55:
+        elif step < 0.6:
             feed.db.sql(f"CREATE MATERIALIZED VIEW w{number} AS {WINDOWS}")
         with feed.db.at() as snapshot:
             assert rows(snapshot, "SELECT * FROM w") == rows(snapshot, WINDOWS)

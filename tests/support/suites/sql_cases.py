@@ -13,6 +13,12 @@ CASES = Path(__file__).parents[2] / "cases"
 def catalog_of(text: str) -> CatalogManager:
     """A catalog in memory after the CREATE statements of `text`."""
     catalog = CatalogManager(MemoryMetaStore())
+    create_all(text, catalog)
+    return catalog
+
+
+def create_all(text: str, catalog: CatalogManager) -> None:
+    """Executes the CREATE statements of `text`."""
     for statement in bind_sql(text, catalog):
         if isinstance(statement, CreateSchema):
             catalog.apply(catalog.plan_create_schema(statement.name)[1])
@@ -22,7 +28,6 @@ def catalog_of(text: str) -> CatalogManager:
             continue
         assert isinstance(statement, CreateTable | CreateMaterializedView | CreateView)
         catalog.create(statement.table if isinstance(statement, CreateTable) else statement.view)
-    return catalog
 
 
 def case_catalog() -> CatalogManager:
