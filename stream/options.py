@@ -23,6 +23,7 @@ RANGES = {
     "chunk_rows": (2, 1 << 24),
     "source_chunk_rows": (2, 1 << 24),
     "split_discovery_ms": (0, MS_LIMIT),
+    "watermark_idle_ms": (1, MS_LIMIT),
     "channel_permits_rows": (1, ROWS_LIMIT),
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),
@@ -62,6 +63,8 @@ class StreamOptions:
     few milliseconds."""
     split_discovery_ms: int = 2_000
     """Time between two looks for new splits of a connector, such as new files of a directory; 0: none."""
+    watermark_idle_ms: int = 30_000
+    """A split of a source that has brought no row for so long does not hold the source's watermark back."""
     channel_permits_rows: int = 131_072
     """Maximum rows queued in one channel; a barrier never waits for permits."""
     checkpoint_rows: int = 0

@@ -4,7 +4,7 @@ The meta side only plans, a worker only runs. Neither imports the other: both im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -107,11 +107,13 @@ class ActorSpec:
 class CollectedEpoch:
     """A barrier has passed every actor. `sstables`: at a checkpoint the files with everything up to `epoch` that no
     earlier checkpoint contains; otherwise empty. `backfilled`: actors that have read, by the end of this epoch, all
-    rows that the tables they scan had before."""
+    rows that the tables they scan had before. `watermarks`: those of state tables, by id, that the commit of this
+    checkpoint is to register."""
 
     epoch: int
     sstables: tuple[Any, ...] = ()
     backfilled: tuple[int, ...] = ()
+    watermarks: Mapping[int, Any] = field(default_factory=dict)
 
 
 class Worker(Protocol):

@@ -15,6 +15,7 @@ from itertools import islice
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from relational.agg.apply import GroupStates
 from relational.agg.changes import plan
@@ -35,6 +36,7 @@ from relational.types import DataType
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
 FILTER_SHARE = 1 / 8  # of the capacity that the filter of evicted keys may use besides
 FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then fit the cache
+MIN_CLOSED = 4096  # groups in memory below which a watermark forgets none
 MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
 
@@ -78,6 +80,7 @@ class AggGroups:
         self._states = GroupStates(dict.fromkeys(self._stored))
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
+        self._forget_at = MIN_CLOSED  # groups in memory by which a watermark is compared with all
         self._evicted: KeyFilter | None = None  # of all groups that are only in the store; None: unknown
 
     @property
@@ -215,6 +218,21 @@ class AggGroups:
         self._states.finish()
         self._had_row = True
         self._evict(vanished)
+
+    def forget_below(self, position: int, value: object) -> None:
+        """Groups whose column at `position` is below `value` get no further rows: they are forgotten, once there may be
+        as many of them as others. REQUIRES that no group is dirty."""
+        if self.groups < self._forget_at:
+            return
+        ids = np.arange(self.groups, dtype=np.int32)
+        column = self.keys(ids).columns[position].array
+        bound = Column.from_pylist([value], self.group_types[position]).array[0]
+        closed = pc.less(column, bound).fill_null(False)
+        kept = ids[~closed.to_numpy(zero_copy_only=False)]
+        if len(kept) < len(ids):
+            self._numbers.keep(kept)
+            self._states.keep(kept)
+        self._forget_at = max(MIN_CLOSED, 2 * len(kept))
 
     def results(self) -> DataChunk:
         """The existing groups with their results, in order of creation."""

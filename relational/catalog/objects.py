@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from hummock.base.json_fields import check_format, natural
+from relational.catalog.watermarks import WatermarkCatalog
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
@@ -24,13 +25,13 @@ from relational.types.value_json import value_from_json, value_to_json
 from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
-FORMAT_VERSION = 5
-READABLE_VERSIONS = (1, 2, 3, 4, 5)
+FORMAT_VERSION = 6
+READABLE_VERSIONS = (1, 2, 3, 4, 5, 6)
 """The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version, the
-third neither sources nor sinks, the fourth neither stored stream plans nor a time to live nor vnode rules. An object is
-written as of the first version that has all of it: older releases read the others. They cannot run the jobs of views,
-indexes and sinks of the fifth."""
-TABLE_VERSION, SOURCE_VERSION, TTL_VERSION, RULE_VERSION, JOB_VERSION = 3, 4, 5, 5, 5
+third neither sources nor sinks, the fourth neither stored stream plans nor a time to live nor vnode rules, the fifth no
+watermarks. An object is written as of the first version that has all of it: older releases read the others. They cannot
+run the jobs of views, indexes and sinks of the fifth."""
+TABLE_VERSION, SOURCE_VERSION, TTL_VERSION, RULE_VERSION, JOB_VERSION, WATERMARK_VERSION = 3, 4, 5, 5, 5, 6
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""
 
@@ -135,7 +136,7 @@ class TableCatalog:
     columns; ids from `next_column_id` on (0: after the largest in use) were never assigned. `kernel_version` is the
     version of the expression kernels that computed the stored rows of a view. `connector`: the options of the
     connector that feeds a table or is the source; `sink`: those of a sink. A row is not read `ttl_ms` after the epoch
-    in which it was written, 0: always.
+    in which it was written, 0: always. `watermarks`: the declared one of a table or source, those of a view's columns.
     """
 
     id: int
@@ -165,6 +166,7 @@ class TableCatalog:
     sink: Mapping[str, str] | None = field(default=None, hash=False)
     ttl_ms: int = 0
     vnode_rule: VnodeRule = VnodeRule.HASH
+    watermarks: tuple[WatermarkCatalog, ...] = ()
 
     @property
     def inserts_new_keys(self) -> bool:
@@ -185,6 +187,20 @@ class TableCatalog:
     def visible_indices(self) -> tuple[int, ...]:
         """The columns a user sees, in order."""
         return tuple(index for index, column in enumerate(self.columns) if not column.is_hidden)
+
+    @property
+    def watermark_columns(self) -> frozenset[int]:
+        """The indices of the columns with a watermark."""
+        marked = {each.column_id for each in self.watermarks}
+        return frozenset(index for index, column in enumerate(self.columns) if column.column_id in marked)
+
+    @property
+    def declared_watermark(self) -> tuple[int, int] | None:
+        """(column index, delay) of the watermark that rows of the connector have; None without one."""
+        for each in self.watermarks:
+            if each.delay is not None:
+                return self.column_ids.index(each.column_id), each.delay
+        return None
 
     @property
     def delivered_columns(self) -> tuple[int, ...]:
@@ -235,6 +251,7 @@ class TableCatalog:
             **({} if self.sink is None else {"sink": dict(self.sink)}),
             **({"ttl_ms": self.ttl_ms} if self.ttl_ms else {}),
             **({} if self.vnode_rule is VnodeRule.HASH else {"vnode_rule": self.vnode_rule.value}),
+            **({"watermarks": [each.to_json() for each in self.watermarks]} if self.watermarks else {}),
         }
 
     @classmethod
@@ -269,6 +286,7 @@ class TableCatalog:
             sink=record.get("sink"),
             ttl_ms=natural(record.get("ttl_ms", 0)),
             vnode_rule=VnodeRule(record.get("vnode_rule", VnodeRule.HASH)),
+            watermarks=tuple(map(WatermarkCatalog.from_json, record.get("watermarks", ()))),
         )
 
 

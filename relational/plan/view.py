@@ -8,11 +8,13 @@ from dataclasses import replace
 from relational.catalog.objects import (
     JOB_VERSION,
     TABLE_VERSION,
+    WATERMARK_VERSION,
     ColumnCatalog,
     TableCatalog,
     TableKind,
     value_columns,
 )
+from relational.catalog.watermarks import WatermarkCatalog
 from relational.errors import BindError
 from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
@@ -67,7 +69,7 @@ def sink_of(
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
     sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),
-                   is_append_only=False, sink=dict(options))
+                   is_append_only=False, sink=dict(options), watermarks=(), version=JOB_VERSION)
     return sink, plan
 
 
@@ -125,7 +127,7 @@ def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
         if view.reads is None
         else tuple(sorted((ids.get(table, table), column) for table, column in view.reads)),
         kernel_version=KERNEL_VERSION if view.kind.is_job else 0,
-        version=JOB_VERSION if view.kind.is_job else view.version,
+        version=max(view.version, JOB_VERSION) if view.kind.is_job else view.version,
     )
 
 
@@ -163,7 +165,8 @@ def _draft(
         kernel_version=KERNEL_VERSION if kind.is_job else 0,
         vnode_count=vnode_count,
         vnode_rule=rule,
-        version=JOB_VERSION if kind.is_job else TABLE_VERSION,
+        version=(WATERMARK_VERSION if plan.watermarks else JOB_VERSION) if kind.is_job else TABLE_VERSION,
+        watermarks=tuple(map(WatermarkCatalog, sorted(plan.watermarks))) if kind.is_job else (),
     )
 
 

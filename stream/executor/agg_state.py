@@ -28,18 +28,18 @@ class MaterializedInput:
 
     def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:
         self.call = call
-        self._table = table
+        self.table = table
         self._columns = tuple(columns)
         self._argument = argument
 
     @property
     def key(self) -> tuple[TableCatalog, tuple[int, ...]]:
         """The table, and the input columns that are its key."""
-        catalog = self._table.catalog
+        catalog = self.table.catalog
         return catalog, tuple(self._columns[index] for index in catalog.pk_indices)
 
     def init_epoch(self, epoch: EpochPair) -> None:
-        self._table.init_epoch(epoch)
+        self.table.init_epoch(epoch)
 
     def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
         """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
@@ -51,18 +51,17 @@ class MaterializedInput:
             kept = kept.filter(argument.is_valid().to_numpy(zero_copy_only=False))
         kept = kept.without_unchanged_updates()
         if kept.visible_rows:
-            self._table.write_chunk(kept)
+            self.table.write_chunk(kept)
 
     def refill(self, groups: AggGroups) -> None:
         """Set the extreme of every stale group to that of its remaining rows, NULL if there are none."""
         stale = groups.stale(self.call)
         if not len(stale):
             return
-        owners, rows = self._table.first_rows(groups.keys(stale), limit=1)
+        keys = groups.keys(stale)
+        prefix = self.table.catalog.pk_indices[: len(keys.columns)]
+        owners, rows = self.table.first_rows(keys.project(prefix), limit=1)
         source = np.full(len(stale), -1, np.int32)
         source[owners] = np.arange(len(owners), dtype=np.int32)
         values = rows.project((self._argument,)).take(source)
         groups.refill(self.call, stale, values.columns[0])
-
-    def commit(self, epoch: EpochPair) -> None:
-        self._table.commit(epoch)

@@ -9,6 +9,8 @@ actors have written everything by then [R17, R18]. The positions are committed w
 from them. If the kept changes exceed their limit they are dropped and nothing more is read before the barrier, for
 which a request is made.
 
+A watermark is held until all rows were read [R28]: existing rows may be below it.
+
 A job that was loaded with the rows of an epoch, or stopped at one, first catches up: it reads the changes since then,
 of rows at or below the positions, before it passes its second barrier [C14].
 """
@@ -26,7 +28,7 @@ from relational.table.scan_positions import RowKeys, ScanPositions, keys_of
 from relational.table.storage_table import StorageTable
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
-from stream.message import Barrier, Message, Wait
+from stream.message import Barrier, Message, Wait, Watermark
 
 OpenTable: TypeAlias = "Callable[[TableCatalog, Sequence[int] | None], StorageTable]"
 """The stored rows of a table, in these columns; None: all."""
@@ -79,6 +81,7 @@ class BackfillExecutor(Executor):
         self._kept_rows = self._kept_bytes = 0
         self._is_frozen = False  # too much was kept in this epoch
         self._is_at_end = False  # the snapshot of this epoch has no more rows
+        self._held: dict[int, Watermark] = {}  # by column of the table
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()
@@ -91,9 +94,14 @@ class BackfillExecutor(Executor):
             yield from self._caught_up(self._since, barrier.epoch.prev)
         if not self._positions.is_done:
             yield from self._backfilled(messages, barrier)
+            for watermark in self._held.values():
+                yield from self._mapped(watermark)
         for message in messages:
             if isinstance(message, StreamChunk):
                 yield from self._changes(message)
+                continue
+            if isinstance(message, Watermark):
+                yield from self._mapped(message)
                 continue
             if isinstance(message, Barrier):
                 self._positions.commit(message.epoch)
@@ -134,6 +142,8 @@ class BackfillExecutor(Executor):
                 continue
             if isinstance(message, StreamChunk):
                 yield from self._sorted_out(message)
+            elif isinstance(message, Watermark):
+                self._held[message.column] = message
             elif not isinstance(message, Wait):
                 yield message
             if not self._is_frozen and not self._is_at_end and self._pace.may_read():
@@ -200,6 +210,11 @@ class BackfillExecutor(Executor):
         chunk = chunk.project(self._columns).compact().without_unchanged_updates()
         if chunk.visible_rows:
             yield chunk
+
+    def _mapped(self, watermark: Watermark) -> Iterator[Watermark]:
+        """The watermark in the columns of this scan, if it has the column."""
+        if watermark.column in self._columns:
+            yield Watermark(self._columns.index(watermark.column), watermark.value)
 
     def _follow(self, barrier: Barrier) -> None:
         """The columns may have other positions in the next version of the table."""

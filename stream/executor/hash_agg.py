@@ -5,6 +5,10 @@ columns, count(*), the states of every call. A chunk only changes memory. At a b
 written to its table and emitted: as an insert if it is new, a delete if its last row was deleted, an update if its
 outputs differ, otherwise not at all. So a group emits one change per epoch, however often it changed, unless so many
 groups are dirty that they are flushed before the barrier.
+
+A watermark of a group column is passed on after the changes of its epoch. Where the column is the first of the key of
+the state tables, the rows below it are dropped from these and from memory: nothing will be added to those groups [R29].
+The rows of the view that this feeds stay.
 """
 
 from __future__ import annotations
@@ -58,7 +62,12 @@ class HashAggExecutor(Executor):
         self._is_global = not group_by
         self._state_table = state_table
         self._inputs = tuple(inputs)
-        self._keys = [(state_table.catalog, tuple(group_by)), *(kept.key for kept in inputs)]
+        self._group_by = tuple(group_by)
+        self._key = state_table.catalog.pk_indices  # positions of the group columns, in key order
+        self._keys = [
+            (state_table.catalog, tuple(group_by[index] for index in self._key)), *(kept.key for kept in inputs)
+        ]
+        self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
 
@@ -74,12 +83,30 @@ class HashAggExecutor(Executor):
                     yield from self._flush()
             elif isinstance(message, Barrier):
                 yield from self._flush()
-                self._state_table.commit(message.epoch)
-                for kept in self._inputs:
-                    kept.commit(message.epoch)
+                yield from self._pass_barrier(message)
+            elif isinstance(message, Watermark):
+                self._note(message)
+            else:
                 yield message
-            elif not isinstance(message, Watermark):
-                yield message
+
+    def _note(self, watermark: Watermark) -> None:
+        if watermark.column in self._group_by:
+            position = self._group_by.index(watermark.column)
+            self._watermarks[position] = Watermark(position, watermark.value)
+
+    def _pass_barrier(self, barrier: Barrier) -> Iterator[Message]:
+        """Commits the tables, without what a watermark has passed, then the watermarks and the barrier."""
+        tables = (self._state_table, *(kept.table for kept in self._inputs))
+        closing = self._watermarks.get(self._key[0]) if self._key else None
+        for table in tables:
+            if closing is not None:
+                table.update_watermark(closing.value)
+            table.commit(barrier.epoch)
+        if closing is not None:
+            self._groups.forget_below(closing.column, closing.value)
+        yield from self._watermarks.values()
+        self._watermarks.clear()
+        yield barrier
 
     def _open(self, barrier: Barrier) -> None:
         self._state_table.init_epoch(barrier.epoch)
@@ -109,7 +136,7 @@ class HashAggExecutor(Executor):
         """Read the committed state of groups that were not in memory, in one batch."""
         wanted = self._groups.possibly_stored(new_ids)
         if len(wanted):
-            self._groups.load(wanted, *self._state_table.get_rows(self._groups.keys(wanted)))
+            self._groups.load(wanted, *self._state_table.get_rows(self._groups.keys(wanted).project(self._key)))
 
     def _flush(self) -> Iterator[StreamChunk]:
         for kept in self._inputs:

@@ -4,18 +4,22 @@ The channels are polled in turn, one message from each, until each has delivered
 delivered it is not read again before the barrier was passed on. So all messages of an epoch precede its barrier,
 whichever actor sent them, and no channel starves the others [R11, R24]. The order of messages from one actor is kept.
 
+Before the barrier comes the watermark of each column in which one has arrived: the least of those of all channels. A
+channel that has not delivered one yet holds it back [R29].
+
 Chunks that a hash edge split share the columns of the whole chunk: where all of these are needed, they are compacted
 here, on the receiver's CPU time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from relational.chunk import StreamChunk
 from stream.errors import ChannelClosed, InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import WAIT, Barrier, Message
+from stream.message import WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
 
 
@@ -27,10 +31,12 @@ class MergeExecutor(Executor):
         self.info = info
         self._channels = tuple(channels)
         self._is_compacting = is_compacting
+        self._watermarks: dict[int, dict[Channel, Any]] = {}  # by column
 
     def execute(self) -> Iterator[Message]:
         unaligned = list(self._channels)
         barrier: Barrier | None = None
+        moved: set[int] = set()  # columns in which a watermark has arrived since the last barrier
         while True:
             is_idle = True
             for channel in tuple(unaligned):
@@ -41,17 +47,29 @@ class MergeExecutor(Executor):
                 if isinstance(message, Barrier):
                     barrier = self._aligned(barrier, message)
                     unaligned.remove(channel)
+                elif isinstance(message, Watermark):
+                    self._watermarks.setdefault(message.column, {})[channel] = message.value
+                    moved.add(message.column)
                 elif self._is_compacting and isinstance(message, StreamChunk):
                     yield message.compact()
                 else:
                     yield message
             if not unaligned and barrier is not None:
+                yield from self._least(moved)
                 yield barrier
                 unaligned, barrier = list(self._channels), None
+                moved.clear()
             elif is_idle:
                 if self._is_ended(unaligned):
                     return
                 yield WAIT
+
+    def _least(self, columns: Iterable[int]) -> Iterator[Watermark]:
+        """The watermarks of those columns in which all channels have one."""
+        for column in sorted(columns):
+            values = self._watermarks[column]
+            if len(values) == len(self._channels):
+                yield Watermark(column, min(values.values()))
 
     def _next_of(self, channel: Channel) -> Message | None:
         try:

@@ -15,7 +15,7 @@ from relational.chunk import Column, Op, RowIdGenerator, StreamChunk
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Replayed
+from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Replayed, Watermark
 
 
 def id_vnodes(table: TableCatalog) -> int:
@@ -57,6 +57,9 @@ class RowIdGenExecutor(Executor):
             elif isinstance(message, StreamChunk):
                 self._check_inserts(message)
                 yield self._with_ids(message)
+            elif isinstance(message, Watermark):
+                is_behind = self._is_lacking and message.column >= self._row_id_index
+                yield replace(message, column=message.column + 1) if is_behind else message
             else:
                 if isinstance(message, Replayed):
                     self._skip_ids_of(message.evaluation)

@@ -120,6 +120,7 @@ class SourceExecutor(Executor):
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
         self._stored_skip: str | None = None  # the row SKIP_ROW as of the last barrier
         self._active: list[str] = []  # splits that are read at present
+        self._empty_polls: dict[str, tuple[float, float]] = {}  # split -> first and last poll since it brought a row
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit
@@ -195,6 +196,7 @@ class SourceExecutor(Executor):
             split = splits[self._next_reader % len(splits)]
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
+            self._note_poll(split, chunk is None)
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
                 self._rate.spend(chunk.visible_rows)
@@ -306,6 +308,32 @@ class SourceExecutor(Executor):
         self._rows_since_barrier, self._has_requested = 0, False
         if isinstance(barrier.mutation, (Pause, Resume)):
             self._is_reading = isinstance(barrier.mutation, Resume)
+            self._empty_polls.clear()
+
+    @property
+    def splits(self) -> Collection[str]:
+        """The splits that this actor reads or has read."""
+        return self._readers.keys()
+
+    def has_ended(self, split: str) -> bool:
+        """Whether a split brings no further rows."""
+        return self._readers[split].is_finished
+
+    def awaited_splits(self, idle_seconds: float) -> list[str]:
+        """The splits that have not ended, except those that brought no row whenever they were polled for so long."""
+        return [split for split, reader in self._readers.items()
+                if not reader.is_finished and self._idle_seconds(split) < idle_seconds]
+
+    def _idle_seconds(self, split: str) -> float:
+        first, last = self._empty_polls.get(split, (0.0, 0.0))
+        return last - first
+
+    def _note_poll(self, split: str, is_empty: bool) -> None:
+        if is_empty:
+            now = time.monotonic()
+            self._empty_polls[split] = self._empty_polls.get(split, (now, now))[0], now
+        else:
+            self._empty_polls.pop(split, None)
 
     def _release(self) -> None:
         """Readers need not hold what is committed."""

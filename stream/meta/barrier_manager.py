@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from hummock.errors import LoadRefused
+from hummock.meta_client import NO_WATERMARKS
 from stream.errors import BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
 from stream.meta.barrier_schedule import BarrierPayload, BarrierSchedule, Command, JobChange
@@ -57,10 +58,15 @@ class Committer(Protocol):
         ...
 
     def commit(
-        self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
+        self,
+        epoch: int,
+        sstables: Sequence[Any],
+        changes: Sequence[JobChange],
+        backfilled: Sequence[int] = (),
+        watermarks: Mapping[int, Any] = NO_WATERMARKS,
     ) -> None:
-        """Commits the files and all changes in one transaction [C7]. `backfilled`: actors that have read all existing
-        rows by the end of `epoch`. Reads see `epoch` when it returns."""
+        """Commits the files, the watermarks of state tables and all changes in one transaction [C7]. `backfilled`:
+        actors that have read all existing rows by the end of `epoch`. Reads see `epoch` when it returns."""
         ...
 
 
@@ -274,7 +280,7 @@ class BarrierManager:
         self._backfilled += collected.backfilled
         if head.barrier.checkpoint:
             self._observer(Step.COMMIT, epoch)
-            commands = self._commit(epoch, collected.sstables, head.payload.commands)
+            commands = self._commit(collected, head.payload.commands)
             self._backfilled = []
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
@@ -288,13 +294,16 @@ class BarrierManager:
             for waiter in (*(each.result for each in commands), *head.payload.flushes):
                 waiter.set_result(epoch)
 
-    def _commit(self, epoch: int, sstables: Sequence[Any], commands: Sequence[Command]) -> list[Command]:
+    def _commit(self, collected: CollectedEpoch, commands: Sequence[Command]) -> list[Command]:
         """The commands that were committed. A refused load only fails the command that brought it, provided that no
         actor depends on the command."""
         left = list(commands)
         while True:
             try:
-                self._committer.commit(epoch, sstables, [command.change for command in left], self._backfilled)
+                changes = [command.change for command in left]
+                self._committer.commit(
+                    collected.epoch, collected.sstables, changes, self._backfilled, collected.watermarks
+                )
                 return left
             except LoadRefused as refusal:
                 refused = [command for command in left if not command.in_new_epoch

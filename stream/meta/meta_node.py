@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.meta.store.base import NONE
+from hummock.meta_client import NO_WATERMARKS
 from relational.catalog.manager import CatalogManager
 from relational.table.store_rules import rule_changes
 from stream.message import Add
@@ -44,7 +45,12 @@ class HummockCommitter:
         return self._manager.refresh().max_committed_epoch
 
     def commit(
-        self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
+        self,
+        epoch: int,
+        sstables: Sequence[Any],
+        changes: Sequence[JobChange],
+        backfilled: Sequence[int] = (),
+        watermarks: Mapping[int, Any] = NO_WATERMARKS,
     ) -> None:
         operations = sum((change.operations for change in changes), NONE)
         self._manager.commit_epoch(
@@ -53,6 +59,7 @@ class HummockCommitter:
             sstables,
             operations=operations,
             tables=rule_changes(operations.put),
+            watermarks=watermarks,
             dropped_tables=[table for change in changes for table in change.dropped_tables],
             loads=[load for change in changes for load in change.loads],
         )
@@ -194,7 +201,12 @@ class _CatalogCommitter:
         return self._committer.committed_epoch
 
     def commit(
-        self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange], backfilled: Sequence[int] = ()
+        self,
+        epoch: int,
+        sstables: Sequence[Any],
+        changes: Sequence[JobChange],
+        backfilled: Sequence[int] = (),
+        watermarks: Mapping[int, Any] = NO_WATERMARKS,
     ) -> None:
         known = self._catalog.snapshot
         unrecorded = self._failures.unrecorded(known)
@@ -204,7 +216,7 @@ class _CatalogCommitter:
         created = self._streams.backfilled(backfilled) & known.creating
         if created:
             changes = [*changes, JobChange(self._catalog.plan_created(created))]
-        self._committer.commit(epoch, sstables, changes, backfilled)
+        self._committer.commit(epoch, sstables, changes, backfilled, watermarks)
         if changes:
             has_rows = any(change.operations.put for change in changes)
             self._history.keep_only(self._failures.failed(self._catalog.refresh(is_forced=has_rows)))

@@ -46,6 +46,7 @@ from stream.plan.stream_plan import (
     StreamPlan,
     StreamScanNode,
     UnionNode,
+    WatermarkFilterNode,
 )
 
 TableIds: TypeAlias = Callable[[str], int]
@@ -68,6 +69,7 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
         offsets = state_tables.offset_table(table_ids(name), name, table.id)
         read = table.delivered_columns
         node = SourceNode(table_schema(table, read), positions_of(key, read), table, read, offsets)
+        node = _watermark_filter(node, table, read, table, table_ids)
         errors = _known_error_table(table, table_ids)
     conflict: ConflictBehaviour | None = table.conflict
     if table.row_id_index is not None:
@@ -158,6 +160,7 @@ class _Planner:
         offsets = state_tables.offset_table(self._table_ids(name), name, self._job.id)
         read = tuple(column for column in query.columns if column != table.row_id_index)
         node: StreamNode = SourceNode(table_schema(table, read), None, table, read, offsets)
+        node = _watermark_filter(node, table, read, self._job, self._table_ids)
         if len(read) < len(query.columns):
             row_id = query.columns.index(table.row_id_index)
             node = RowIdGenNode(query.schema, query.stream_key, node, row_id)
@@ -204,9 +207,9 @@ class _Planner:
             if call.distinct and call.kind not in (AggKind.MIN, AggKind.MAX):
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
-        job = self._job
+        job, closing = self._job, query.closing_group
         state_table = state_tables.group_table(
-            self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count
+            self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count, closing
         )
         kept = tuple(
             self._kept_input(f"{prefix}.call{call}", call, query, child)
@@ -214,7 +217,7 @@ class _Planner:
             if query.calls[call].keeps_inputs(query.input.is_append_only)
         )
         key = query.stream_key
-        return HashAggNode(query.schema, key, child, query.group_by, query.calls, state_table, kept)
+        return HashAggNode(query.schema, key, child, query.group_by, query.calls, state_table, kept, closing)
 
     def _kept_input(self, name: str, number: int, query: Aggregate, child: StreamNode) -> KeptInput:
         call, groups = query.calls[number], len(query.group_by)
@@ -223,13 +226,27 @@ class _Planner:
         columns, argument = state_tables.input_columns(query.group_by, call, child.stream_key)
         table_id, job = self._table_ids(name), self._job
         table = state_tables.input_table(
-            table_id, name, job.id, child.schema, columns, groups, argument, call.kind, job.vnode_count
+            table_id, name, job.id, child.schema, columns, groups, argument, call.kind, job.vnode_count,
+            query.closing_group,
         )
         return KeptInput(number, table, columns, argument)
 
 
+def _watermark_filter(
+    source: StreamNode, table: TableCatalog, read: tuple[int, ...], job: TableCatalog, table_ids: TableIds
+) -> StreamNode:
+    """The columns `read` of a connector's rows, without late ones if `table` has a watermark [R29]."""
+    if table.declared_watermark is None:
+        return source
+    column, delay = table.declared_watermark
+    name = state_tables.watermark_table_name(job)
+    state = state_tables.watermark_table(table_ids(name), job)
+    return WatermarkFilterNode(source.schema, source.stream_key, source, read.index(column), delay, state)
+
+
 def with_source_filters(node: StreamNode, predicate: Expression) -> StreamNode:
-    """A source, possibly below generated row ids, that knows what of the predicate its connector can use."""
+    """A source, possibly below generated row ids, that knows what of the predicate its connector can use. One with a
+    watermark delivers all rows: which of them are late does not depend on the query."""
     if isinstance(node, RowIdGenNode):
         own = node.row_id_index
         found = [each for each in comparisons_of(predicate) if each.column != own]

@@ -1,6 +1,8 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 or 2, "root": node, "errors": table id or null, "is_single": bool}
+
+Version 2 has watermarks; a plan without one is written in version 1, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -35,16 +37,19 @@ from stream.plan.stream_plan import (
     StreamPlan,
     StreamScanNode,
     UnionNode,
+    WatermarkFilterNode,
 )
 
-FORMAT_VERSION = 1
+FORMAT_VERSION, FIRST_VERSION = 2, 1
 TableOfId = Callable[[int], TableCatalog]
 
 
 def stream_plan_to_text(plan: StreamPlan) -> str:
     """The plan of a view, index or sink; `stream_plan_from_text` restores an equal one."""
     errors = None if plan.error_table is None else plan.error_table.id
-    record = {"version": FORMAT_VERSION, "root": _node(plan.root), "errors": errors, "is_single": plan.is_single}
+    has_watermark = any(_has_watermark(node) for node in plan.root.walk())
+    version = FORMAT_VERSION if has_watermark else FIRST_VERSION
+    record = {"version": version, "root": _node(plan.root), "errors": errors, "is_single": plan.is_single}
     return json.dumps(record, sort_keys=True)
 
 
@@ -52,11 +57,15 @@ def stream_plan_from_text(text: str, table_of_id: TableOfId) -> StreamPlan:
     """The plan over the tables as they are now. NotFound; CatalogError if a column that it reads was dropped;
     FormatTooNew."""
     record = json.loads(text)
-    check_format("a stored stream plan", record["version"], FORMAT_VERSION)
+    check_format("a stored stream plan", record["version"], FORMAT_VERSION, FIRST_VERSION)
     root = _Reader(table_of_id).node(record["root"])
     assert isinstance(root, MaterializeNode | SinkNode)
     errors = None if record["errors"] is None else table_of_id(record["errors"])
     return StreamPlan(root, errors, record["is_single"])
+
+
+def _has_watermark(node: StreamNode) -> bool:
+    return isinstance(node, WatermarkFilterNode) or (isinstance(node, HashAggNode) and node.closing is not None)
 
 
 def _node(node: StreamNode) -> dict[str, Any]:
@@ -78,12 +87,15 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "progress": None if node.progress is None else node.progress.id}),
     SourceNode: ("source", lambda node: {
         "table": node.table.id, "columns": _column_ids(node.table, node.columns), "offsets": node.offset_table.id}),
+    WatermarkFilterNode: ("watermark", lambda node: {
+        "column": node.column, "delay": node.delay, "table": node.table.id}),
     RowIdGenNode: ("row id", lambda node: {"row_id": node.row_id_index}),
     FilterNode: ("filter", lambda node: {"predicate": expression_to_json(node.predicate)}),
     ProjectNode: ("project", lambda node: {"expressions": list(map(expression_to_json, node.expressions))}),
     HashAggNode: ("aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
-        "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept]}),
+        "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept],
+        **({} if node.closing is None else {"closing": node.closing})}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -118,6 +130,9 @@ class _Reader:
         table = self._table(record["table"])
         return SourceNode(schema, key, table, _positions(table, record["columns"]), self._table(record["offsets"]))
 
+    def watermark(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return WatermarkFilterNode(schema, key, input, record["column"], record["delay"], self._table(record["table"]))
+
     def row_id(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return RowIdGenNode(schema, key, input, record["row_id"])
 
@@ -134,7 +149,8 @@ class _Reader:
             for call, table, columns, argument in record["kept"]
         )
         calls = tuple(map(call_from_json, record["calls"]))
-        return HashAggNode(schema, key, input, tuple(record["group_by"]), calls, self._table(record["table"]), kept)
+        groups, table = tuple(record["group_by"]), self._table(record["table"])
+        return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"))
 
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
@@ -158,6 +174,7 @@ class _Reader:
 _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "scan": _Reader.scan,
     "source": _Reader.source,
+    "watermark": _Reader.watermark,
     "row id": _Reader.row_id,
     "filter": _Reader.filter,
     "project": _Reader.project,

@@ -1,6 +1,7 @@
 """Catalogs of the internal tables in which executors keep their state.
 
     source offsets        split                                      | offset
+    watermark of a source split                                      | greatest value
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
     errors of a job       fragment, vnode, reason                    | rows
@@ -8,8 +9,8 @@
     log of a sink         sequence number                            | changes
     batches of the log    epoch                                      | first sequence number, chunks, rows, bytes
 
-An internal table has the distribution of its executor's rows, by the group columns, and as many vnodes as the table of
-its job.
+The group columns are in their order, except that one with a watermark is the first. An internal table has the
+distribution of its executor's rows, by the group columns, and as many vnodes as the table of its job.
 """
 
 from __future__ import annotations
@@ -53,6 +54,17 @@ def offset_table(table_id: int, name: str, job_id: int) -> TableCatalog:
     """The offset of each split of a source; in one vnode, as a source is one actor."""
     fields = Schema.of(split="varchar", offset="varchar")
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
+
+
+def watermark_table_name(job: TableCatalog) -> str:
+    """The name of the table of what a job knows of the watermark of its source."""
+    return f"{job.name}.watermark"
+
+
+def watermark_table(table_id: int, job: TableCatalog) -> TableCatalog:
+    """The greatest value of each split, see stream/executor/watermark_filter.py; in one vnode, like the offsets."""
+    fields = Schema.of(split="varchar", value="bigint")
+    return internal_table(table_id, watermark_table_name(job), job.id, fields, [SortKey(0)], ())
 
 
 def error_table_name(job: TableCatalog) -> str:
@@ -103,8 +115,10 @@ def group_table(
     group_by: tuple[int, ...],
     calls: Sequence[AggCall],
     vnode_count: int = DEFAULT_VNODE_COUNT,
+    closing: int | None = None,
 ) -> TableCatalog:
-    """One row per group of an aggregation over `schema`, as `AggGroups` flushes it."""
+    """One row per group of an aggregation over `schema`, as `AggGroups` flushes it. The group column number `closing`
+    is the first of the key."""
     groups = tuple(range(len(group_by)))
     fields = [schema[index] for index in group_by]
     fields.append(Field("row_count", DataType.BIGINT))
@@ -114,8 +128,14 @@ def group_table(
         fields += (Field(f"state_{number}_{part}", state) for part, state in enumerate(states))
     for number, (call, argument) in enumerate(zip(calls, arguments, strict=True)):
         fields += (Field(f"state_{number}_above", state) for state in wide_state_types(call, argument))
-    pk = [SortKey(index) for index in groups]
+    pk = [SortKey(index) for index in _key_order(len(group_by), closing)]
     return internal_table(table_id, name, job_id, fields, pk, groups, vnode_count=vnode_count)
+
+
+def _key_order(groups: int, closing: int | None) -> list[int]:
+    """The group columns in the order of a key that begins with `closing`."""
+    first = [] if closing is None else [closing]
+    return first + [index for index in range(groups) if index not in first]
 
 
 def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...]:
@@ -157,10 +177,13 @@ def input_table(
     argument: int,
     kind: AggKind,
     vnode_count: int = DEFAULT_VNODE_COUNT,
+    closing: int | None = None,
 ) -> TableCatalog:
-    """The table of `columns`, with the extreme first in each group: MIN ascending, MAX descending."""
+    """The table of `columns`, with the extreme first in each group: MIN ascending, MAX descending. The group column
+    number `closing` is the first of the key."""
     order = DESCENDING if kind is AggKind.MAX else OrderType()
-    pk = [SortKey(index) for index in range(len(columns))]
+    ordered = [*_key_order(group_columns, closing), *range(group_columns, len(columns))]
+    pk = [SortKey(index) for index in ordered]
     if argument >= group_columns:
         pk[argument] = SortKey(argument, order)
     groups = tuple(range(group_columns))

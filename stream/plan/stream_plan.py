@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.catalog.watermarks import watermark_text
 from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
@@ -95,6 +96,26 @@ class SourceNode(StreamNode):
         options = self.table.connector or {}
         text = ", ".join(f"{name}: {value}" for name, value in sorted(options.items()))
         return f"{text} ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkFilterNode(_UnaryNode):
+    """Drops rows of a source, its input, that are late: below the watermark of `column`, which is the greatest value so
+    far minus `delay` (in the unit of WatermarkCatalog). `table`: what is known of each split, see
+    stream/executor/watermark_filter.py."""
+
+    column: int
+    delay: int
+    table: TableCatalog
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
+    def details(self) -> str:
+        column = self.schema[self.column]
+        return f"{column.name} >= watermark {watermark_text(column.name, self.delay, column.data_type)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +237,15 @@ class KeptInput:
 
 @dataclass(frozen=True, slots=True)
 class HashAggNode(_UnaryNode):
-    """Groups by input columns; `kept` has an entry for each call whose extreme a retraction can change."""
+    """Groups by input columns; `kept` has an entry for each call whose extreme a retraction can change. `closing`: the
+    position of the group column below whose watermark the state is dropped; it is the first of the key of all its
+    tables. None: without a watermark."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
     state_table: TableCatalog
     kept: tuple[KeptInput, ...]
+    closing: int | None = None
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
@@ -232,7 +256,8 @@ class HashAggNode(_UnaryNode):
         names = self.input.schema.names
         groups = ", ".join(names[index] for index in self.group_by)
         calls = ", ".join(call.describe(names) for call in self.calls)
-        return f"[{groups}] {calls}".rstrip()
+        closing = "" if self.closing is None else f" until watermark [{names[self.group_by[self.closing]]}]"
+        return f"[{groups}] {calls}".rstrip() + closing
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,32 +132,40 @@ class Session:
         ttl: str | timedelta | None = None,
         row_format: str = "row",
         vnode_count: int = DEFAULT_VNODE_COUNT,
+        watermark: tuple[str, str] | None = None,
     ) -> Table:
         """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
 
         `on_conflict`: the effect of an inserted row whose key exists: error, overwrite or ignore. `connector`: options
         of the connector that feeds the table, its name under "connector". `defaults`: values of columns that an
         inserted row does not specify. `ttl` ("1 hour"), `row_format` ("row" or "cell") and `vnode_count`: the options
-        of CREATE TABLE, see docs/sql.md. Duplicate if the name exists; BindError."""
+        of CREATE TABLE; `watermark`: the column and the expression of its WATERMARK FOR, see docs/sql.md. Duplicate if
+        the name exists; BindError."""
         from stream.session.statements import table_draft, table_options
 
         self._check_open()
         whole = ObjectName.parse(name)
         options = table_options(connector, ttl, row_format, vnode_count)
-        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, options, defaults)
+        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, options, defaults, watermark)
         self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
         return self.table(name)
 
     def create_source(
-        self, name: str, columns: Mapping[str, str | DataType], *, connector: Mapping[str, str]
+        self,
+        name: str,
+        columns: Mapping[str, str | DataType],
+        *,
+        connector: Mapping[str, str],
+        watermark: tuple[str, str] | None = None,
     ) -> Relation:
         """A source: rows of a connector that are only inserted. Nothing is read before a view or sink names it; each
-        reads the connector for itself, with offsets of its own. Duplicate, UnknownConnector, ConnectorError."""
+        reads the connector for itself, with offsets of its own. `watermark`: as in `create_table`. Duplicate,
+        UnknownConnector, ConnectorError, BindError."""
         from stream.session.statements import source_draft
 
         self._check_open()
         whole = ObjectName.parse(name)
-        draft = source_draft(whole.name, columns, connector)
+        draft = source_draft(whole.name, columns, connector, watermark)
         self._playground.meta.ddl.create_source(self._in_schema(draft, whole))
         return self.relation(name)
 

@@ -27,6 +27,7 @@ from relational.sql import introspect
 from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
+from relational.sql.ddl.watermark import watermark_syntax
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
@@ -276,6 +277,7 @@ def table_draft(
     on_conflict: str,
     options: Mapping[str, str],
     defaults: Mapping[str, object],
+    watermark: tuple[str, str] | None = None,
 ) -> TableCatalog:
     """The draft of a table described through the fluent API, equal to that of CREATE TABLE … WITH `options`. BindError.
     """
@@ -293,6 +295,7 @@ def table_draft(
         raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
     constants = {column: constant(value, column, types[column]) for column, value in defaults.items()}
     syntax = TableSyntax(name, list(types.items()), key, None, append_only, conflict, Options(options), constants)
+    syntax.watermark = None if watermark is None else watermark_syntax(*watermark)
     return table_of(syntax, "")
 
 
@@ -310,10 +313,16 @@ def table_options(
     return options
 
 
-def source_draft(name: str, columns: Mapping[str, str | DataType], connector: Mapping[str, str]) -> TableCatalog:
+def source_draft(
+    name: str,
+    columns: Mapping[str, str | DataType],
+    connector: Mapping[str, str],
+    watermark: tuple[str, str] | None = None,
+) -> TableCatalog:
     """The draft of a source described through the fluent API, equal to that of CREATE SOURCE. BindError."""
     types = [(column, data_type(kind)) for column, kind in columns.items()]
-    return source_of(TableSyntax(name, types, options=Options(connector)), "")
+    marked = None if watermark is None else watermark_syntax(*watermark)
+    return source_of(TableSyntax(name, types, options=Options(connector), watermark=marked), "")
 
 
 def data_type(kind: str | DataType) -> DataType:

@@ -33,7 +33,9 @@ from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
 from stream.executor.source import FindSplits, SourceExecutor, read_columns
+from stream.executor.source_watermark import SourceWatermark
 from stream.executor.store_errors import StoreErrorsExecutor
+from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.plan.stream_plan import (
@@ -50,6 +52,7 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamScanNode,
     UnionNode,
+    WatermarkFilterNode,
 )
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
@@ -78,6 +81,7 @@ class ActorBuilder:
         self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
+        self._watermarks: WeakValueDictionary[int, SourceWatermark] = WeakValueDictionary()  # by the first actor's id
 
     def build(
         self,
@@ -102,6 +106,10 @@ class ActorBuilder:
         actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position)
         chain.cpu_clock = actor.cpu_clock
         return actor
+
+    def watermark_of(self, spec: ActorSpec) -> SourceWatermark:
+        """What the actors of a source's fragment share; those that replace them share another one."""
+        return self._watermarks.setdefault(spec.actor_id - spec.number, SourceWatermark(spec.siblings))
 
     def _state_table(self, catalog: TableCatalog) -> StateTable:
         return StateTable(catalog, self.store)
@@ -213,6 +221,7 @@ class _ActorChain(ExecutorChain):
         self.control = control
         self.inputs = inputs
         self.pace = pace
+        self.watermark_of = builder.watermark_of
         self.sources: list[SourceExecutor] = []
         self.cpu_clock: Callable[[], float] = lambda: 0.0
         self.backfilled: Callable[[], None] = lambda: None
@@ -281,6 +290,21 @@ class _ActorChain(ExecutorChain):
         readers = {split: opened(split) for split in spec.splits}
         return readers, find_splits if self.options.split_discovery_ms else None
 
+    def watermark_filter(self, node: WatermarkFilterNode, info: ExecutorInfo) -> Executor:
+        source = self.build(node.input)
+        assert isinstance(source, SourceExecutor)
+        return WatermarkFilterExecutor(
+            info,
+            source,
+            node.column,
+            node.delay,
+            self.state_table(node.table),
+            self.errors,
+            self.watermark_of(self.spec),
+            self.spec.number,
+            idle_seconds=self.options.watermark_idle_ms / 1_000,
+        )
+
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
         vnodes = None if self.spec.vnodes is None else np.flatnonzero(self.spec.vnodes)
         return RowIdGenExecutor(info, self.build(node.input), self.spec.table, node.row_id_index, vnodes)
@@ -314,6 +338,7 @@ class _ActorChain(ExecutorChain):
 BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]] = {
     DmlNode: _ActorChain.dml,
     SourceNode: _ActorChain.source,
+    WatermarkFilterNode: _ActorChain.watermark_filter,
     RowIdGenNode: _ActorChain.row_id_gen,
     StreamScanNode: _ActorChain.stream_scan,
     MergeNode: _ActorChain.merge,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stream.errors import ActorFailed, SourcePosition
@@ -143,15 +143,16 @@ class LocalBarrierManager:
             self._observer(Step.COLLECT, epoch)
             if epoch > self._store.committed_epoch:
                 self._store.seal_epoch(epoch)
-            sstables: tuple = ()
+            collected = CollectedEpoch(epoch, backfilled=tuple(waiting.finished))
             if barrier.checkpoint:
                 self._observer(Step.SYNC, epoch)
-                sstables = tuple(self._store.sync(epoch).sstables)
+                synced = self._store.sync(epoch)
+                collected = replace(collected, sstables=tuple(synced.sstables), watermarks=synced.watermarks)
         except BaseException as error:
             waiting.result.set_exception(error)
             self._fail(error)
         else:
-            waiting.result.set_result(CollectedEpoch(epoch, sstables, tuple(waiting.finished)))
+            waiting.result.set_result(collected)
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:

@@ -11,3 +11,7 @@ CREATE TABLE shop.sold (id BIGINT PRIMARY KEY, price NUMERIC(8, 2) DEFAULT 1);
 CREATE VIEW shop.cheap AS SELECT id, price FROM shop.sold WHERE price < 10 ORDER BY id;
 CREATE TABLE visits (id BIGINT PRIMARY KEY, page VARCHAR) APPEND ONLY WITH (ttl = '1 hour');
 CREATE VIEW recent AS SELECT id FROM visits;
+CREATE SOURCE clicks (at TIMESTAMP, page VARCHAR, n INT, WATERMARK FOR at AS at - INTERVAL '5 seconds')
+WITH (connector = 'ndjson', path = '/clicks');
+CREATE TABLE gauges (day DATE, sensor INT, WATERMARK FOR day AS day - 1) APPEND ONLY
+WITH (connector = 'csv', path = '/gauges');

@@ -48,6 +48,7 @@ class Aggregate(UnaryPlan):
             unique_keys=(frozenset(groups),),
             constants=frozenset(new for new, old in enumerate(self.group_by) if old in known.constants),
             shares=known.shares,
+            watermarks=frozenset(new for new, old in enumerate(self.group_by) if old in known.watermarks),
         )
 
     @property
@@ -59,7 +60,14 @@ class Aggregate(UnaryPlan):
         names = self.input.schema.names
         groups = ", ".join(names[index] for index in self.group_by)
         calls = ", ".join(call.describe(names) for call in self.calls)
-        return f"Aggregate [{groups}] {calls}".rstrip()
+        closed = "" if self.closing_group is None else f" watermark [{names[self.group_by[self.closing_group]]}]"
+        return f"Aggregate [{groups}] {calls}".rstrip() + closed
+
+    @property
+    def closing_group(self) -> int | None:
+        """The position of the group column below whose watermark no group changes again; None without one."""
+        marked = self.input.watermarks
+        return next((new for new, old in enumerate(self.group_by) if old in marked), None) if marked else None
 
     @property
     def keeps_inputs(self) -> bool:

@@ -37,7 +37,8 @@ class Properties:
     a single row; None if the output lacks some of them (`add_stream_key` then adds them, hidden).
     `is_append_only`: rows are never retracted. `unique_keys`: sets of columns in which no two rows are equal, where
     NULL equals NULL. `constants`: columns with one value in all rows. `order`: the sort keys by which a batch query
-    gets the rows in order. `shares`: the numbers of the Shares in the plan.
+    gets the rows in order. `shares`: the numbers of the Shares in the plan. `watermarks`: columns in which a stream has
+    a watermark: changes have no values there below a bound that rises.
     """
 
     schema: Schema
@@ -48,6 +49,7 @@ class Properties:
     constants: frozenset[int] = NONE
     order: tuple[SortKey, ...] = ()
     shares: frozenset[int] = NONE
+    watermarks: frozenset[int] = NONE
 
     def but(
         self,
@@ -67,6 +69,7 @@ class Properties:
             self.constants if constants is None else constants,
             self.order if order is None else order,
             self.shares if shares is None else shares,
+            self.watermarks,
         )
 
     def is_unique(self, columns: frozenset[int]) -> bool:
@@ -141,6 +144,10 @@ class LogicalPlan:
     @property
     def stream_key(self) -> tuple[int, ...] | None:
         return self.properties.stream_key
+
+    @property
+    def watermarks(self) -> frozenset[int]:
+        return self.properties.watermarks
 
     @property
     def is_append_only(self) -> bool:

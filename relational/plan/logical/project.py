@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
 from relational.expr.expression import Expression, InputRef, Literal, input_columns, remap, substitute
+from relational.expr.monotone import monotone_column
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import (
     NONE,
@@ -55,6 +56,7 @@ class Project(UnaryPlan):
             constants=frozenset(fixed) if fixed else NONE,
             order=_order_of(known.order, passed) if known.order else (),
             shares=known.shares,
+            watermarks=_watermarks(expressions, known.watermarks) if known.watermarks else NONE,
         )
 
     @property
@@ -124,6 +126,11 @@ def only(plan: LogicalPlan, columns: Sequence[int]) -> LogicalPlan:
     expressions = tuple(InputRef(column, field.data_type) for column, field in zip(columns, fields, strict=True))
     hidden = frozenset(new for new, old in enumerate(columns) if old in plan.hidden)
     return Project(plan, expressions, tuple(field.name for field in fields), hidden)
+
+
+def _watermarks(expressions: tuple[Expression, ...], marked: frozenset[int]) -> frozenset[int]:
+    """The positions of expressions that do not decrease while a column with a watermark increases."""
+    return frozenset(position for position, each in enumerate(expressions) if monotone_column(each) in marked)
 
 
 def _order_of(order: tuple[SortKey, ...], passed: list[int]) -> tuple[SortKey, ...]:

@@ -8,6 +8,7 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.expr.expression import Expression
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import (
+    NONE,
     AddKeys,
     LogicalPlan,
     Positions,
@@ -43,6 +44,7 @@ class Scan(LogicalPlan):
             stream_key=key,
             is_append_only=table.is_append_only,
             unique_keys=() if stored is None else (frozenset(stored),),
+            watermarks=_marked(table, self.columns) if table.watermarks else NONE,
         )
 
     @property
@@ -59,9 +61,13 @@ class Scan(LogicalPlan):
 
     @property
     def summary(self) -> str:
-        return f"Scan {self.table.name} ({', '.join(self.schema.names)})"
+        names = self.schema.names
+        marked = ", ".join(names[column] for column in sorted(self.watermarks))
+        return f"Scan {self.table.name} ({', '.join(names)}){f' watermark [{marked}]' if marked else ''}"
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
+        if self.table.kind is TableKind.SOURCE:
+            wanted |= self.watermarks  # whether a row is late does not depend on what the query needs
         kept = sorted(wanted) or [self._key_column()]  # rows without any column could not be counted
         if len(kept) == len(self.columns):
             return self, unchanged(len(kept))
@@ -80,6 +86,12 @@ class Scan(LogicalPlan):
             return self
         lacking = tuple(index for index in self.table.stream_key if index not in self.columns)
         return Scan(self.table, self.columns + lacking)
+
+
+def _marked(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:
+    """Positions within `columns` of the table's columns with a watermark."""
+    marked = table.watermark_columns
+    return frozenset(position for position, index in enumerate(columns) if index in marked)
 
 
 def table_schema(table: TableCatalog, columns: tuple[int, ...]) -> Schema:

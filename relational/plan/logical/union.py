@@ -51,6 +51,7 @@ class Union(LogicalPlan):
             is_append_only=all(each.is_append_only for each in known),
             unique_keys=() if self.key is None else (frozenset(self.key),),
             shares=frozenset().union(*(each.shares for each in known)),
+            watermarks=first.watermarks.intersection(*(each.watermarks for each in known)),
         )
 
     @property

@@ -13,6 +13,7 @@ from relational.catalog.objects import (
     SOURCE_VERSION,
     TABLE_VERSION,
     TTL_VERSION,
+    WATERMARK_VERSION,
     ColumnCatalog,
     ConflictBehaviour,
     TableCatalog,
@@ -33,8 +34,9 @@ from relational.sql.ddl.options import (
     take_vnode_count,
     ttl_of,
 )
+from relational.sql.ddl.watermark import WatermarkSyntax, watermark_of
 from relational.sql.expressions import Translator
-from relational.sql.lexer import TokenReader
+from relational.sql.lexer import Piece, TokenReader
 from relational.sql.tree import parse
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
@@ -64,6 +66,7 @@ class TableSyntax:
     defaults: dict[str, Any] = field(default_factory=dict)
     not_null: set[str] = field(default_factory=set)
     max_lengths: dict[str, int] = field(default_factory=dict)
+    watermark: WatermarkSyntax | None = None
 
 
 def read_table(reader: TokenReader, name: str) -> TableSyntax:
@@ -81,10 +84,15 @@ def read_table(reader: TokenReader, name: str) -> TableSyntax:
 
 
 def _read_element(reader: TokenReader, table: TableSyntax) -> None:
-    """Parses one column, or a PRIMARY KEY of the table."""
+    """Parses one column, or a PRIMARY KEY or WATERMARK of the table."""
     span = reader.span
     if reader.accept("PRIMARY", "KEY"):
         _set_key(table, _names(reader), span)
+        return
+    if reader.accept("WATERMARK", "FOR"):
+        if table.watermark is not None:
+            raise BindError("a table has one WATERMARK", **error_span(span))
+        table.watermark = _read_watermark(reader, span)
         return
     name = reader.name("a column")
     if any(name == other for other, _ in table.columns):
@@ -105,6 +113,17 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
             raise reader.fail(f"{token.text} is not supported in a column: PRIMARY KEY, NOT NULL and DEFAULT are")
 
 
+def _read_watermark(reader: TokenReader, span: TextSpan) -> WatermarkSyntax:
+    """The parts after WATERMARK FOR."""
+    column_span = reader.span
+    column = reader.name("a column")
+    reader.expect("AS")
+    expression = _read_expression(reader)
+    if expression.is_empty:
+        raise reader.fail(f"the watermark of column {column!r} is expected here")
+    return WatermarkSyntax(span, column, column_span, expression)
+
+
 def read_column(reader: TokenReader) -> ColumnCatalog:
     """The name, type, default and constraints of a new column, without its id. ParseError or BindError at the span."""
     name, default, not_null = reader.name("a column"), None, False
@@ -120,7 +139,21 @@ def read_column(reader: TokenReader) -> ColumnCatalog:
 
 
 def _read_default(reader: TokenReader, name: str, data_type: DataType, max_length: int | None) -> Any:
-    """The constant after DEFAULT: the tokens before the next comma, closing parenthesis or constraint."""
+    """The constant after DEFAULT."""
+    piece = _read_expression(reader)
+    if piece.is_empty:
+        raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
+    tree = parse(piece)
+    value = ExprBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
+    default = default_of(value, name, data_type, (piece.start, piece.end))
+    if max_length is not None and default is not None and len(default) > max_length:
+        message = f"column {name!r} holds {max_length} characters, its default has {len(default)}"
+        raise BindError(message, start=piece.start, end=piece.end)
+    return default
+
+
+def _read_expression(reader: TokenReader) -> Piece:
+    """The tokens before the next comma, closing parenthesis or constraint."""
     start = end = reader.span[0]
     depth = 0
     while (token := reader.peek()) is not None:
@@ -130,16 +163,7 @@ def _read_default(reader: TokenReader, name: str, data_type: DataType, max_lengt
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         end = reader.span[1]
         reader.next()
-    piece = reader.piece_between(start, end)
-    if piece.is_empty:
-        raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
-    tree = parse(piece)
-    value = ExprBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
-    default = default_of(value, name, data_type, (start, end))
-    if max_length is not None and default is not None and len(default) > max_length:
-        message = f"column {name!r} holds {max_length} characters, its default has {len(default)}"
-        raise BindError(message, start=start, end=end)
-    return default
+    return reader.piece_between(start, end)
 
 
 def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
@@ -246,6 +270,8 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         key = [_position(name, syntax, syntax.key) for name in syntax.key]
     pk = tuple(map(SortKey, key))
     ttl_ms = _take_ttl(syntax)
+    _check_watermark(syntax)
+    watermarks = () if syntax.watermark is None else (watermark_of(syntax.watermark, columns),)
     row_format, vnode_count = take_row_format(syntax.options), take_vnode_count(syntax.options)
     if CONNECTOR not in syntax.options:
         syntax.options.finish("a table", (*TABLE_OPTIONS, CONNECTOR))
@@ -265,8 +291,14 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         definition=definition,
         connector=syntax.options.take_rest() or None,
         row_format=row_format,
-        version=max(TABLE_VERSION, TTL_VERSION if ttl_ms else 0, 0 if row_id is None else RULE_VERSION),
+        version=max(
+            TABLE_VERSION,
+            TTL_VERSION if ttl_ms else 0,
+            0 if row_id is None else RULE_VERSION,
+            WATERMARK_VERSION if watermarks else 0,
+        ),
         ttl_ms=ttl_ms,
+        watermarks=watermarks,
         vnode_rule=VnodeRule.HASH if row_id is None else VnodeRule.of_row_ids(vnode_count),
     )
 
@@ -279,6 +311,19 @@ def _take_ttl(syntax: TableSyntax) -> int:
     if syntax.conflict is ConflictBehaviour.OVERWRITE:
         syntax.options.refuse(TTL, "ttl needs rows that are never changed, and ON CONFLICT OVERWRITE changes them")
     return syntax.options.take(TTL, ttl_of, 0)
+
+
+def _check_watermark(syntax: TableSyntax) -> None:
+    """BindError for a watermark of rows that do not come from a connector, or that are changed later [R29]."""
+    if syntax.watermark is None:
+        return
+    span = error_span(syntax.watermark.span)
+    if CONNECTOR not in syntax.options:
+        raise BindError(f"WATERMARK FOR is for rows of a connector: CREATE TABLE … WITH ({CONNECTOR} = …)", **span)
+    if syntax.conflict is ConflictBehaviour.OVERWRITE:
+        raise BindError("a watermark needs rows that are never changed, and ON CONFLICT OVERWRITE changes them", **span)
+    if not syntax.is_append_only:
+        raise BindError("a watermark needs rows that are never updated or deleted: a table that is APPEND ONLY", **span)
 
 
 def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None) -> TableCatalog:
@@ -295,8 +340,10 @@ def source_of(syntax: TableSyntax, definition: str, span: TextSpan | None = None
             f"a source stores no rows, so it has not {stored}: CREATE TABLE … WITH ({CONNECTOR} = …) does",
             **error_span(syntax.key_span or span),
         )
+    syntax.is_append_only = True
     draft = table_of(syntax, definition)
-    return replace(draft, kind=TableKind.SOURCE, is_append_only=True, vnode_rule=VnodeRule.HASH, version=SOURCE_VERSION)
+    version = WATERMARK_VERSION if draft.watermarks else SOURCE_VERSION
+    return replace(draft, kind=TableKind.SOURCE, vnode_rule=VnodeRule.HASH, version=version)
 
 
 def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import ColumnCatalog, ConflictBehaviour, RowFormat, TableCatalog, TableKind
+from relational.catalog.watermarks import watermark_text
 from relational.expr.expression import Literal
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, ttl_text
 from relational.types.data_type import DataType, TypeKind
@@ -22,6 +23,11 @@ def definition_of(table: TableCatalog, name: ObjectName) -> str:
     parts = [_column(table, index) for index in table.visible_indices]
     if table.row_id_index is None:
         parts.append(f"PRIMARY KEY ({', '.join(_quoted(table.columns[index].name) for index in table.pk_indices)})")
+    if table.declared_watermark is not None:
+        index, delay = table.declared_watermark
+        column = table.columns[index]
+        marked = _quoted(column.name)
+        parts.append(f"WATERMARK FOR {marked} AS {watermark_text(marked, delay, column.data_type)}")
     clauses = ""
     if table.is_append_only:
         clauses += " APPEND ONLY"

@@ -65,6 +65,27 @@ def test_append_only_is_what_has_append_only_inputs(text, is_append_only):
     assert optimize(plan_of(text), VIEW_RULES).is_append_only is is_append_only
 
 
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("SELECT page, at FROM clicks WHERE n > 1", ["at"]),
+        ("SELECT page, n FROM clicks", []),
+        ("SELECT date_trunc('day', at) AS d, at::date AS e, extract(day FROM at) AS f FROM clicks", ["d", "e"]),
+        ("SELECT page, at, count(*) AS n FROM clicks GROUP BY page, at", ["at"]),
+        ("SELECT page, max(at) AS at FROM clicks GROUP BY page", []),
+        ("SELECT at::date AS d FROM clicks UNION ALL SELECT day FROM gauges", ["d"]),
+        ("SELECT at FROM clicks UNION ALL SELECT at FROM orders", []),
+        ("WITH c AS (SELECT at, n FROM clicks) SELECT at FROM c UNION ALL SELECT at + INTERVAL '1 day' FROM c", ["at"]),
+        ("SELECT DISTINCT day FROM gauges", ["day"]),
+        ("SELECT at FROM orders", []),
+    ],
+)
+def test_watermarks_follow_their_columns_through_what_never_decreases(text, marked):
+    for plan in (plan_of(text), optimize(plan_of(text), VIEW_RULES)):
+        shown = plan.watermarks & frozenset(plan.visible)
+        assert [plan.schema.names[column] for column in sorted(shown)] == marked
+
+
 def test_properties_are_computed_once(monkeypatch):
     plan, calls = plan_of("SELECT region, max(amount) FROM orders WHERE id > 1 GROUP BY region"), []
     for kind in {type(node) for node in nodes(plan)}:

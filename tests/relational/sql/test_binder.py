@@ -192,7 +192,8 @@ def test_show(text, kind, catalog):
     statement = one(text, catalog)
     assert statement == Show(kind)
     names = show(statement, catalog)["name"].to_pylist()
-    assert names == (["fed", "log", "orders", "pairs", "plain", "visits"] if kind is ShowKind.TABLES else ["revenue"])
+    tables = ["fed", "gauges", "log", "orders", "pairs", "plain", "visits"]
+    assert names == (tables if kind is ShowKind.TABLES else ["revenue"])
 
 
 def test_show_jobs_and_errors(catalog):
@@ -212,8 +213,8 @@ def test_resume(text, name, skip, catalog):
     assert one(text, catalog) == Resume(catalog.resolve(name), skip)
 
 
-def test_show_sources_lists_tables_with_a_connector(catalog):
-    assert show(one("SHOW SOURCES", catalog), catalog)["name"].to_pylist() == ["fed"]
+def test_show_sources_lists_sources_and_tables_with_a_connector(catalog):
+    assert show(one("SHOW SOURCES", catalog), catalog)["name"].to_pylist() == ["clicks", "fed", "gauges"]
 
 
 def test_describe(catalog):

@@ -16,7 +16,7 @@ from relational.sql.statement import CreateMaterializedView, Delete, Describe, I
 from tests.support.drivers.batch_session import NOW, BatchSession
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.sql_mutations import Mutator
-from tests.support.suites.sql_cases import CASES
+from tests.support.suites.sql_cases import CASES, create_all
 
 TEXTS = int(os.environ.get("HUMMOCK_SQL_MUTATIONS", "5000"))
 SEED = run_seed()
@@ -31,12 +31,7 @@ def session():
 def world() -> BatchSession:
     """A session with the tables of the binder's cases and a few rows."""
     session = BatchSession()
-    for statement in bind_sql((CASES / "binder_schema.sql").read_text(), session.catalog):
-        kind = type(statement).__name__
-        if kind == "CreateSchema":
-            session.catalog.apply(session.catalog.plan_create_schema(statement.name)[1])
-        else:
-            session.catalog.create(statement.table if kind == "CreateTable" else statement.view)
+    create_all((CASES / "binder_schema.sql").read_text(), session.catalog)
     session.sql("INSERT INTO orders VALUES (1, 'a', 1.5, '2020-01-01'), (2, NULL, NULL, NULL), (3, '', -7, NULL)")
     session.sql("INSERT INTO pairs VALUES (1, 0.0, 1), (-2, 1e300, 99999999.99)")
     session.sql("INSERT INTO plain VALUES (7, 'x'), (NULL, NULL)")

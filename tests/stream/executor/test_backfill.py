@@ -20,7 +20,7 @@ from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import ExecutorInfo
 from stream.executor.merge import MergeExecutor
-from stream.message import Barrier, Wait
+from stream.message import Barrier, Wait, Watermark
 from stream.plan.state_tables import progress_table
 from stream.runtime.channel import Channel
 from tests.support.drivers.catalogs import table_catalog
@@ -125,6 +125,29 @@ def test_existing_rows_are_read_in_slices_and_then_the_changes_pass():
     upstream.change((Op.DELETE, (1, "n", 10)), (Op.INSERT, (99, "n", 5)))
     upstream.barrier()
     assert set(folded.apply_all(until_barrier(messages)).rows.values()) == upstream.expected
+
+
+def test_a_watermark_is_held_until_all_rows_were_read_and_gets_the_columns_of_the_scan():
+    """[R28]"""
+    upstream = Upstream()
+    upstream.insert(*((number, "n", 10 * number) for number in range(50)))
+    messages = backfill(upstream)
+    upstream.barrier()
+    until_barrier(messages)
+    upstream.channel.send(Watermark(2, 300))
+    upstream.channel.send(Watermark(1, "m"))
+    upstream.barrier()
+    assert not any(isinstance(each, Watermark) for each in until_barrier(messages))
+    assert len(some(messages, 200)) > 10
+    upstream.channel.send(Watermark(2, 400))
+    upstream.barrier()
+    assert [type(each) for each in until_barrier(messages)] == [Barrier]
+    upstream.barrier()
+    assert until_barrier(messages)[:-1] == [Watermark(1, 400)]
+    upstream.channel.send(Watermark(2, 500))
+    upstream.channel.send(Watermark(1, "z"))
+    upstream.barrier()
+    assert until_barrier(messages)[:-1] == [Watermark(1, 500)], "the scan has no column 1"
 
 
 def test_an_update_above_the_position_is_not_lost():

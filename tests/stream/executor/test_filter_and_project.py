@@ -1,14 +1,17 @@
 
+import datetime as dt
+
 import numpy as np
 import pytest
 
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
-from relational.expr.expression import Call, InputRef, Literal
-from relational.types import DataType, Schema
+from relational.expr.expression import Call, Cast, InputRef, Literal
+from relational.types import DataType, Interval, Schema
 from stream.executor.base import ExecutorInfo
 from stream.executor.filter import FilterExecutor
 from stream.executor.project import ProjectExecutor
+from stream.message import Watermark
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
 from tests.support.suites.executor_suite import ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
@@ -128,3 +131,32 @@ def work_of_a_chunk(build, rows):
 def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk(build):
     work_of_a_chunk(build, 10)      # warm-up
     assert_no_work_per_row(work_of_a_chunk(build, 1_024), work_of_a_chunk(build, 10_240), 9_216)
+
+
+def test_watermarks_pass_through_expressions_that_never_decrease():
+    day = Schema.of(id="bigint", at="timestamp")
+    at = InputRef(1, DataType.TIMESTAMP)
+    hour = Call("date_trunc_hour", (at,), DataType.TIMESTAMP)
+    later = Call("add", (hour, Literal(Interval(0, 1, 0), DataType.INTERVAL)), DataType.TIMESTAMP)
+    falling = Call("subtract", (literal(0), InputRef(0, DataType.BIGINT)), DataType.BIGINT)
+    tens = Call("divide", (InputRef(0, DataType.BIGINT), literal(10)), DataType.BIGINT)
+    expressions = (InputRef(0, DataType.BIGINT), at, hour, later, Cast(at, DataType.DATE), falling, tens)
+    moment = dt.datetime(2025, 1, 31, 12, 30)
+    source = ScriptedExecutor(day, (0,), [barrier(1), Watermark(1, moment), Watermark(0, -15), barrier(2)])
+    found = [(each.column, each.value) for each in projected(source, *expressions).execute()
+             if isinstance(each, Watermark)]
+    assert found == [
+        (1, moment), (2, dt.datetime(2025, 1, 31, 12)), (3, dt.datetime(2025, 2, 1, 12)), (4, dt.date(2025, 1, 31)),
+        (0, -15), (6, -1),
+    ]
+
+
+def test_an_expression_without_a_value_at_the_watermark_has_none():
+    source = ScriptedExecutor(PAIR, (0,), [barrier(1), Watermark(1, 1 << 62), barrier(2)])
+    twice = Call("multiply", (AMOUNT, literal(4)), DataType.BIGINT)
+    assert list(projected(source, InputRef(0, DataType.BIGINT), twice).execute()) == [barrier(1), barrier(2)]
+
+
+def test_a_filter_passes_watermarks_on():
+    messages = [barrier(1), Watermark(1, 4), barrier(2)]
+    assert list(filtered(ScriptedExecutor(PAIR, (0,), messages), above(3)).execute()) == messages

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -7,6 +8,9 @@ import pytest
 
 import hummock
 from hummock.store.memory_store import MemoryStateStore
+from relational.agg import AggGroups, AggSpec
+from relational.agg.groups import MIN_CLOSED
+from relational.catalog.watermarks import WatermarkCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
@@ -17,8 +21,9 @@ from relational.types import DataType, Schema
 from stream.executor.agg_state import MaterializedInput
 from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
-from stream.message import Barrier
+from stream.message import Barrier, Watermark
 from stream.plan.planner import plan_query
+from stream.plan.stream_plan import HashAggNode
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
@@ -321,3 +326,83 @@ def work_of_a_chunk(rows):
 def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
     work_of_a_chunk(10)     # warm-up
     assert_no_work_per_row(work_of_a_chunk(1_024), work_of_a_chunk(10_240), 9_216)
+
+
+WINDOWS = Schema.of(id="bigint", user="varchar", window="bigint", v="int")
+
+
+def windowed(input, store, *, keeps_rows=False, schema=WINDOWS):
+    """Counts and maxima by user and window, which has a watermark."""
+    table = replace(table_catalog("t", schema, (0,), is_append_only=not keeps_rows), watermarks=(WatermarkCatalog(2),))
+    calls = (call(AggKind.COUNT, None, schema), call(AggKind.MAX, 3, schema))
+    query = Aggregate(Scan(table), (1, 2), calls, ("n", "most"))
+    ids = iter(range(10, 100))
+    node = plan_query(table_catalog("mv", query.schema, (0, 1), table_id=2), query, lambda name: next(ids)).root.input
+    assert isinstance(node, HashAggNode) and node.closing == 1 and len(node.kept) == keeps_rows
+    kept = [MaterializedInput(each.call, StateTable(each.table, store), each.columns, each.argument)
+            for each in node.kept]
+    executor = HashAggExecutor(
+        ExecutorInfo(node.schema, node.stream_key, "HashAgg"), input, node.group_by, node.calls,
+        StateTable(node.state_table, store), kept, ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20,
+        chunk_rows=4096,
+    )
+    return executor, [node.state_table, *(each.table for each in node.kept)]
+
+
+@pytest.mark.parametrize("keeps_rows", [False, True])
+def test_a_watermark_closes_groups_in_all_tables_and_is_passed_on_after_their_changes(keeps_rows):
+    store = hummock.open("memory://", role="writer", compaction=False, watermark_interval_ms=0)
+    tables = []
+
+    def build(input):
+        executor, found = windowed(input, store, keeps_rows=keeps_rows)
+        tables.extend(found)
+        return executor
+
+    def chunk(text):
+        return StreamChunk.from_pretty(text, WINDOWS)
+
+    epochs = [
+        [chunk("+ 1 a 10 5\n+ 2 b 10 6\n+ 3 a 20 7"), Watermark(0, 3), Watermark(2, 10)],
+        [chunk("+ 4 a 10 9\n+ 5 a 30 1"), Watermark(2, 20)],
+        [chunk("+ 6 a 20 8\n+ 7 b 20 1"), *([chunk("- 3 a 20 7")] if keeps_rows else [])],
+        [Watermark(2, 25)],
+    ]
+    made = run_epochs(build, store, WINDOWS, (0,), epochs)
+    assert [[each for each in out if isinstance(each, Watermark)] for out in made] == [
+        [Watermark(1, 10)], [Watermark(1, 20)], [], [Watermark(1, 25)]]
+    assert all(not isinstance(each, Watermark) for out in made for each in out[:-1]), "changes come first"
+    folded = Folded((0, 1))
+    for out in made:
+        folded.apply_all(out)
+    assert set(folded.rows.values()) == {
+        ("a", 10, 2, 9), ("b", 10, 1, 6), ("a", 20, 1 if keeps_rows else 2, 8), ("b", 20, 1, 1), ("a", 30, 1, 1)}
+    for table in tables:
+        assert table.columns[table.pk_indices[0]].name == "window"
+        reader = StateTable(table, store)
+        reader.init_epoch(barrier(5).epoch)
+        assert {row[1] for row in reader.scan()} == {30}, "what is below the watermark is not read"
+        assert store.version.tables[table.id].watermarks[0].epoch == barrier(5).epoch.prev
+    store.close()
+
+
+def test_closed_groups_leave_memory_and_those_of_null_stay():
+    groups = AggGroups([0], [DataType.BIGINT], [AggSpec("count", None, None, DataType.BIGINT)])
+    schema, most = Schema.of(g="bigint"), 2 * MIN_CLOSED
+
+    def add(values):
+        chunk = StreamChunk.from_rows(schema, [(0, (value,)) for value in values])
+        groups.apply(chunk, groups.locate(chunk).ids)
+        return [change.output for change in groups.flush()]
+
+    add([None, *range(100)])
+    groups.forget_below(0, 90)
+    assert groups.groups == 101, "few groups are not worth a look"
+    for first in range(100, 40_000, 500):
+        add(range(first, first + 500))
+        groups.forget_below(0, first)
+        assert groups.groups <= most, first
+    groups.forget_below(0, 1 << 40)
+    assert groups.groups <= most
+    (change,) = add([None])
+    assert change.to_pretty() == "U- . 1\nU+ . 2"

@@ -8,7 +8,7 @@ from relational.types import Schema
 from stream.errors import ChannelClosed, InconsistentStream
 from stream.executor.base import ExecutorInfo
 from stream.executor.merge import MergeExecutor
-from stream.message import WAIT, Barrier, Wait
+from stream.message import WAIT, Barrier, Wait, Watermark
 from stream.runtime.channel import Channel
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import barrier
@@ -94,3 +94,34 @@ def test_barriers_of_two_epochs_at_once_are_a_fault():
     second.send(barrier(2))
     with pytest.raises(InconsistentStream):
         next(MergeExecutor(INFO, [first, second]).execute())
+
+
+def until_barrier(messages):
+    found = []
+    for message in messages:
+        if not isinstance(message, Wait):
+            found.append(message)
+        if isinstance(message, Barrier):
+            return found
+    raise AssertionError("the stream ended")
+
+
+def test_a_watermark_is_the_least_of_all_channels_and_precedes_the_barrier():
+    channels = [Channel(100), Channel(100)]
+    messages = MergeExecutor(INFO, channels).execute()
+
+    def epoch(number, *marks):
+        """`marks`: for each channel its watermarks."""
+        for channel, sent in zip(channels, marks, strict=True):
+            for column, value in sent:
+                channel.send(Watermark(column, value))
+            channel.send(chunk(0, number))
+            channel.send(barrier(number))
+        return [(each.column, each.value) for each in until_barrier(messages)[:-1] if isinstance(each, Watermark)]
+
+    assert epoch(1, [], []) == []
+    assert epoch(2, [(0, 5)], []) == [], "the other channel has had none yet"
+    assert epoch(3, [], [(0, 3), (1, 8)]) == [(0, 3)]
+    assert epoch(4, [(0, 6), (0, 7)], [(1, 9)]) == [(0, 3)]
+    assert epoch(5, [(1, 2)], [(0, 9)]) == [(0, 7), (1, 2)]
+    assert epoch(6, [], []) == []

@@ -8,7 +8,7 @@ from relational.types import Schema, VnodeRule
 from stream.errors import InconsistentStream
 from stream.executor.base import ExecutorInfo
 from stream.executor.row_id_gen import RowIdGenExecutor
-from stream.message import InsertRows
+from stream.message import InsertRows, Watermark
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
 
@@ -57,3 +57,14 @@ def test_statements_get_ids_and_keep_their_future():
 def test_a_change_that_names_a_row_is_refused():
     with pytest.raises(InconsistentStream, match="row 1 is no insert"):
         list(executed(barrier(1), chunk("+ 1 .\n- 2 .")))
+
+
+def test_a_watermark_follows_its_column_behind_the_generated_one():
+    lacking, whole = Schema.of(a="int", b="int"), Schema.of(a="int", _row_id="bigint", b="int")
+    table = table_catalog("t", whole, (1,), row_id_index=1)
+    source = ScriptedExecutor(lacking, (), [barrier(1), Watermark(0, 5), Watermark(1, 6)])
+    executor = RowIdGenExecutor(ExecutorInfo(whole, (1,), "RowIdGen"), source, table, 1)
+    assert list(executor.execute())[1:] == [Watermark(0, 5), Watermark(2, 6)]
+    executor = RowIdGenExecutor(ExecutorInfo(SCHEMA, (1,), "RowIdGen"), ScriptedExecutor(SCHEMA, (1,), [
+        barrier(1), Watermark(0, 5)]), TABLE, 1)
+    assert list(executor.execute())[1:] == [Watermark(0, 5)]

@@ -10,6 +10,7 @@ from relational.types import Schema
 from stream.connector import SplitReader
 from stream.connector.base import Start, StartKind
 from stream.errors import MalformedRows
+from stream.executor import source as source_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.rate_limit import RateLimit
 from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
@@ -316,3 +317,29 @@ def test_readers_that_hold_rows_release_what_is_committed():
     again.send(barrier(3))
     next(source(store, again, {"a": second}, **options).execute())
     assert second.released == ("4",)
+
+
+def test_a_split_is_awaited_until_polls_without_rows_span_the_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(source_module.time, "monotonic", lambda: now[0])
+    control = Channel(100)
+    control.send(barrier(1))
+    readers = {"a": CountingReader(0, 10, gaps=range(2, 100)), "b": CountingReader(0, 2), "c": CountingReader(0, 0)}
+    executor = source(MemoryStateStore(), control, readers)
+    messages = executor.execute()
+    assert rows_of(take(messages, 3)) == [0, 1, 0, 1]
+    assert executor.has_ended("b") and executor.has_ended("c") and executor.awaited_splits(5.0) == ["a"]
+    for seconds, awaited in ((0.0, ["a"]), (4.0, ["a"]), (6.0, [])):
+        now[0] = seconds
+        assert isinstance(next(messages), Wait)
+        assert executor.awaited_splits(5.0) == awaited
+    now[0] = 7.0
+    control.send(barrier(2, Pause()))
+    take(messages, 1)
+    now[0] = 100.0
+    assert isinstance(next(messages), Wait)
+    assert executor.awaited_splits(5.0) == ["a"], "it was not polled while the source is paused"
+    readers["a"].gaps = set()
+    control.send(barrier(3, Resume()))
+    take(messages, 2)
+    assert executor.awaited_splits(5.0) == ["a"] and executor.awaited_splits(0.0) == []

@@ -38,12 +38,13 @@ class FakeWorker:
         elif self.holds and barrier.checkpoint:
             self.held.append((barrier, result))
         else:
-            result.set_result(CollectedEpoch(barrier.epoch.prev, (f"file of {barrier.epoch.prev}",)))
+            files = (f"file of {barrier.epoch.prev}",)
+            result.set_result(CollectedEpoch(barrier.epoch.prev, files, watermarks={3: barrier}))
         return result
 
     def release(self, index=0):
         barrier, result = self.held.pop(index)
-        result.set_result(CollectedEpoch(barrier.epoch.prev, (f"file of {barrier.epoch.prev}",)))
+        result.set_result(CollectedEpoch(barrier.epoch.prev, (f"file of {barrier.epoch.prev}",), (), {3: barrier}))
 
     def missing(self, epoch):
         return (4, 2)
@@ -65,10 +66,11 @@ class FakeCommitter:
         self.commits = []
         self.errors = []
 
-    def commit(self, epoch, sstables, operations, backfilled=()):
+    def commit(self, epoch, sstables, operations, backfilled=(), watermarks=None):
         if self.errors:
             raise self.errors.pop(0)
         assert epoch > self.committed_epoch
+        assert {3: epoch} == {table: barrier.epoch.prev for table, barrier in watermarks.items()}, "of that barrier"
         self.commits.append((epoch, tuple(sstables), tuple(operations)))
         self.committed_epoch = epoch
 

@@ -44,7 +44,7 @@ class FakeStore:
         self.log.append(("seal", epoch >> 16))
 
     def sync(self, epoch):
-        return SimpleNamespace(sstables=(epoch >> 16,))
+        return SimpleNamespace(sstables=(epoch >> 16,), watermarks={})
 
     def clear_uncommitted(self):
         self.log.append(("clear", None))

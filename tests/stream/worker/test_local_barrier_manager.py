@@ -29,7 +29,7 @@ class FakeStore:
         if self.error is not None:
             raise self.error
         self.calls.append(("sync", epoch >> 16))
-        return SimpleNamespace(epoch=epoch, sstables=(f"file {epoch >> 16}",))
+        return SimpleNamespace(epoch=epoch, sstables=(f"file {epoch >> 16}",), watermarks={7: epoch})
 
 
 def barrier(curr, checkpoint=True):
@@ -54,7 +54,7 @@ def test_the_last_actor_starts_seal_and_sync(parts):
     assert manager.missing(first.epoch.prev) == (2,)
     assert not result.done()
     manager.collect(2, first)
-    assert result.result(SOON).sstables == ("file 1",)
+    assert result.result(SOON).sstables == ("file 1",) and result.result().watermarks == {7: 1 << 16}
     assert store.calls == [("seal", 1), ("sync", 1)]
     assert steps == [(Step.COLLECT, 1 << 16), (Step.SYNC, 1 << 16)]
 
@@ -64,7 +64,7 @@ def test_a_barrier_that_is_no_checkpoint_is_sealed_but_not_synced(parts):
     plain = barrier(2, checkpoint=False)
     result = manager.inject(plain, [], [1])
     manager.collect(1, plain)
-    assert result.result(SOON).sstables == ()
+    assert result.result(SOON).sstables == () and result.result().watermarks == {}
     assert store.calls == [("seal", 1)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.sql import bind_sql
-from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateTable, CreateView
+from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateSource, CreateTable, CreateView
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -13,13 +13,21 @@ CASES = Path(__file__).parents[2] / "cases"
 def catalog_of(text: str) -> CatalogManager:
     """A catalog in memory after the CREATE statements of `text`."""
     catalog = CatalogManager(MemoryMetaStore())
+    create_all(text, catalog)
+    return catalog
+
+
+def create_all(text: str, catalog: CatalogManager) -> None:
+    """Executes the CREATE statements of `text`."""
     for statement in bind_sql(text, catalog):
         if isinstance(statement, CreateSchema):
             catalog.apply(catalog.plan_create_schema(statement.name)[1])
             continue
+        if isinstance(statement, CreateSource):
+            catalog.create(statement.source)
+            continue
         assert isinstance(statement, CreateTable | CreateMaterializedView | CreateView)
         catalog.create(statement.table if isinstance(statement, CreateTable) else statement.view)
-    return catalog
 
 
 def case_catalog() -> CatalogManager:

@@ -62,6 +62,50 @@ def test_show_create_has_the_options(catalog):
         TableCatalog.from_json({**table("row_format = 'row'", catalog).to_json(), "definition": ""}), ObjectName("t"))
 
 
+def watermarked(what, element, catalog):
+    (statement,) = bind_sql(
+        f"CREATE {what} t (id BIGINT, at TIMESTAMP, day DATE, {element}) "
+        f"{'APPEND ONLY ' if what == 'TABLE' else ''}WITH (connector = 'csv', path = '/t')", catalog)
+    return statement.table if what == "TABLE" else statement.source
+
+
+@pytest.mark.parametrize("what", ["TABLE", "SOURCE"])
+@pytest.mark.parametrize(("element", "column", "delay"), [
+    ("WATERMARK FOR at AS at - INTERVAL '1 day 00:00:01.5'", 1, 86_401_500_000),
+    ("WATERMARK FOR at AS at", 1, 0),
+    ("WATERMARK FOR day AS day - 2", 2, 2),
+    ("WATERMARK FOR id AS id - 1000", 0, 1_000),
+])
+def test_a_watermark_is_in_the_catalog_and_in_show_create(what, element, column, delay, catalog):
+    found = watermarked(what, element, catalog)
+    assert found.declared_watermark == (column, delay) and found.watermark_columns == {column}
+    record = json.loads(json.dumps(found.to_json()))
+    assert record["version"] == 6 == FORMAT_VERSION and TableCatalog.from_json(record) == found
+    assert "watermarks" not in table("row_format = 'cell'", catalog).to_json()
+    for bad in ([[column, -1]], [["x", 1]], [[column]], [[column, True]]):
+        with pytest.raises((ValueError, TypeError)):
+            TableCatalog.from_json({**record, "watermarks": bad})
+    if what == "TABLE":
+        text = definition_of(TableCatalog.from_json({**record, "definition": ""}), ObjectName("t"))
+        (again,) = bind_sql(text, catalog)
+        assert element in text and again.table.watermarks == found.watermarks
+
+
+def test_a_view_has_the_watermarks_of_its_columns(catalog):
+    view = "SELECT date_trunc('hour', at) AS h, page, count(*) AS n FROM clicks GROUP BY page, date_trunc('hour', at)"
+    (statement,) = bind_sql(f"CREATE MATERIALIZED VIEW v AS {view}", catalog)
+    found = statement.view
+    assert found.watermark_columns == {0} and found.declared_watermark is None and found.version == 6
+    assert TableCatalog.from_json(json.loads(json.dumps(found.to_json()))) == found
+    (statement,) = bind_sql("CREATE MATERIALIZED VIEW v AS SELECT region FROM orders", catalog)
+    assert statement.view.version == 5 and not statement.view.watermarks
+
+
+def test_a_column_may_be_called_watermark(catalog):
+    (statement,) = bind_sql("CREATE TABLE t (watermark INT PRIMARY KEY)", catalog)
+    assert statement.table.columns[0].name == "watermark"
+
+
 def test_a_view_has_the_vnodes_that_it_names_and_an_index_those_of_its_table():
     catalog = case_catalog()
     (statement,) = bind_sql("CREATE MATERIALIZED VIEW v WITH (vnode_count = 7) AS SELECT region FROM orders", catalog)
