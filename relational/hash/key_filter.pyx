@@ -17,6 +17,7 @@ from relational.chunk.data_chunk cimport DataChunk
 import numpy as np
 
 cdef enum:
+    MOST_LAYERS = 24
     BLOCK_WORDS = 8
     BITS_PER_KEY = 12
     FIRST_BLOCKS = 1 << 12              # 128 KiB
@@ -24,6 +25,13 @@ cdef enum:
 
 cdef uint32_t[BLOCK_WORDS] SALT = [
     0x47B6137BU, 0x44974D91U, 0x8824AD5BU, 0xA2B7289DU, 0x705495C7U, 0x2DF1424BU, 0x9EFC4947U, 0x5C6BFB31U]
+
+
+cdef struct FilterLayer:
+    uint32_t* words                     # owned
+    uint64_t blocks                     # of BLOCK_WORDS words, a power of two
+    Py_ssize_t keys                     # added
+    Py_ssize_t capacity                 # keys
 
 
 cdef inline uint32_t* block_of(const FilterLayer* layer, uint64_t hash) noexcept nogil:
@@ -41,6 +49,10 @@ cdef inline bint may_hold(const FilterLayer* layer, uint64_t hash) noexcept nogi
 
 cdef class KeyFilter:
     """Keys are rows of columns, equal as SQL values are [R4]."""
+
+    cdef FilterLayer[MOST_LAYERS] layers        # each twice as large as the one before
+    cdef int count
+    cdef readonly Py_ssize_t keys
 
     def __dealloc__(self):
         cdef int layer

@@ -11,9 +11,12 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from hummock.base.key cimport TABLE_ID_BYTES, Slice, compare_bytes
+from hummock.columnar.binary_column cimport BinaryColumn
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.write_batch cimport KvBatch
 from relational.chunk.stream_chunk cimport DELETE, INSERT, UPDATE_DELETE, UPDATE_INSERT
-from relational.table.batch_rows cimport RowSource, key_in, key_source, number_of
+from relational.table.batch_rows cimport BatchRows, RowSource, key_in, key_source, number_of
+from relational.table.batch_writer cimport BatchWriter
 from relational.table.key_sort cimport KeyItem, compare_items, item_of, sort_items
 
 from hummock.columnar.write_batch import WriteBatch
@@ -26,6 +29,10 @@ cdef enum:
 
 SORT_BYTES = 48                 # of memory per row while it is sorted
 DRAIN_BYTES = 1 << 30           # Arrow's offsets end at 2 GiB
+
+cdef struct Run:                # rows of one slice and vnode with ascending keys, as long as possible
+    int64_t first               # numbers of its rows in `rows`, consecutive
+    int64_t last
 
 cdef struct RunKeys:            # the owner of `run_key`
     const Run* runs
@@ -41,6 +48,15 @@ cdef Slice run_key(void* owner, int64_t run) noexcept nogil:
 @cython.final
 cdef class SliceBuffer:
     """`name` and `show_key(user key)` are for error messages. With `is_insert_only` each key is inserted once."""
+
+    cdef readonly object name           # of the table
+    cdef object show_key
+    cdef readonly bint is_insert_only
+    cdef readonly Py_ssize_t held_bytes # of all slices
+    cdef BatchRows rows                 # a batch for each slice; null values delete
+    cdef ByteBuffer runs                # Run[]; only while `is_ordered`
+    cdef bint is_ordered                # the slices consist of few runs
+    cdef Py_ssize_t drain_bytes
 
     def __init__(self, name: str, show_key, bint is_insert_only=False, *, Py_ssize_t drain_bytes=DRAIN_BYTES):
         """A drained batch ends at about `drain_bytes` of keys and values."""
