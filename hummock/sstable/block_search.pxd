@@ -5,8 +5,8 @@ by key prefixes   any block: interpolation search among the first 8 bytes behind
                   which other searches can run; whole keys are compared where the key prefixes do not decide
 by whole keys     blocks that are searched too few times for key prefixes to be computed
 
-Each returns the row of the newest version up to an epoch, or a `SearchResult`. All REQUIRE that no block before this one
-in the file holds such a version.
+Each returns the row of the newest version up to an epoch, or a `SearchResult`. All REQUIRE that no block before this
+one in the file holds such a version.
 """
 
 from libc.stdint cimport uint8_t, uint64_t

@@ -43,7 +43,8 @@ cdef class JoinRows:
     # the same without values, up to a row that contradicts or needs values; returns the count. written[i]: a record, or
     # -1
     cdef void mark_written(self, Py_ssize_t rows, const int32_t* written) noexcept nogil
-    cdef void prefetch_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags) noexcept nogil
+    cdef void prefetch_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
+                            const uint32_t* tags) noexcept nogil
     cdef int32_t find_row(self, const Changes* job, Py_ssize_t row, uint32_t tag) noexcept nogil
     # the row with the join key and stream key of a row of the chunk; -1: none, UNWRITTEN: not known yet
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil

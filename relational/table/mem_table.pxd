@@ -81,7 +81,7 @@ cdef class MemTable:
     # for the rows that copy_block copies
     cdef Slice value(self, const Entry* entry) noexcept nogil           # valid until the next write
     cdef int sort_all(self) except -1
-    # adds every entry to `order` but those that vanished before it was sorted, whose rows the store does not have either
+    # adds the entries to `order`, but for those that vanished before: the store has no row of theirs either
     cdef int revive(self, int32_t number) except -1 nogil               # REQUIRES the entry SKIPPED
     cdef Py_ssize_t add_items(self) noexcept nogil                      # unsorted, after those of `order`; their number
     cdef void merge_fresh(self, KeyItem* scratch, Py_ssize_t fresh) noexcept nogil

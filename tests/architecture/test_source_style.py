@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted(path for package in ("hummock", "relational", "stream") for path in (ROOT / package).rglob("*.py*"))
+FILES = sorted(path for package in ("hummock", "relational", "stream") for path in (ROOT / package).rglob("*.p*"))
 SOURCES = [path for path in FILES if path.suffix in (".py", ".pyx", ".pxd") and path.read_text().strip()]
 PYTHON = [path for path in SOURCES if path.suffix == ".py"]
 MAX_FILE_LINES = 800
