@@ -245,13 +245,13 @@ def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
 
     Age is `max_epoch`, then the given order.
     """
-    placed: list[tuple[int, SstableInfo]] = []
+    layered: list[tuple[int, SstableInfo]] = []
     for info in sorted(sstables, key=lambda info: info.newest_epoch):
-        beneath = [layer for layer, other in placed
+        beneath = [layer for layer, other in layered
                    if other.smallest <= info.largest and info.smallest <= other.largest]
-        placed.append((max(beneath) + 1 if beneath else 0, info))
-    depth = max((layer for layer, _ in placed), default=-1) + 1
-    return [tuple(sorted((info for layer, info in placed if layer == number),
+        layered.append((max(beneath) + 1 if beneath else 0, info))
+    depth = max((layer for layer, _ in layered), default=-1) + 1
+    return [tuple(sorted((info for layer, info in layered if layer == number),
                          key=lambda info: info.smallest)) for number in range(depth)]
 
 

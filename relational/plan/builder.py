@@ -91,15 +91,15 @@ def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextS
     and the common types. BindError at the span of a plan that does not fit.
     """
     check_branches(len(plans))
-    places = list(spans) or [None] * len(plans)
+    of_branches = list(spans) or [None] * len(plans)
     plans = [only(plan, plan.visible) for plan in plans]
     width = len(plans[0].schema)
-    for plan, span in zip(plans, places, strict=True):
+    for plan, span in zip(plans, of_branches, strict=True):
         if len(plan.schema) != width:
             raise BindError(
                 f"a branch of a UNION has {len(plan.schema)} columns, the first has {width}", **error_span(span)
             )
-    columns = [_unified([_output_value(plan, column) for plan in plans], column, places) for column in range(width)]
+    columns = [_unified([_output_value(plan, column) for plan in plans], column, of_branches) for column in range(width)]
     names = plans[0].schema.names
     fitted = [_selected(plan, values, names) for plan, values in zip(plans, zip(*columns, strict=True), strict=True)]
     flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]
@@ -120,14 +120,14 @@ def _output_value(plan: LogicalPlan, column: int) -> Expression:
     return InputRef(column, plan.schema.types[column])
 
 
-def _unified(values: Sequence[Expression], column: int, places: Sequence[TextSpan | None]) -> list[Expression]:
+def _unified(values: Sequence[Expression], column: int, spans: Sequence[TextSpan | None]) -> list[Expression]:
     """The values of one column in their common type. BindError at the first branch that has none with those before."""
     what = f"the branches of a UNION, in column {column + 1},"
     try:
         return unify(values, what, None)[0]
     except BindError:
-        for count, place in enumerate(places, 1):
-            unify(values[:count], what, place)
+        for count, span in enumerate(spans, 1):
+            unify(values[:count], what, span)
         raise
 
 

@@ -46,10 +46,10 @@ TableOfId = Callable[[int], TableCatalog]
 def plan_to_text(plan: LogicalPlan) -> str:
     """The plan of a view as JSON text. ValueError for a node that a view cannot have."""
     shares = {node.number: node for node in nodes(plan) if isinstance(node, Share)}
-    places = {number: place for place, number in enumerate(sorted(shares))}
-    record: dict[str, Any] = {"version": FIRST_VERSION, "root": _plan(plan, places)}
+    positions = {number: position for position, number in enumerate(sorted(shares))}
+    record: dict[str, Any] = {"version": FIRST_VERSION, "root": _plan(plan, positions)}
     if any(isinstance(node, Union | Share) for node in nodes(plan)):
-        shared = [_plan(shares[number].input, places) for number in places]
+        shared = [_plan(shares[number].input, positions) for number in positions]
         record |= {"version": FORMAT_VERSION, "shared": shared}
     return json.dumps(record, sort_keys=True)
 
@@ -80,23 +80,23 @@ def _with_table_ids(record: Any, ids: Mapping[int, int]) -> Any:
     return renewed
 
 
-def _plan(plan: LogicalPlan, places: Mapping[int, int]) -> dict[str, Any]:
-    """The record of a node, in which a Share is its place in the list of shared inputs."""
+def _plan(plan: LogicalPlan, positions: Mapping[int, int]) -> dict[str, Any]:
+    """The record of a node, in which a Share is its position in the list of shared inputs."""
     if isinstance(plan, Share):
-        return {"node": "share", "place": places[plan.number]}
+        return {"node": "share", "place": positions[plan.number]}
     if isinstance(plan, Scan):
         ids = plan.table.column_ids
         return {"node": "scan", "table": plan.table.id, "columns": [ids[position] for position in plan.columns]}
     if isinstance(plan, Union):
         key = None if plan.key is None else list(plan.key)
-        return {"node": "union", "branches": [_plan(branch, places) for branch in plan.branches], "key": key}
+        return {"node": "union", "branches": [_plan(branch, positions) for branch in plan.branches], "key": key}
     if isinstance(plan, Values):
         fields = [[field.name, str(field.data_type)] for field in plan.fields]
         rows = [[expression_to_json(each) for each in row] for row in plan.rows]
         return {"node": "values", "fields": fields, "rows": rows}
     if len(plan.inputs) != 1:
         raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
-    return _unary(plan) | {"input": _plan(plan.inputs[0], places)}
+    return _unary(plan) | {"input": _plan(plan.inputs[0], positions)}
 
 
 def _unary(plan: LogicalPlan) -> dict[str, Any]:
