@@ -99,7 +99,8 @@ def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextS
             raise BindError(
                 f"a branch of a UNION has {len(plan.schema)} columns, the first has {width}", **error_span(span)
             )
-    columns = [_unified([_output_value(plan, column) for plan in plans], column, of_branches) for column in range(width)]
+    values = [[_output_value(plan, column) for plan in plans] for column in range(width)]
+    columns = [_unified(each, column, of_branches) for column, each in enumerate(values)]
     names = plans[0].schema.names
     fitted = [_selected(plan, values, names) for plan, values in zip(plans, zip(*columns, strict=True), strict=True)]
     flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]
