@@ -237,6 +237,14 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainAnalyze:
+    """Measures the running job of `table` for so many seconds."""
+
+    table: TableCatalog
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """`table` None: it does not exist, with IF EXISTS."""
 
@@ -290,6 +298,7 @@ Statement = (
     | ShowCreate
     | Describe
     | Explain
+    | ExplainAnalyze
     | Drop
     | DropSchema
     | DropDatabase

@@ -198,7 +198,7 @@ class Ddl:
         if not table.plan:
             raise InvalidStatement(table.name, "a table has one actor, which evaluates its statements in order")
         with self.one:
-            self._check_runs([table.id])
+            self.check_runs([table.id])
             known = self._catalog.snapshot
             failed = self._failures.failed(known)
             jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
@@ -227,7 +227,7 @@ class Ddl:
                 raise BulkLoadRefused(table.name, "another bulk load of it is under way")
             if table.connector is not None:
                 raise BulkLoadRefused(table.name, f"connector {table.connector.get(CONNECTOR_OPTION)!r} writes it")
-            self._check_runs([table_id])
+            self.check_runs([table_id])
             if readers := [each for each in self._catalog.dependents(table_id) if each.kind.is_job]:
                 names = ", ".join(self._catalog.snapshot.show(readers))
                 raise BulkLoadRefused(table.name, f"{names} would not see the rows: drop what follows the table, load, "
@@ -315,10 +315,11 @@ class Ddl:
     def _check_usable(self, table_ids: Iterable[int]) -> None:
         """TableLoading, JobFailed or JobCreating if a job cannot begin over these tables."""
         self._check_not_loading(table_ids)
-        self._check_runs(table_ids)
+        self.check_runs(table_ids)
         self._creations.check(table_ids)
 
-    def _check_runs(self, table_ids: Iterable[int]) -> None:
+    def check_runs(self, table_ids: Iterable[int]) -> None:
+        """JobFailed if the job of one of these tables was set aside."""
         failed = self._failures.errors(self._catalog.snapshot)
         for table_id in table_ids:
             if table_id in failed:
@@ -369,7 +370,7 @@ class Ddl:
 
     def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
         self._check_not_loading((altered.id, *plan.stored))
-        self._check_runs([altered.id])
+        self.check_runs([altered.id])
         change = JobChange(plan.operations, dropped_tables=plan.stored)
         self._execute(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
         return altered

@@ -7,11 +7,13 @@ barrier has been sent."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
+from stream.executor.meter import ExecutorMeter
 from stream.message import STATEMENTS, WAIT, Barrier, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
 
@@ -30,7 +32,8 @@ class ActorObserver(Protocol):
 
 class Actor:
     """Runs until it has passed a mutation that stops it, its input ends, or an error occurs. `position()` is the
-    position of its source, None without one. It processes nothing before `may_begin` is set."""
+    position of its source, None without one. `meters`: those of its executors. It processes nothing before `may_begin`
+    is set."""
 
     def __init__(
         self,
@@ -39,8 +42,10 @@ class Actor:
         outputs: Outputs,
         observer: ActorObserver,
         position: Callable[[], SourcePosition | None] = lambda: None,
+        meters: Mapping[int, ExecutorMeter] = MappingProxyType({}),
     ) -> None:
         self.actor_id = actor_id
+        self.meters = meters
         self.rows = 0
         """Changes emitted so far; read from any thread."""
         self.name = f"actor-{actor_id}-{executor.info.identity}"

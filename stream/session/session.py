@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
+MOST_PROFILE_SECONDS = 60.0
+"""How long one call of `analyze` measures."""
 DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
@@ -115,6 +117,14 @@ class Session:
         from relational.sql.binder import bind_sql
 
         return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
+
+    def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
+        """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by
+        fragment and executor, see `stream.job_profile`. InvalidOption, NotFound, JobFailed, ProfileInterrupted."""
+        if not 0 < seconds <= MOST_PROFILE_SECONDS:
+            raise InvalidOption("seconds", seconds, f"above 0, up to {MOST_PROFILE_SECONDS:g}")
+        self._check_open()
+        return self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds)
 
     # -- tables and views ------------------------------------------------------------------------------
     # Names are written as in SQL but are not folded: `orders`, `shop.orders`, `dev.shop.orders`, `"any.thing"`.

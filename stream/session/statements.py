@@ -5,13 +5,14 @@ when the table's own actor has evaluated it, so that its success is known; a que
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hummock.epoch import wall_clock_ms
+from hummock.epoch import monotonic_seconds, wall_clock_ms
 from relational.batch import plan_query
 from relational.catalog.names import PUBLIC, ObjectName
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog, TableKind
@@ -30,6 +31,7 @@ from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, tt
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
+from stream.job_profile import measured_tables, profile_table
 from stream.plan.fragments import explained
 from stream.session.job_status import with_deliveries
 from stream.spark.driver import BulkBackfill
@@ -207,6 +209,26 @@ class SessionStatements:
     def _explained(self, statement: bound.Explain) -> pa.Table:
         return pa.table({"plan": self.explain(statement.statement).split("\n")})
 
+    def _explain_analyzed(self, statement: bound.ExplainAnalyze) -> pa.Table:
+        return self.analyze(statement.table, statement.seconds)
+
+    def analyze(self, table: TableCatalog, seconds: float) -> pa.Table:
+        """The profile of a running job, see `stream.job_profile`: from one commit to the first one after `seconds`.
+        JobFailed, JobNotRunning, ProfileInterrupted."""
+        self._ddl.check_runs([table.id])
+        elapsed = 0.0
+
+        def interval() -> None:
+            nonlocal elapsed
+            began = monotonic_seconds()
+            time.sleep(seconds)
+            self._flush()
+            elapsed = monotonic_seconds() - began
+
+        self._flush()
+        fragments = self._playground.node.profile(table.id, table.name, interval)
+        return profile_table(fragments, elapsed, self._playground.storage.table_bytes(measured_tables(fragments)))
+
     def explain(self, statement: bound.Statement) -> str:
         """The plan of a statement, as text."""
         if isinstance(statement, bound.Explain):
@@ -265,6 +287,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.ShowCreate: SessionStatements._show_create,
     bound.Describe: SessionStatements._describe,
     bound.Explain: SessionStatements._explained,
+    bound.ExplainAnalyze: SessionStatements._explain_analyzed,
 }
 
 

@@ -29,6 +29,7 @@ from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
+from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
@@ -99,7 +100,7 @@ class ActorBuilder:
             executor = StoreErrorsExecutor(executor, StoredErrorCounts(errors, table, spec.fragment, spec.vnodes))
         outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
-        actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position)
+        actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position, chain.meters)
         chain.cpu_clock = actor.cpu_clock
         return actor
 
@@ -216,6 +217,13 @@ class _ActorChain(ExecutorChain):
         self.sources: list[SourceExecutor] = []
         self.cpu_clock: Callable[[], float] = lambda: 0.0
         self.backfilled: Callable[[], None] = lambda: None
+        self.meters: dict[int, ExecutorMeter] = {}
+        """By the position of the node in the fragment, in pre-order."""
+        self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
+
+    def build(self, node: StreamNode) -> Executor:
+        meter = self.meters[self._positions[id(node)]] = ExecutorMeter()
+        return MeteredExecutor(super().build(node), meter)
 
     def state_table(self, catalog: TableCatalog) -> StateTable:
         """A table of this fragment. An actor owns the vnodes of tables that are distributed; in the others it has rows
