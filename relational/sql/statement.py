@@ -15,10 +15,13 @@ from relational.types.data_type import DataType
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`table` is a draft of id 0; a table with a `connector` is written by it and rejects statements."""
+    """`table` is a draft of id 0; a table with a `connector` is written by it and rejects statements. `query`: its
+    first rows, as Insert has them; None: none.
+    """
 
     table: TableCatalog
     if_not_exists: bool = False
+    query: LogicalPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
@@ -36,6 +36,9 @@ from stream.meta.job_planner import JobPlanner
 from stream.meta.schedule import Beginning, Job
 from stream.meta.stream_manager import StreamManager
 from stream.plan.stream_plan import StreamPlan
+
+if TYPE_CHECKING:
+    from relational.chunk.stream_chunk import StreamChunk
 
 
 class Ddl:
@@ -62,11 +65,16 @@ class Ddl:
 
     # -- objects ---------------------------------------------------------------------------------------
 
-    def create_table(self, draft: TableCatalog) -> TableCatalog:
-        """The table, running and committed. Duplicate, UnknownConnector, ConnectorError."""
+    def create_table(self, draft: TableCatalog, rows: StreamChunk | None = None) -> TableCatalog:
+        """The table, running and committed, with its first `rows`, which belong to its first epoch. Duplicate,
+        UnknownConnector, ConnectorError. REQUIRES rows that the table can hold."""
         with self.one:
             table = self._identified(draft)
-            return self._create(table, self._planner.new_table(table))
+            return self._create(table, self._planner.new_table(table), rows=rows)
+
+    def check_new(self, draft: TableCatalog) -> None:
+        """Duplicate or NotFound if an object of this name cannot be created."""
+        self._catalog.plan_create(draft.with_id(-1))
 
     def create_source(self, draft: TableCatalog) -> TableCatalog:
         """The source, which nobody reads yet. Duplicate, UnknownConnector, ConnectorError."""
@@ -342,7 +350,12 @@ class Ddl:
         self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
 
     def _create(
-        self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None, parallelism: int | None = None
+        self,
+        table: TableCatalog,
+        job: Job,
+        loaded_at: Epoch | None = None,
+        parallelism: int | None = None,
+        rows: StreamChunk | None = None,
     ) -> TableCatalog:
         """A job that reads tables is committed by its first barrier, as being created, unless it was loaded: then, and
         if it reads none, it is committed with its first epoch."""
@@ -350,7 +363,7 @@ class Ddl:
         record = self._planner.record_of(job, parallelism)
         table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=is_creating)
         self._execute(
-            lambda: self._streams.prepare_create(job, loaded_at),
+            lambda: self._streams.prepare_create(job, loaded_at, rows),
             JobChange(operations),
             in_new_epoch=not is_creating,
         )
@@ -399,5 +412,5 @@ class Ddl:
     def _identified(self, draft: TableCatalog) -> TableCatalog:
         """The draft with a new id, after the cheap checks that need none."""
         self._barriers.check_alive()
-        self._catalog.plan_create(draft.with_id(draft.id or -1))
+        self.check_new(draft)
         return draft.with_id(self._catalog.allocate_ids(1)[0])

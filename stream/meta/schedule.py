@@ -26,10 +26,11 @@ from stream.plan.stream_plan import (
     StreamPlan,
     StreamScanNode,
 )
-from stream.protocol import ActorSpec, EdgeSpec, InputSpec
+from stream.protocol import ActorSpec, EdgeSpec, FirstRows, InputSpec
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
+    from relational.chunk.stream_chunk import StreamChunk
     from stream.message import SkippedRows
 
 
@@ -49,12 +50,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A job to start, and what its actors have yet to read; see ActorSpec."""
+    """A job to start, and what its actors have yet to read; see ActorSpec. `rows`: the first ones of a table."""
 
     job: Job
     since: Epoch | None = None
     is_loaded: bool = False
     skip: SkippedRows | None = None
+    rows: StreamChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +179,5 @@ def _spec(
         beginning.since,
         beginning.is_loaded,
         beginning.skip,
+        None if beginning.rows is None else FirstRows(beginning.rows),
     )

@@ -20,6 +20,7 @@ from stream.protocol import ActorSpec, Worker
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
     from relational.catalog.objects import TableCatalog
+    from relational.chunk.stream_chunk import StreamChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ class StreamManager:
         self._loading: frozenset[int] = frozenset()  # tables
         self._backfilling: dict[int, set[int]] = {}  # job id -> actors that have not read all existing rows
 
-    def prepare_create(self, job: Job, loaded_at: Epoch | None = None) -> Add:
+    def prepare_create(self, job: Job, loaded_at: Epoch | None = None, rows: StreamChunk | None = None) -> Add:
         """Build the actors of a new job; they begin with the barrier that carries the result. `loaded_at`: its tables
-        were computed from the rows of that epoch."""
-        return self.prepare_all([Beginning(job, since=loaded_at, is_loaded=loaded_at is not None)])
+        were computed from the rows of that epoch. `rows`: the first ones of a table."""
+        return self.prepare_all([Beginning(job, since=loaded_at, is_loaded=loaded_at is not None, rows=rows)])
 
     def prepare_all(self, beginnings: Iterable[Beginning]) -> Add:
         """Build the actors of several jobs, each after those it reads; they begin with the barrier that carries the

@@ -158,6 +158,32 @@ class Session:
         self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
         return self.table(name)
 
+    def create_table_as(
+        self,
+        name: str,
+        query: Relation,
+        *,
+        primary_key: str | Sequence[str] | None = None,
+        append_only: bool = False,
+        on_conflict: str = "error",
+        ttl: str | timedelta | None = None,
+        row_format: str = "row",
+        vnode_count: int = DEFAULT_VNODE_COUNT,
+    ) -> Table:
+        """A table with the columns and the committed rows of `query`, both of which are committed when this returns, or
+        neither if it raises. Arguments as `create_table`. Duplicate, BindError; EvaluationError; DuplicateKey or
+        InvalidStatement for rows that the table cannot hold."""
+        from relational.sql.ddl.create_table import table_as
+        from stream.session.statements import table_options, table_syntax
+
+        self._check_open()
+        whole = ObjectName.parse(name)
+        options = table_options(None, ttl, row_format, vnode_count)
+        syntax = table_syntax(whole.name, {}, primary_key, append_only, on_conflict, options)
+        draft, rows = table_as(syntax, query.plan)
+        self._statements.create_table_as(self._in_schema(draft, whole), rows)
+        return self.table(name)
+
     def create_source(
         self, name: str, columns: Mapping[str, str | DataType], *, connector: Mapping[str, str]
     ) -> Relation:

@@ -81,7 +81,16 @@ class SessionStatements:
     # -- DDL -------------------------------------------------------------------------------------------
 
     def _create_table(self, statement: bound.CreateTable) -> Relation:
-        return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
+        query = statement.query
+        if query is None:
+            return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
+        return self._created(statement.table, statement.if_not_exists, lambda draft: self.create_table_as(draft, query))
+
+    def create_table_as(self, draft: TableCatalog, query: LogicalPlan) -> TableCatalog:
+        """The table with the committed rows of `query`, which has its columns: both are committed at once. Duplicate;
+        what `SessionQueries.first_rows` raises, before anything was created."""
+        self._ddl.check_new(draft)
+        return self._ddl.create_table(draft, self._queries.first_rows(draft, query))
 
     def _create_source(self, statement: bound.CreateSource) -> Relation:
         return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)
@@ -239,6 +248,8 @@ class SessionStatements:
             return self._explain_view(statement.sink, statement.plan)
         if isinstance(statement, bound.Select):
             return self.explain_query(statement.plan)
+        if isinstance(statement, bound.CreateTable) and statement.query is not None:
+            return f"CreateTable {statement.table.name}\n  {_indented(plan_query(statement.query).explain())}"
         if isinstance(statement, bound.Insert):
             return f"Insert {statement.table.name}\n  {_indented(plan_query(statement.query).explain())}"
         return type(statement).__name__
@@ -303,20 +314,32 @@ def table_draft(
     """The draft of a table described through the fluent API, equal to that of CREATE TABLE … WITH `options`. BindError.
     """
     types = {column: data_type(kind) for column, kind in columns.items()}
-    key = (
-        [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
-    )
-    for what, names in (("primary key", key or ()), ("default of", defaults)):
+    syntax = table_syntax(name, types, primary_key, append_only, on_conflict, options)
+    for what, names in (("primary key", syntax.key or ()), ("default of", defaults)):
         missing = [column for column in names if column not in types]
         if missing:
             raise BindError(f"{what} column {missing[0]!r} is no column of table {name!r}")
+    syntax.defaults |= {column: constant(value, column, types[column]) for column, value in defaults.items()}
+    return table_of(syntax, "")
+
+
+def table_syntax(
+    name: str,
+    types: Mapping[str, DataType],
+    primary_key: str | Sequence[str] | None,
+    append_only: bool,
+    on_conflict: str,
+    options: Mapping[str, str],
+) -> TableSyntax:
+    """The parts of CREATE TABLE for arguments of the fluent API. BindError for an unknown conflict rule."""
+    key = [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
     try:
         conflict = ConflictBehaviour(on_conflict)
     except ValueError:
         raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
-    constants = {column: constant(value, column, types[column]) for column, value in defaults.items()}
-    syntax = TableSyntax(name, list(types.items()), key, None, append_only, conflict, Options(options), constants)
-    return table_of(syntax, "")
+    return TableSyntax(
+        name, list(types.items()), key=key, is_append_only=append_only, conflict=conflict, options=Options(options)
+    )
 
 
 def table_options(

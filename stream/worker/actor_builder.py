@@ -240,7 +240,8 @@ class _ActorChain(ExecutorChain):
         return self.control
 
     def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
-        return DmlExecutor(info, self.head_channel(), node.table)
+        rows = None if self.spec.first_rows is None else self.spec.first_rows.take()
+        return DmlExecutor(info, self.head_channel(), node.table, rows)
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         readers, find_splits = self.readers(node)

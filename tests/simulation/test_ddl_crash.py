@@ -28,6 +28,7 @@ BASE = (
 UNCOMMITTED = "INSERT INTO t (id, a, b) VALUES (4, 40, 'z')"
 DDLS = {
     "create table": "CREATE TABLE fresh (id BIGINT PRIMARY KEY, v INT DEFAULT 5)",
+    "create table as": "CREATE TABLE copied (PRIMARY KEY (id)) AS SELECT id, a FROM t WHERE id < 4",
     "create materialized view": "CREATE MATERIALIZED VIEW highs AS SELECT b, MAX(a) AS high FROM t GROUP BY b",
     "create view": "CREATE VIEW few AS SELECT id FROM t WHERE a < 25",
     "create index": "CREATE INDEX by_a ON t (a DESC) INCLUDE (b)",

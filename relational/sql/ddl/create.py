@@ -17,7 +17,7 @@ from relational.plan.changes import column_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.view import index_of, plain_view_of, sink_of, view_of
 from relational.sql.context import BindContext
-from relational.sql.ddl.create_table import read_table, source_of, table_of
+from relational.sql.ddl.create_table import read_table, source_of, table_as, table_of
 from relational.sql.ddl.options import (
     BACKFILL,
     CONNECTOR,
@@ -68,8 +68,13 @@ def listed(choices: Iterable[tuple[str, ...]]) -> str:
 
 def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateTable:
     name, span = read_name(reader, "the table")
-    table = table_of(read_table(reader, name.name), definition)
-    return CreateTable(_in_schema(table, context, name, span), if_not_exists)
+    syntax = read_table(reader, name.name, has_query=True)
+    if syntax.query is None:
+        return CreateTable(_in_schema(table_of(syntax, definition), context, name, span), if_not_exists)
+    tree = parse(syntax.query)
+    query = QueryBinder(context.catalog, Translator(tree, context.now)).query(tree.node)
+    table, rows = table_as(syntax, query, span)
+    return CreateTable(_in_schema(table, context, name, span), if_not_exists, rows)
 
 
 def _source(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSource:
