@@ -358,15 +358,20 @@ class Ddl:
         rows: StreamChunk | None = None,
     ) -> TableCatalog:
         """A job that reads tables is committed by its first barrier, as being created, unless it was loaded: then, and
-        if it reads none, it is committed with its first epoch."""
+        if it reads nothing, it is committed with its first epoch. One that reads a connector is committed by its first
+        barrier too, so that it is set aside if it cannot store what it reads first; the call returns after the next
+        commit, which holds where it began to read."""
         is_creating = bool(job.plan.scans) and loaded_at is None
+        has_source = job.plan.source is not None
         record = self._planner.record_of(job, parallelism)
         table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=is_creating)
         self._execute(
             lambda: self._streams.prepare_create(job, loaded_at, rows),
             JobChange(operations),
-            in_new_epoch=not is_creating,
+            in_new_epoch=not is_creating and not has_source,
         )
+        if has_source:
+            self._barriers.flush().result()
         return table
 
     def _forget_loaded(self) -> None:
