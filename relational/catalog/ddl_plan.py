@@ -186,8 +186,9 @@ def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool 
     readers = {each.id: each for mine in own for each in snapshot.dependents(mine.id) if each not in own}
     if readers and not cascade:
         names = snapshot.show(readers.values())
+        verb = "read or written" if snapshot.writers(table.id) else "read"
         raise DependencyError(
-            f"{table.kind} {table.name!r} is read by {', '.join(names)}; DROP … CASCADE drops them too",
+            f"{table.kind} {table.name!r} is {verb} by {', '.join(names)}; DROP … CASCADE drops them too",
             name=table.name,
             dependents=names,
         )

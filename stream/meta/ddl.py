@@ -24,6 +24,7 @@ from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.errors import RelationalError
+from relational.plan.view import check_no_cycle
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
@@ -88,6 +89,9 @@ class Ddl:
         dropped."""
         with self.one:
             self._check_usable(draft.dependencies)
+            into = draft.sink_table
+            if into is not None:  # another sink may have been created after this one was bound
+                check_no_cycle(self._catalog.snapshot, draft.inputs, self._catalog.get(into.table_id))
             view = self._identified(draft)
             view = self._create(view, self._planner.new_view(view, parallelism), parallelism=parallelism)
         self.wait_created([view])
@@ -236,6 +240,9 @@ class Ddl:
             if table.connector is not None:
                 raise BulkLoadRefused(table.name, f"connector {table.connector.get(CONNECTOR_OPTION)!r} writes it")
             self.check_runs([table_id])
+            if writers := self._catalog.snapshot.writers(table_id):
+                names = ", ".join(self._catalog.snapshot.show(writers))
+                raise BulkLoadRefused(table.name, f"{names} writes it: drop the sink, load, and create it again")
             if readers := [each for each in self._catalog.dependents(table_id) if each.kind.is_job]:
                 names = ", ".join(self._catalog.snapshot.show(readers))
                 raise BulkLoadRefused(table.name, f"{names} would not see the rows: drop what follows the table, load, "

@@ -150,11 +150,14 @@ class StreamManager:
 
     def _specs(self, beginning: Beginning) -> tuple[ActorSpec, ...]:
         job = beginning.job
-        read = [scan.table for scan in job.plan.scans]
-        waiting = [table.name for table in read if table.id not in self._running]
+        needed = {scan.table.id: scan.table.name for scan in job.plan.scans}
+        into = job.plan.root.table.sink_table
+        if into is not None:
+            needed[into.table_id] = into.name
+        waiting = [name for table_id, name in needed.items() if table_id not in self._running]
         if waiting:
             raise JobNotRunning(waiting[0])
-        upstreams = {table.id: self._running[table.id].root for table in read}
+        upstreams = {table_id: self._running[table_id].root for table_id in needed}
         graph = schedule(beginning, upstreams, lambda: next(self._actor_ids))
         actors = frozenset(spec.actor_id for spec in graph.specs)
         self._running[job.job_id] = _Running(actors, graph.root)

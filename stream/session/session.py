@@ -20,9 +20,10 @@ from hummock.options import CompactionOptions, StorageOptions, check_range
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
-from relational.errors import CatalogError
+from relational.errors import BindError, CatalogError
+from relational.plan.changes import column_of, writable
 from relational.plan.logical import Scan
-from relational.plan.view import plain_view_of, sink_of, view_of
+from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
@@ -197,12 +198,28 @@ class Session:
         self._playground.meta.ddl.create_source(self._in_schema(draft, whole))
         return self.relation(name)
 
-    def create_sink(self, name: str, query: Relation, *, connector: Mapping[str, str]) -> Table:
-        """A sink of the changes of `query`. Its one row is the state of the delivery: rows inserted, rows deleted,
-        digest. Duplicate, UnknownConnector, ConnectorError."""
+    def create_sink(
+        self,
+        name: str,
+        query: Relation,
+        *,
+        connector: Mapping[str, str] | None = None,
+        into: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Table:
+        """A sink of the changes of `query`, to a `connector` or `into` a table: into its columns of the same names, or
+        the `columns` in their order. The one row of the sink is the state of the delivery: rows inserted, rows deleted,
+        digest. Duplicate, UnknownConnector, ConnectorError; BindError for a query that does not fit the table."""
         self._check_open()
-        whole = ObjectName.parse(name)
-        draft, _ = sink_of(whole.name, query.plan, connector, "", query.views)
+        whole, known = ObjectName.parse(name), self._playground.catalog
+        if (connector is None) == (into is None):
+            raise BindError("a sink has either a connector or a table into which it writes")
+        if into is None:
+            draft, _ = sink_of(whole.name, query.plan, connector or {}, "", query.views)
+        else:
+            table = writable(known.resolve(ObjectName.parse(into)))
+            targets = None if columns is None else [column_of(table, column) for column in columns]
+            draft, _ = sink_into(whole.name, query.plan, table, targets, known.snapshot, "", query.views)
         self._playground.meta.ddl.create_job(self._in_schema(draft, whole))
         return self.table(name)
 

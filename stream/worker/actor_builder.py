@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
+from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
@@ -19,7 +20,7 @@ from stream.connector.base import SplitReader, connector_of, open_reader, settin
 from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_stored_sink
 from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
-from stream.errors import SourcePosition
+from stream.errors import SourcePosition, StatementError
 from stream.executor.agg_state import MaterializedInput
 from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
@@ -35,6 +36,7 @@ from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
 from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.executor.store_errors import StoreErrorsExecutor
+from stream.executor.table_sink import TableSinkExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.plan.stream_plan import (
@@ -100,7 +102,8 @@ class ActorBuilder:
             executor = StoreErrorsExecutor(executor, StoredErrorCounts(errors, table, spec.fragment, spec.vnodes))
         outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
-        actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position, chain.meters)
+        paced = _Paced(observer, pace)
+        actor = Actor(spec.actor_id, executor, outputs, paced, chain.position, chain.meters, chain.blamed)
         chain.cpu_clock = actor.cpu_clock
         return actor
 
@@ -141,6 +144,7 @@ class ExecutorChain:
         self.errors = errors
         self.has_readers: Callable[[], bool] = lambda: True
         self.progress = SinkProgress()
+        self.request_barrier: Callable[[], None] = lambda: None
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
@@ -184,7 +188,20 @@ class ExecutorChain:
         return MaterializeExecutor(info, input, table, node.conflict, rows, self.errors, lambda: self.has_readers())
 
     def sink(self, node: SinkNode, info: ExecutorInfo) -> Executor:
+        into = node.table.sink_table
+        if into is not None:
+            return self.table_sink(node, info, into.order)
         return SinkExecutor(info, self.build(node.input), self.sink_writer(node), self.state_table(node.table))
+
+    def table_sink(self, node: SinkNode, info: ExecutorInfo, order: SinkOrder) -> Executor:
+        return TableSinkExecutor(
+            info,
+            self.build(node.input),
+            self.state_table(node.table),
+            order,
+            self.options.chunk_rows,
+            lambda: self.request_barrier(),
+        )
 
     def sink_writer(self, node: SinkNode) -> SinkWriter:
         """What delivers the changes of a sink. UnknownConnector, ConnectorError."""
@@ -215,6 +232,7 @@ class _ActorChain(ExecutorChain):
         self.inputs = inputs
         self.pace = pace
         self.sources: list[SourceExecutor] = []
+        self.statements: DmlExecutor | None = None
         self.cpu_clock: Callable[[], float] = lambda: 0.0
         self.backfilled: Callable[[], None] = lambda: None
         self.meters: dict[int, ExecutorMeter] = {}
@@ -234,6 +252,12 @@ class _ActorChain(ExecutorChain):
         """The position of the actor's source, None without one."""
         return self.sources[0].position if self.sources else None
 
+    def blamed(self, error: BaseException) -> int | None:
+        """The actor of the sink whose rows the table cannot hold."""
+        if self.statements is None or not isinstance(error, StatementError):
+            return None
+        return self.statements.writer
+
     def head_channel(self) -> Channel:
         """The channel of barriers and statements, which every actor without upstreams has."""
         assert self.control is not None
@@ -241,7 +265,10 @@ class _ActorChain(ExecutorChain):
 
     def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
         rows = None if self.spec.first_rows is None else self.spec.first_rows.take()
-        return DmlExecutor(info, self.head_channel(), node.table, rows)
+        self.statements = DmlExecutor(
+            info, self.head_channel(), node.table, self.spec.actor_id, rows, self.request_barrier
+        )
+        return self.statements
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         readers, find_splits = self.readers(node)

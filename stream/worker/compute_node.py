@@ -29,7 +29,7 @@ from stream.errors import (
     StatementsLost,
 )
 from stream.job_profile import FragmentProfile
-from stream.message import STATEMENTS, Add, Barrier, Replayed, Statement
+from stream.message import STATEMENTS, Add, Barrier, JoinedSink, Replayed, Statement
 from stream.options import StreamOptions
 from stream.protocol import ActorSpec, CollectedEpoch, EdgeSpec, StepObserver, unobserved
 from stream.runtime.actor import Actor
@@ -116,6 +116,9 @@ class ComputeNode:
             expected = tuple(self._running)
             heads = [each.control for each in self._running.values() if each.control is not None]
             stopped = [self._running.pop(each) for each in barrier.stopped]
+            for each in stopped:
+                if each.spec.writes in self._running:
+                    self._running[each.spec.writes].sinks.pop(each.spec.actor_id, None)
             self._ended += stopped
         collected = self._barriers.inject(barrier, heads, expected, lambda: self._let_begin(beginning))
         for each in stopped:
@@ -284,7 +287,26 @@ class ComputeNode:
             upstream: tuple((edge_id, _edge(specs[edge_id], receivers)) for edge_id, receivers in edges.items())
             for upstream, edges in targets.items()
         }
-        return replace(add, outputs=outputs)
+        joined: dict[int, tuple[JoinedSink, ...]] = {}
+        for each in beginning:
+            if each.spec.writes is not None:
+                table_actor, sink = each.spec.writes, self._join(each, self._running[each.spec.writes])
+                joined[table_actor] = (*joined.get(table_actor, ()), sink)
+                edge_id = (each.spec.job_id, table_actor)
+                edge = SimpleEdge({table_actor: sink.channel})
+                outputs[sink.actor_id] = (*outputs.get(sink.actor_id, ()), (edge_id, edge))
+        return replace(add, outputs=outputs, joined=joined)
+
+    def _join(self, sink: RunningActor, table: RunningActor) -> JoinedSink:
+        """The channel from the actor of a sink, which has no other receivers, to that of the table that it writes."""
+        actor_id, into = sink.spec.actor_id, sink.spec.table.sink_table
+        assert into is not None
+        channel = Channel(self._options.channel_permits_rows, f"sink actor {actor_id} to {table.spec.actor_id}")
+        channel.on_readable = partial(self._pool.wake, table.actor)
+        channel.on_writable = partial(self._pool.wake, sink.actor)
+        sink.written.append(channel)
+        table.sinks[actor_id] = channel
+        return JoinedSink(actor_id, channel, into.column_ids)
 
     def _let_begin(self, actors: Iterable[Actor]) -> None:
         """The actors that they replace have passed their last barrier: the state is complete in the store [R19]."""

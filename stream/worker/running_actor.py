@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
@@ -26,17 +26,21 @@ class RunningActor:
     actor: Actor
     control: Channel | None
     inputs: tuple[tuple[Channel, ...], ...]
+    sinks: dict[int, Channel] = field(default_factory=dict)
+    """From the sinks that write the table of this actor, by actor id."""
+    written: list[Channel] = field(default_factory=list)
+    """To the table that this actor of a sink writes."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """All channels that it reads."""
         received = (channel for channels in self.inputs for channel in channels)
-        return (*received, *filter(None, (self.control,)))
+        return (*received, *filter(None, (self.control,)), *self.sinks.values())
 
     def close(self, cause: BaseException | None) -> None:
-        """Ends the actor, also one that still waits for those that it replaces."""
+        """Ends the actor, also one that still waits for those that it replaces, or for room to send."""
         self.actor.may_begin = True
-        for channel in self.channels:
+        for channel in (*self.channels, *self.written):
             channel.close(cause)
 
 
