@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hummock.meta.store.base import MetaOperations
-from relational.catalog.alter import column_index, without_column
+from relational.catalog.alter import column_index, with_ttl, without_column
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
@@ -154,6 +154,24 @@ def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperati
         raise CatalogError(f"table {current.name!r} was altered meanwhile: send the statement again", name=current.name)
     key = table_key(altered.id)
     return MetaOperations(require={key: snapshot.rows[key]}, put={key: encode(altered)})
+
+
+def set_ttl(snapshot: CatalogSnapshot, table_id: int, ttl_ms: int) -> tuple[TableCatalog, MetaOperations]:
+    """The next version of a table, whose rows expire after `ttl_ms`. CatalogError; DependencyError naming the jobs that
+    follow the table, which would keep rows that expire.
+    """
+    table = snapshot.get(table_id)
+    altered = with_ttl(table, ttl_ms)
+    followers = [each for each in snapshot.dependents(table_id) if each.kind.is_job and table_id in each.inputs]
+    if followers and not table.ttl_ms:
+        names = snapshot.show(followers)
+        raise DependencyError(
+            f"table {table.name!r} is followed by {', '.join(names)}, which would keep the rows that expire: drop them"
+            " first",
+            name=table.name,
+            dependents=names,
+        )
+    return altered, alter_table(snapshot, altered)
 
 
 def drop_column(

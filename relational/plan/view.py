@@ -148,6 +148,12 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
             _check_kept(what, node.table)
 
 
+def check_followed(known: CatalogSnapshot, draft: TableCatalog) -> None:
+    """BindError if rows of a table that a new job follows have begun to expire since it was bound."""
+    for table_id in draft.inputs:
+        _check_kept(draft.kind.one, known.get(table_id))
+
+
 def _check_kept(what: str, table: TableCatalog) -> None:
     """BindError if rows of a table that `what` would follow change without its actor sending that: they expire, or they
     are the state of a sink.

@@ -134,6 +134,14 @@ class SetParallelism:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTtl:
+    """The rows of `table` expire after `ttl_ms` from now on."""
+
+    table: TableCatalog
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """A setting of the session for later statements; `value` None: its default."""
 
@@ -288,6 +296,7 @@ Statement = (
     | DropColumn
     | Resume
     | SetParallelism
+    | SetTtl
     | SetOption
     | Nothing
     | Insert

@@ -24,7 +24,7 @@ from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.errors import RelationalError
-from relational.plan.view import check_no_cycle
+from relational.plan.view import check_followed, check_no_cycle
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
@@ -89,6 +89,7 @@ class Ddl:
         dropped."""
         with self.one:
             self._check_usable(draft.dependencies)
+            check_followed(self._catalog.snapshot, draft)
             into = draft.sink_table
             if into is not None:  # another sink may have been created after this one was bound
                 check_no_cycle(self._catalog.snapshot, draft.inputs, self._catalog.get(into.table_id))
@@ -200,6 +201,13 @@ class Ddl:
         with self.one:
             altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
             return self._alter(altered, plan)
+
+    def set_ttl(self, table_id: int, ttl_ms: int) -> TableCatalog:
+        """The table, whose rows expire after `ttl_ms` from the commit on. NotFound, CatalogError; DependencyError names
+        the jobs that follow it."""
+        with self.one:
+            altered, operations = self._catalog.plan_ttl(table_id, ttl_ms)
+            return self._alter(altered, DropPlan((), (), operations))
 
     # -- parallelism -----------------------------------------------------------------------------------
 

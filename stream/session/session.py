@@ -313,6 +313,17 @@ class Session:
         self._playground.meta.ddl.drop_column(found.id, name, cascade=cascade)
         return self.table(table)
 
+    def set_ttl(self, table: str, ttl: str | timedelta) -> Table:
+        """The table, whose rows expire so long ("1 hour") after they were inserted, from this commit on. CatalogError
+        unless it is append-only, and for a longer time than now; DependencyError names the jobs that follow it."""
+        from relational.sql.ddl.options import TTL, Options, ttl_of, ttl_text
+
+        self._check_open()
+        text = ttl if isinstance(ttl, str) else ttl_text(ttl)
+        ttl_ms = Options({TTL: text}).take(TTL, ttl_of, 0)
+        self._playground.meta.ddl.set_ttl(self._playground.catalog.resolve(ObjectName.parse(table)).id, ttl_ms)
+        return self.table(table)
+
     def table(self, name: str) -> Table:
         """The table or materialized view of that name. NotFound; CatalogError for a view: `relation` reads it."""
         whole = ObjectName.parse(name)

@@ -154,6 +154,9 @@ class SessionStatements:
     def _set_parallelism(self, statement: bound.SetParallelism) -> None:
         self._ddl.set_parallelism(statement.table, statement.parallelism)
 
+    def _set_ttl(self, statement: bound.SetTtl) -> None:
+        self._ddl.set_ttl(statement.table.id, statement.ttl_ms)
+
     def _set_option(self, statement: bound.SetOption) -> None:
         self._parallelism = statement.value
 
@@ -282,6 +285,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.DropColumn: SessionStatements._drop_column,
     bound.Resume: SessionStatements._resume,
     bound.SetParallelism: SessionStatements._set_parallelism,
+    bound.SetTtl: SessionStatements._set_ttl,
     bound.SetOption: SessionStatements._set_option,
     bound.Nothing: SessionStatements._nothing,
     bound.Drop: SessionStatements._drop,
