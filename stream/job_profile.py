@@ -74,6 +74,21 @@ def profile_table(
     return pa.Table.from_pylist(list(rows), schema=SCHEMA)
 
 
+def profile_text(profile: pa.Table) -> str:
+    """One line per fragment and executor: its plan, rows per second, share of the job's time, bytes of state."""
+    rows = profile.to_pylist()
+    width = max(len(row["plan"]) for row in rows)
+    lines = []
+    for row in rows:
+        figures = [f"{row['rows_per_second']:>12,} rows/s", f"{row['share']:>6.1%}"]
+        if row["state_bytes"] is not None:
+            figures.append(f"{row['state_bytes']:,} bytes")
+        if row["actors"] is not None:
+            figures.append(f"actors {row['actors']}, channels {row['channel_fill']:.0%} full")
+        lines.append(f"{row['plan']:<{width}}  {'  '.join(figures)}")
+    return "\n".join(lines)
+
+
 def measured_tables(fragments: Iterable[FragmentProfile]) -> list[int]:
     """Ids of all tables that these executors write."""
     return [table_id for fragment in fragments for each in fragment.executors for table_id in tables_of(each.node)]

@@ -31,7 +31,7 @@ from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, tt
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
-from stream.job_profile import measured_tables, profile_table
+from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.job_status import with_deliveries
 from stream.spark.driver import BulkBackfill
@@ -245,6 +245,8 @@ class SessionStatements:
         """The plan of a statement, as text."""
         if isinstance(statement, bound.Explain):
             return self.explain(statement.statement)
+        if isinstance(statement, bound.ExplainAnalyze):
+            return profile_text(self.analyze(statement.table, statement.seconds))
         if isinstance(statement, bound.CreateMaterializedView):
             return self._explain_view(statement.view, statement.plan)
         if isinstance(statement, bound.CreateSink):

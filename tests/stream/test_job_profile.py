@@ -71,6 +71,8 @@ def test_other_ways_to_ask(db):
     (fragment, table, statements) = db.analyze("t", seconds=0.01).to_pylist()
     assert table["plan"].startswith("  Materialize t") and statements["plan"] == "    Dml t"
     assert fragment["rows_per_second"] == 0 and table["state_bytes"] > 0
+    text = db.explain("EXPLAIN ANALYZE (duration_secs = 0.01) v").split("\n")
+    assert len(text) == 7 and text[0].endswith("actors 2, channels 0% full") and "rows/s" in text[6]
     for seconds in (0, 61):
         with pytest.raises(InvalidOption, match="seconds"):
             db.analyze("v", seconds=seconds)

@@ -117,7 +117,8 @@ def step(db, rng, number):
     elif kind < 0.8:
         db.sql(f"DELETE FROM t WHERE k >= 1000 AND k % 3 = {rng.randrange(3)}")
     elif kind < 0.88:
-        db.sql(f"ALTER SINK {rng.choice(['s', 'per_id'])} SET PARALLELISM = {rng.randrange(1, 4)}")
+        scaled = rng.choice(("SINK s", "SINK per_id", "MATERIALIZED VIEW groups"))
+        db.sql(f"ALTER {scaled} SET PARALLELISM = {rng.randrange(1, 4)}")
     elif kind < 0.94:
         db._playground.meta.fail(RuntimeError("a recovery"))
     else:
