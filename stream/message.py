@@ -12,22 +12,27 @@ import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from hummock.epoch import EpochPair
     from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.expr.expression import Expression
-    from stream.runtime.channel import Channel
+
+
+class Receiving(Protocol):
+    """The receiving end of a Channel."""
+
+    def try_recv(self) -> Message | None: ...
 
 
 class JoinedSink(NamedTuple):
-    """The actor of a sink into a table, the Channel on which it sends, and the ids of the table's columns that its
+    """The actor of a sink into a table, the channel on which it sends, and the ids of the table's columns that its
     chunks have."""
 
     actor_id: int
-    channel: Channel
+    channel: Receiving
     column_ids: tuple[int, ...]
 
 

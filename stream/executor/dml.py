@@ -23,7 +23,7 @@ from stream.errors import ChannelClosed, InconsistentStream, InvalidStatement, S
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.netting import KEPT_ROWS, netted
 from stream.executor.schema_change import fitted, fitted_rows
-from stream.message import STATEMENTS, WAIT, Barrier, InsertRows, JoinedSink, Message, Statement, Watermark
+from stream.message import STATEMENTS, WAIT, Barrier, InsertRows, JoinedSink, Message, Receiving, Statement, Watermark
 from stream.runtime.channel import Channel
 
 NO_STATEMENT = 0
@@ -166,7 +166,7 @@ class DmlExecutor(Executor):
         self.writer = None
 
 
-def _next_of(channel: Channel) -> Message | None:
+def _next_of(channel: Receiving) -> Message | None:
     """The next message; None if there is none now, or no further one."""
     try:
         return channel.try_recv()

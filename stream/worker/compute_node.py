@@ -290,23 +290,24 @@ class ComputeNode:
         joined: dict[int, tuple[JoinedSink, ...]] = {}
         for each in beginning:
             if each.spec.writes is not None:
-                table_actor, sink = each.spec.writes, self._join(each, self._running[each.spec.writes])
+                actor_id, table_actor = each.spec.actor_id, each.spec.writes
+                into, channel = each.spec.table.sink_table, self._join(each, self._running[table_actor])
+                assert into is not None
+                sink = JoinedSink(actor_id, channel, into.column_ids)
                 joined[table_actor] = (*joined.get(table_actor, ()), sink)
-                edge_id = (each.spec.job_id, table_actor)
-                edge = SimpleEdge({table_actor: sink.channel})
-                outputs[sink.actor_id] = (*outputs.get(sink.actor_id, ()), (edge_id, edge))
+                edge = (each.spec.job_id, table_actor), SimpleEdge({table_actor: channel})
+                outputs[actor_id] = (*outputs.get(actor_id, ()), edge)
         return replace(add, outputs=outputs, joined=joined)
 
-    def _join(self, sink: RunningActor, table: RunningActor) -> JoinedSink:
-        """The channel from the actor of a sink, which has no other receivers, to that of the table that it writes."""
-        actor_id, into = sink.spec.actor_id, sink.spec.table.sink_table
-        assert into is not None
+    def _join(self, sink: RunningActor, table: RunningActor) -> Channel:
+        """The channel from the actor of a sink to that of the table that it writes."""
+        actor_id = sink.spec.actor_id
         channel = Channel(self._options.channel_permits_rows, f"sink actor {actor_id} to {table.spec.actor_id}")
         channel.on_readable = partial(self._pool.wake, table.actor)
         channel.on_writable = partial(self._pool.wake, sink.actor)
         sink.written.append(channel)
         table.sinks[actor_id] = channel
-        return JoinedSink(actor_id, channel, into.column_ids)
+        return channel
 
     def _let_begin(self, actors: Iterable[Actor]) -> None:
         """The actors that they replace have passed their last barrier: the state is complete in the store [R19]."""
