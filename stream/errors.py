@@ -19,6 +19,7 @@ StreamError
 ├── JobFailed                          a table or view that was set aside, with the reason and the remedy
 ├── JobCreating                        a view that has not read all existing rows of its tables yet
 ├── JobNotRunning                      a job that another one needs to begin does not run
+├── ProfileInterrupted                 a job whose actors were replaced while they were measured
 ├── InconsistentStream                 a change stream violated its contract: a bug upstream, named
 ├── ActorFailed                        an actor ended with an error, its cause chained
 ├── BarrierTimeout (TimeoutError)      a barrier was not collected in time; names the missing actors
@@ -240,6 +241,14 @@ class JobNotRunning(StreamError):
 
     def __init__(self, job: str) -> None:
         super().__init__(f"{job!r} does not run: SHOW JOBS says why; ALTER … RESUME lets it go on")
+        self.job = job
+
+
+class ProfileInterrupted(StreamError):
+    """The actors of `job` were replaced while EXPLAIN ANALYZE measured them: by a recovery, an ALTER or a DROP."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"the actors of {job!r} were replaced while they were measured: send EXPLAIN ANALYZE again")
         self.job = job
 
 

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from hummock.epoch import EpochPair
@@ -21,12 +21,28 @@ if TYPE_CHECKING:
     from relational.expr.expression import Expression
 
 
+class Receiving(Protocol):
+    """The receiving end of a Channel."""
+
+    def try_recv(self) -> Message | None: ...
+
+
+class JoinedSink(NamedTuple):
+    """The actor of a sink into a table, the channel on which it sends, and the ids of the table's columns that its
+    chunks have."""
+
+    actor_id: int
+    channel: Receiving
+    column_ids: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Add:
     """New actors begin with this barrier, their sources without reading if `is_paused`. `outputs`: upstream actor id ->
     (id, edge) of the edges that it sends on from now on, this barrier included. `loading`: as in Loading. `failed`: job
     id -> error, of the jobs that do not run because they failed. `stopped`: actors that the new ones replace, which end
-    as with Stop; the new ones process nothing before these have passed this barrier."""
+    as with Stop; the new ones process nothing before these have passed this barrier. `joined`: actor of a table -> the
+    sinks that write it from now on, whose first message is this barrier."""
 
     actors: frozenset[int]
     outputs: Mapping[int, tuple[tuple[tuple[int, ...], object], ...]] = field(default_factory=dict)
@@ -34,6 +50,7 @@ class Add:
     loading: frozenset[int] = frozenset()
     failed: Mapping[int, Exception] = field(default_factory=dict)
     stopped: frozenset[int] = frozenset()
+    joined: Mapping[int, tuple[JoinedSink, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +119,10 @@ class Barrier:
         if isinstance(self.mutation, Stop):
             return self.mutation.actors
         return self.mutation.stopped if isinstance(self.mutation, Add) else frozenset()
+
+    def joined(self, actor_id: int) -> tuple[JoinedSink, ...]:
+        """The sinks that write the table of `actor_id` from this barrier on."""
+        return self.mutation.joined.get(actor_id, ()) if isinstance(self.mutation, Add) else ()
 
     def is_loading(self, table_id: int, was_loading: bool) -> bool:
         """Whether a table accepts no statements after this barrier."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hummock.epoch import Epoch
     from relational.catalog.objects import TableCatalog
+    from relational.chunk.stream_chunk import StreamChunk
     from relational.chunk.vnode_map import VnodeMap
 
 
@@ -65,6 +66,18 @@ class InputSpec:
     upstreams: tuple[int, ...]
 
 
+class FirstRows:
+    """The rows with which a table is created. Its actor takes them out, so that they live no longer than necessary."""
+
+    def __init__(self, chunk: StreamChunk) -> None:
+        self._chunk: StreamChunk | None = chunk
+
+    def take(self) -> StreamChunk | None:
+        """The rows, at the first call."""
+        chunk, self._chunk = self._chunk, None
+        return chunk
+
+
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
     """What a worker needs to build one actor.
@@ -76,6 +89,8 @@ class ActorSpec:
     `siblings`, and this one is number `number`. `is_new`: its job has not read all rows yet that its upstream tables
     already have; with `loaded_at` only the changes since that epoch are missing, because the job's tables were loaded
     with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
+    `first_rows`: those that a new table inserts before all others. `writes`: the actor of the table that the actor
+    of a sink writes.
     """
 
     actor_id: int
@@ -92,6 +107,8 @@ class ActorSpec:
     since: Epoch | None = None
     is_loaded: bool = False
     skip: SkippedRows | None = None
+    first_rows: FirstRows | None = field(default=None, compare=False)
+    writes: int | None = None
 
     @property
     def job_id(self) -> int:

@@ -11,7 +11,15 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
+from relational.catalog.objects import (
+    TTL_VERSION,
+    ColumnCatalog,
+    ConflictBehaviour,
+    RowFormat,
+    TableCatalog,
+    TableKind,
+    value_columns,
+)
 from relational.errors import CatalogError, Duplicate, NotFound
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
@@ -63,6 +71,25 @@ def without_column(table: TableCatalog, name: str) -> TableCatalog:
         )
     kept = [index for index in range(len(table.columns)) if index != position]
     return _version(table, [table.columns[index] for index in kept], kept)
+
+
+def with_ttl(table: TableCatalog, ttl_ms: int) -> TableCatalog:
+    """The next version of `table`, whose rows expire after `ttl_ms`. CatalogError where rows may change otherwise
+    [R31], and for a longer time than now: rows that are gone must not come back, and may still be stored.
+    """
+    if table.kind is not TableKind.TABLE:
+        raise CatalogError(f"{table.name!r} is {table.kind.one}: only a table has a ttl", name=table.name)
+    if not table.is_append_only or table.conflict is ConflictBehaviour.OVERWRITE:
+        needed = "that is APPEND ONLY" if not table.is_append_only else "without ON CONFLICT OVERWRITE"
+        raise CatalogError(f"ttl needs rows that are never changed: a table {needed}", name=table.name)
+    if 0 < table.ttl_ms < ttl_ms:
+        raise CatalogError(
+            f"the ttl of table {table.name!r} can only be made shorter: rows that expired would come back until"
+            " compaction has dropped them",
+            name=table.name,
+        )
+    version = max(table.version, TTL_VERSION)
+    return replace(table, ttl_ms=ttl_ms, schema_version=table.schema_version + 1, version=version)
 
 
 def column_index(table: TableCatalog, name: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hummock.meta.store.base import MetaOperations
-from relational.catalog.alter import column_index, without_column
+from relational.catalog.alter import column_index, with_ttl, without_column
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
@@ -156,6 +156,24 @@ def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperati
     return MetaOperations(require={key: snapshot.rows[key]}, put={key: encode(altered)})
 
 
+def set_ttl(snapshot: CatalogSnapshot, table_id: int, ttl_ms: int) -> tuple[TableCatalog, MetaOperations]:
+    """The next version of a table, whose rows expire after `ttl_ms`. CatalogError; DependencyError naming the jobs that
+    follow the table, which would keep rows that expire.
+    """
+    table = snapshot.get(table_id)
+    altered = with_ttl(table, ttl_ms)
+    followers = [each for each in snapshot.dependents(table_id) if each.kind.is_job and table_id in each.inputs]
+    if followers and not table.ttl_ms:
+        names = snapshot.show(followers)
+        raise DependencyError(
+            f"table {table.name!r} is followed by {', '.join(names)}, which would keep the rows that expire: drop them"
+            " first",
+            name=table.name,
+            dependents=names,
+        )
+    return altered, alter_table(snapshot, altered)
+
+
 def drop_column(
     snapshot: CatalogSnapshot, table_id: int, name: str, *, cascade: bool = False
 ) -> tuple[TableCatalog, DropPlan]:
@@ -186,8 +204,9 @@ def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool 
     readers = {each.id: each for mine in own for each in snapshot.dependents(mine.id) if each not in own}
     if readers and not cascade:
         names = snapshot.show(readers.values())
+        verb = "read or written" if snapshot.writers(table.id) else "read"
         raise DependencyError(
-            f"{table.kind} {table.name!r} is read by {', '.join(names)}; DROP … CASCADE drops them too",
+            f"{table.kind} {table.name!r} is {verb} by {', '.join(names)}; DROP … CASCADE drops them too",
             name=table.name,
             dependents=names,
         )

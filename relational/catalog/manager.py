@@ -225,6 +225,14 @@ class CatalogManager:
         snapshot = self._snapshot
         return self._as_next(snapshot, planning.alter_table(snapshot, altered))
 
+    def plan_ttl(self, table_id: int, ttl_ms: int) -> tuple[TableCatalog, MetaOperations]:
+        """The next version of a table, whose rows expire after `ttl_ms`, and the operations. NotFound, CatalogError,
+        DependencyError.
+        """
+        snapshot = self._snapshot
+        altered, operations = planning.set_ttl(snapshot, table_id, ttl_ms)
+        return altered, self._as_next(snapshot, operations)
+
     def plan_drop_column(
         self, table_id: int, column: str, *, cascade: bool = False
     ) -> tuple[TableCatalog, DropPlan]:

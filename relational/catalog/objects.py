@@ -74,6 +74,47 @@ class ConflictBehaviour(StrEnum):
     IGNORE = "ignore"
 
 
+TABLE_CONNECTOR = "table"
+"""The connector of sinks into tables: their options are written by `SinkTable`, and never by a user."""
+
+
+class SinkOrder(StrEnum):
+    """How the changes of an epoch reach the table: inserted rows and changes whose stream key is part of the table's
+    key as they come; others netted at the barrier, deletions first, since a key may pass from one row to another.
+    """
+
+    ARRIVAL = "arrival"
+    NETTED = "netted"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """The table that a sink writes, and the ids of its columns that the query gives, in the query's order."""
+
+    table_id: int
+    name: str
+    column_ids: tuple[int, ...]
+    order: SinkOrder
+
+    def to_options(self) -> dict[str, str]:
+        """The options of the sink; `of_options` restores an equal value."""
+        return {
+            "connector": TABLE_CONNECTOR,
+            "table": self.name,
+            "table_id": str(self.table_id),
+            "columns": ",".join(map(str, self.column_ids)),
+            "order": self.order.value,
+        }
+
+    @classmethod
+    def of_options(cls, options: Mapping[str, str]) -> SinkTable | None:
+        """None for a sink of another connector."""
+        if options.get("connector") != TABLE_CONNECTOR:
+            return None
+        columns = tuple(map(int, options["columns"].split(",")))
+        return cls(int(options["table_id"]), options["table"], columns, SinkOrder(options["order"]))
+
+
 class RowFormat(StrEnum):
     """Store entries per row: one, or one per value, so that an update of one column writes that entry alone."""
 
@@ -130,13 +171,14 @@ class TableCatalog:
     `distribution_key` determines the vnode by `vnode_rule` and is a subset of `pk` (empty: one vnode, 0).
     `row_id_index` is the generated key column of a table without a declared key. The prefix of the first
     `prefix_columns` key columns has a filter. `plan` is a view's bound logical plan as JSON text, `definition` the
-    statement that created the object. `dependencies` are the ids of the tables it reads; for an internal table the
-    id of the job that owns it. `schema_id` is the schema of its name. `reads` are the (table id, column id) pairs
-    that its query needs, None if unknown: then it may need all. `schema_version` increases with each change of the
-    columns; ids from `next_column_id` on (0: after the largest in use) were never assigned. `kernel_version` is the
-    version of the expression kernels that computed the stored rows of a view. `connector`: the options of the
-    connector that feeds a table or is the source; `sink`: those of a sink. A row is not read `ttl_ms` after the epoch
-    in which it was written, 0: always. `watermarks`: the declared one of a table or source, those of a view's columns.
+    statement that created the object. `dependencies` are the ids of the tables it reads, and of the table that a sink
+    writes; for an internal table the id of the job that owns it. `schema_id` is the schema of its name. `reads` are the
+    (table id, column id) pairs that its query needs, None if unknown: then it may need all. `schema_version` increases
+    with each change of the columns; ids from `next_column_id` on (0: after the largest in use) were never assigned.
+    `kernel_version` is the version of the expression kernels that computed the stored rows of a view. `connector`: the
+    options of the connector that feeds a table or is the source; `sink`: those of a sink. A row is not read `ttl_ms`
+    after the epoch in which it was written, 0: always. `watermarks`: the declared one of a table or source, those of a
+    view's columns.
     """
 
     id: int
@@ -172,6 +214,17 @@ class TableCatalog:
     def inserts_new_keys(self) -> bool:
         """Whether every row ever written has a key that no row had before: generated ids, and no row is retracted."""
         return self.is_append_only and self.vnode_rule.is_row_id
+
+    @property
+    def sink_table(self) -> SinkTable | None:
+        """The table that this sink writes; None for other sinks and objects."""
+        return None if self.sink is None else SinkTable.of_options(self.sink)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The ids of the objects that its query reads: all dependencies but the table that a sink writes."""
+        written = self.sink_table
+        return tuple(each for each in self.dependencies if written is None or each != written.table_id)
 
     @property
     def row_id_layout(self) -> VnodeRule:

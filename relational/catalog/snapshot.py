@@ -212,6 +212,21 @@ class CatalogSnapshot:
             if column_id is None or table.reads is None or (table_id, column_id) in table.reads
         )
 
+    def writers(self, table_id: int) -> tuple[TableCatalog, ...]:
+        """The sinks into a table, by name."""
+        return tuple(each for each in self.dependents(table_id) if table_id not in each.inputs)
+
+    def upstream(self, table_ids: Iterable[int]) -> frozenset[int]:
+        """The ids of these objects and of all whose changes reach them, through queries and through sinks into tables.
+        """
+        found, waiting = set(table_ids), list(table_ids)
+        while waiting:
+            table_id = waiting.pop()
+            inputs = {*self.get(table_id).inputs, *(writer.id for writer in self.writers(table_id))} - found
+            found |= inputs
+            waiting += inputs
+        return frozenset(found)
+
     def with_dependents(self, tables: Iterable[TableCatalog]) -> tuple[TableCatalog, ...]:
         """The objects and all their direct and indirect readers, readers first."""
         found = {table.id: table for table in tables}

@@ -7,17 +7,22 @@ from dataclasses import replace
 
 from relational.catalog.objects import (
     JOB_VERSION,
+    TABLE_CONNECTOR,
     TABLE_VERSION,
     WATERMARK_VERSION,
     ColumnCatalog,
+    SinkOrder,
+    SinkTable,
     TableCatalog,
     TableKind,
     value_columns,
 )
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.catalog.watermarks import WatermarkCatalog
 from relational.errors import BindError
 from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
+from relational.plan.changes import assigned, column_of
 from relational.plan.logical import Filter, Limit, LogicalPlan, Project, Scan, Sort, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
@@ -63,6 +68,8 @@ def sink_of(
     visible columns only, without a key unless the query is retracted by one. Its one row is the state of the delivery.
     BindError as `view_of`.
     """
+    if options.get("connector") == TABLE_CONNECTOR:
+        raise BindError("the changes of a query are written to a table by CREATE SINK … INTO")
     _check_streamed("a sink", query)
     _check_names(f"sink {name!r}", query)
     plan = optimize(only(query, query.visible), SINK_RULES)
@@ -71,6 +78,67 @@ def sink_of(
     sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),
                    is_append_only=False, sink=dict(options), watermarks=(), version=JOB_VERSION)
     return sink, plan
+
+
+def sink_into(
+    name: str,
+    query: LogicalPlan,
+    table: TableCatalog,
+    columns: Sequence[int] | None,
+    known: CatalogSnapshot,
+    definition: str,
+    views: Iterable[int] = (),
+) -> tuple[TableCatalog, LogicalPlan]:
+    """The catalog draft (id 0) of a sink of the changes of `query` into `table`, and its query as its job executes it,
+    with the written columns of the table. `columns`: those that the visible columns of the query are written to, in
+    order; None: those of the same names. BindError as `sink_of`, and for a query that does not fit the table.
+    """
+    shown = query.visible
+    targets = [column_of(table, query.schema.names[at]) for at in shown] if columns is None else list(columns)
+    if len(targets) != len(shown):
+        raise BindError(f"the query has {len(shown)} columns for {len(targets)} columns of table {table.name!r}")
+    _check_targets(table, targets)
+    values = tuple(
+        assigned(InputRef(at, query.schema.types[at]), table, column)
+        for at, column in zip(shown, targets, strict=True)
+    )
+    names = tuple(table.columns[column].name for column in targets)
+    _check_streamed("a sink", query)
+    draft, plan = sink_of(name, Project(query, values, names), {}, definition, views)
+    if not plan.is_append_only:
+        reason = "has no primary key" if table.row_id_index is not None else "is append-only"
+        if table.row_id_index is not None or table.is_append_only:
+            raise BindError(f"table {table.name!r} {reason}: it takes a query whose rows are only inserted")
+    key = {targets.index(column) for column in table.pk_indices if column in targets}
+    is_by_key = plan.stream_key is not None and key.issuperset(plan.stream_key)
+    order = SinkOrder.ARRIVAL if plan.is_append_only or is_by_key else SinkOrder.NETTED
+    column_ids = tuple(table.column_ids[column] for column in targets)
+    written = {(table.id, column_id) for column_id in column_ids}
+    sink = replace(
+        draft,
+        sink=SinkTable(table.id, table.name, column_ids, order).to_options(),
+        dependencies=tuple(sorted({*draft.dependencies, table.id})),
+        reads=tuple(sorted({*(draft.reads or ()), *written})),
+    )
+    check_no_cycle(known, draft.dependencies, table)
+    return sink, plan
+
+
+def _check_targets(table: TableCatalog, targets: Sequence[int]) -> None:
+    """BindError if rows with values in these columns alone cannot be stored in the table."""
+    if table.row_id_index is None:
+        missing = [table.columns[column].name for column in table.pk_indices if column not in targets]
+        if missing:
+            raise BindError(f"the sink gives no value for {missing[0]!r} of the primary key of table {table.name!r}")
+    for at, column in enumerate(table.columns):
+        if column.not_null and column.default is None and at not in targets:
+            raise BindError(f"the sink gives no value for column {column.name!r}, which is NOT NULL")
+
+
+def check_no_cycle(known: CatalogSnapshot, inputs: Iterable[int], table: TableCatalog) -> None:
+    """BindError if changes of `table` reach one of the `inputs`, whose changes are to be written to it."""
+    if table.id in known.upstream(inputs):
+        raise BindError(f"the query reads table {table.name!r}, directly or through others, so it cannot write it")
 
 
 def _check_streamed(what: str, query: LogicalPlan) -> None:
@@ -82,8 +150,18 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
             _check_kept(what, node.table)
 
 
+def check_followed(known: CatalogSnapshot, draft: TableCatalog) -> None:
+    """BindError if rows of a table that a new job follows have begun to expire since it was bound."""
+    for table_id in draft.inputs:
+        _check_kept(draft.kind.one, known.get(table_id))
+
+
 def _check_kept(what: str, table: TableCatalog) -> None:
-    """BindError if rows of a table that `what` would follow expire: that is no change, so `what` would keep them."""
+    """BindError if rows of a table that `what` would follow change without its actor sending that: they expire, or they
+    are the state of a sink.
+    """
+    if table.kind is TableKind.SINK:
+        raise BindError(f"{table.name!r} is a sink, whose row is the state of its delivery: {what} cannot follow it")
     if table.ttl_ms:
         raise BindError(f"rows of table {table.name!r} expire by its ttl without a change that {what} could follow: "
                         "read it by queries or a view")

@@ -17,13 +17,13 @@ from relational.sql.ddl.alter import bind_alter, parallelism_setting
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
 from relational.sql.dml import bind_delete, bind_insert, bind_update
+from relational.sql.explain import bind_explain
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
 from relational.sql.statement import (
     Describe,
-    Explain,
     Flush,
     Select,
     SetOption,
@@ -129,13 +129,6 @@ def _named(reader: TokenReader, context: BindContext) -> TableCatalog:
     return table
 
 
-def _explain(piece: Piece, context: BindContext) -> Explain:
-    rest = piece.after(1)
-    if rest.words(1) in (("EXPLAIN",), ("SHOW",), ("DESCRIBE",), ("FLUSH",), ()):
-        raise rest.error("EXPLAIN is followed by a query, a CREATE or a data change")
-    return Explain(bind_statement(rest, context))
-
-
 _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "SELECT": _select,
     "VALUES": _select,
@@ -151,5 +144,5 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "SHOW": _show,
     "DESCRIBE": _describe,
     "DESC": _describe,
-    "EXPLAIN": _explain,
+    "EXPLAIN": lambda piece, context: bind_explain(piece, context, bind_statement),
 }

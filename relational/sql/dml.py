@@ -104,6 +104,11 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> TargetColumns:
     is_query = Piece(rest.text, rest.start + 1, rest.end).words(1) in (("SELECT",), ("VALUES",), ("WITH",))
     if token is None or token.text != "(" or is_query:
         return TargetColumns(table.visible_indices, False)
+    return TargetColumns(read_columns(reader, table), True)
+
+
+def read_columns(reader: TokenReader, table: TableCatalog) -> tuple[int, ...]:
+    """(column, …): indices of visible columns, each once. BindError, ParseError."""
     reader.expect("(")
     columns: list[int] = []
     while True:
@@ -115,7 +120,7 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> TargetColumns:
         if not reader.accept(","):
             break
     reader.expect(")")
-    return TargetColumns(tuple(columns), True)
+    return tuple(columns)
 
 
 def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: TargetColumns) -> LogicalPlan:

@@ -15,10 +15,13 @@ from relational.types.data_type import DataType
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`table` is a draft of id 0; a table with a `connector` is written by it and rejects statements."""
+    """`table` is a draft of id 0; a table with a `connector` is written by it and rejects statements. `query`: its
+    first rows, as Insert has them; None: none.
+    """
 
     table: TableCatalog
     if_not_exists: bool = False
+    query: LogicalPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,14 @@ class SetParallelism:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTtl:
+    """The rows of `table` expire after `ttl_ms` from now on."""
+
+    table: TableCatalog
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """A setting of the session for later statements; `value` None: its default."""
 
@@ -237,6 +248,14 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainAnalyze:
+    """Measures the running job of `table` for so many seconds."""
+
+    table: TableCatalog
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """`table` None: it does not exist, with IF EXISTS."""
 
@@ -277,6 +296,7 @@ Statement = (
     | DropColumn
     | Resume
     | SetParallelism
+    | SetTtl
     | SetOption
     | Nothing
     | Insert
@@ -290,6 +310,7 @@ Statement = (
     | ShowCreate
     | Describe
     | Explain
+    | ExplainAnalyze
     | Drop
     | DropSchema
     | DropDatabase

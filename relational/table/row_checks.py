@@ -62,6 +62,15 @@ def _check_dense(table: TableCatalog, rows: DataChunk) -> None:
             raise InvalidValue(reason, column_name=table.columns[largest].name, row=row)
 
 
+def first_repeated_key(table: TableCatalog, rows: DataChunk) -> int | None:
+    """The first of the rows whose primary key an earlier one has; None if all keys differ. REQUIRES rows that
+    `check_rows` accepts, none of them hidden.
+    """
+    numbers = RowSerde(table).keys_of(rows)[0].to_arrow().dictionary_encode().indices.to_numpy()  # by first appearance
+    repeated = numbers[1:] <= np.maximum.accumulate(numbers)[:-1]
+    return int(np.argmax(repeated)) + 1 if repeated.any() else None
+
+
 def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCatalog) -> tuple[StreamChunk, int]:
     """(`chunk` without the rows whose `columns`, as the key of `table`, exceed the store's limit; the net change of
     their number): a retraction of such a row is omitted as its insertion was, and decrements the count.

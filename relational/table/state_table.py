@@ -159,6 +159,8 @@ class StateTable:
         """
         if self.is_dirty or self._has_spilled:
             raise ConsistencyError("columns change right after a commit only", table=self.catalog.name)
+        if catalog.ttl_ms:
+            self._cache = None
         self._lay_out(catalog)
 
     def forget_rows(self) -> None:

@@ -9,9 +9,11 @@ history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
+from relational.errors import DamagedRow
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
@@ -126,16 +128,20 @@ class MaterializeExecutor(Executor):
         statement.result.set_result(resolved.rows)
 
     def _run_again(self, replayed: Replayed) -> Iterator[StreamChunk]:
-        """The changes of a statement whose epoch a recovery discarded. They are applied after all that were evaluated
-        before them, so the table has the rows that they delete."""
+        """The changes of a statement whose epoch a recovery discarded. They are applied after all statements that were
+        evaluated before them, so the table has the rows that they delete, except those that a sink wrote in between:
+        changes of these come again later, as if the sink had sent them after the statement."""
         evaluation, result = replayed.evaluation, replayed.result
         if evaluation.changes is not None:
             changes = fitted_changes(evaluation, self._table.catalog)
             if changes is None:
                 replayed.refuse()
                 return
-            self._table.write_chunk(changes)
-            yield from self._changed(changes)
+            with suppress(DamagedRow):  # which only a deletion of its key touches
+                changes = ConflictResolver(self._table, ConflictBehaviour.OVERWRITE).resolve(changes).chunk
+            if changes is not None:
+                self._table.write_chunk(changes)
+                yield from self._changed(changes)
         if not result.done():
             result.set_result(evaluation.rows)
 

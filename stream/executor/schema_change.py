@@ -26,7 +26,7 @@ def fitted(statement: Statement, table: TableCatalog) -> Statement:
     assert ids is not None
     if isinstance(statement, InsertRows):
         _check_present(table, ids, range(len(ids)))
-        chunk = _with_columns(statement.chunk, ids, table)
+        chunk = fitted_rows(statement.chunk, ids, table)
         return replace(statement, chunk=chunk, column_ids=table.column_ids)
     needed = set() if statement.predicate is None else set(input_columns(statement.predicate))
     if isinstance(statement, UpdateRows):
@@ -61,7 +61,8 @@ def _check_present(table: TableCatalog, ids: Sequence[int], needed: Iterable[int
         raise InvalidStatement(table.name, "a column of this statement was dropped meanwhile: send it without it")
 
 
-def _with_columns(chunk: StreamChunk, ids: Sequence[int], table: TableCatalog) -> StreamChunk:
+def fitted_rows(chunk: StreamChunk, ids: Sequence[int], table: TableCatalog) -> StreamChunk:
+    """The rows, whose columns have these ids, over the columns of `table`: others have their default."""
     given = dict(zip(ids, chunk.columns, strict=True))
     for column in table.columns:
         if column.column_id not in given:

@@ -45,13 +45,23 @@ class SinkExecutor(Executor):
         yield barrier
         for message in messages:
             if isinstance(message, StreamChunk):
-                self._writer.write(message)
+                yield from self._write(message)
                 continue
             if isinstance(message, Barrier):
-                self._writer.end_epoch(message.epoch, is_checkpoint=message.checkpoint)
+                yield from self._end_epoch(message)
                 self._store()
                 self._table.commit(message.epoch)
             yield message
+
+    def _write(self, chunk: StreamChunk) -> Iterator[Message]:
+        """Deliver a chunk; what is sent on."""
+        self._writer.write(chunk)
+        yield from ()
+
+    def _end_epoch(self, barrier: Barrier) -> Iterator[Message]:
+        """The epoch ends; what is sent on before the barrier."""
+        self._writer.end_epoch(barrier.epoch, is_checkpoint=barrier.checkpoint)
+        yield from ()
 
     def _store(self) -> None:
         state = self._writer.state

@@ -68,9 +68,10 @@ class SourceExecutor(Executor):
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
     waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
-    It reads at most `rate_limit` rows per second (0: no limit), and none while `may_read()` is false. A new job begins
-    at `start`. Readers that hold what they delivered release it when `committed_epoch()` covers it. `cpu_clock()`: CPU
-    seconds of the actor so far, on whichever threads."""
+    It reads at most `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before the
+    epoch that its first barrier ends `is_committed`, and with it a new job: then it can be set aside if it fails at its
+    first rows. A new job begins at `start`. Readers that hold what they delivered release it when `committed_epoch()`
+    covers it. `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
 
     def __init__(
         self,
@@ -95,6 +96,7 @@ class SourceExecutor(Executor):
         start: Start = EARLIEST,
         may_read: Callable[[], bool] = lambda: True,
         committed_epoch: Callable[[], int] = lambda: 0,
+        is_committed: Callable[[int], bool] = lambda epoch: True,
     ) -> None:
         self.info = info
         self._cpu_clock = cpu_clock
@@ -109,6 +111,7 @@ class SourceExecutor(Executor):
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
         self._start, self._is_begun = start, start == EARLIEST
         self._committed_epoch = committed_epoch
+        self._is_committed, self._begins_after = is_committed, 0
         self._held: deque[tuple[int, dict[str, str]]] = deque()  # epoch, and its offsets of readers that hold rows
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
@@ -130,6 +133,7 @@ class SourceExecutor(Executor):
         messages = self._messages()
         barrier = yield from first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
+        self._begins_after = barrier.epoch.prev
         self._begin()
         self._load_skip()
         self._is_reading = not begins_paused(barrier)
@@ -192,7 +196,8 @@ class SourceExecutor(Executor):
         splits, rows = self._active, self._rate.allowed(self._rows_at_once)
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
-        for _ in splits if rows and self._may_read_now() else ():
+        may_read = self._may_read_now() and self._is_committed(self._begins_after)
+        for _ in splits if rows and may_read else ():
             split = splits[self._next_reader % len(splits)]
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)

@@ -28,13 +28,14 @@ BOUND, ENDED = "\x1fbound", "\x1fended"
 
 
 class WatermarkFilterExecutor(Executor):
-    """The rows of `source` whose value in `column` is at least the watermark, which is `delay` below the bound: in
-    microseconds, days of a DATE, or units of a whole number. Actor `number` of those that share `shared`. A split
+    """The rows of `input`, which come from `source`, whose value in `column` is at least the watermark. It is `delay`
+    below the bound: in microseconds, days of a DATE, or units of a whole number. Actor `number` of those that share `shared`. A split
     without rows for `idle_seconds` is left out. Late rows are counted in `errors`."""
 
     def __init__(
         self,
         info: ExecutorInfo,
+        input: Executor,
         source: SourceExecutor,
         column: int,
         delay: int,
@@ -46,6 +47,7 @@ class WatermarkFilterExecutor(Executor):
         idle_seconds: float,
     ) -> None:
         self.info = info
+        self._input = input
         self._source = source
         self._column, self._delay = column, delay
         self._field = info.schema[column]
@@ -62,7 +64,7 @@ class WatermarkFilterExecutor(Executor):
         self._is_due = False  # some receiver has not got the watermark
 
     def execute(self) -> Iterator[Message]:
-        messages = self._source.execute()
+        messages = self._input.execute()
         barrier = yield from first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
         self._load()

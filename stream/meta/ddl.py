@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
@@ -24,6 +24,7 @@ from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.errors import RelationalError
+from relational.plan.view import check_followed, check_no_cycle
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
@@ -36,6 +37,9 @@ from stream.meta.job_planner import JobPlanner
 from stream.meta.schedule import Beginning, Job
 from stream.meta.stream_manager import StreamManager
 from stream.plan.stream_plan import StreamPlan
+
+if TYPE_CHECKING:
+    from relational.chunk.stream_chunk import StreamChunk
 
 
 class Ddl:
@@ -62,11 +66,16 @@ class Ddl:
 
     # -- objects ---------------------------------------------------------------------------------------
 
-    def create_table(self, draft: TableCatalog) -> TableCatalog:
-        """The table, running and committed. Duplicate, UnknownConnector, ConnectorError."""
+    def create_table(self, draft: TableCatalog, rows: StreamChunk | None = None) -> TableCatalog:
+        """The table, running and committed, with its first `rows`, which belong to its first epoch. Duplicate,
+        UnknownConnector, ConnectorError. REQUIRES rows that the table can hold."""
         with self.one:
             table = self._identified(draft)
-            return self._create(table, self._planner.new_table(table))
+            return self._create(table, self._planner.new_table(table), rows=rows)
+
+    def check_new(self, draft: TableCatalog) -> None:
+        """Duplicate or NotFound if an object of this name cannot be created."""
+        self._catalog.plan_create(draft.with_id(-1))
 
     def create_source(self, draft: TableCatalog) -> TableCatalog:
         """The source, which nobody reads yet. Duplicate, UnknownConnector, ConnectorError."""
@@ -80,6 +89,10 @@ class Ddl:
         dropped."""
         with self.one:
             self._check_usable(draft.dependencies)
+            check_followed(self._catalog.snapshot, draft)
+            into = draft.sink_table
+            if into is not None:  # another sink may have been created after this one was bound
+                check_no_cycle(self._catalog.snapshot, draft.inputs, self._catalog.get(into.table_id))
             view = self._identified(draft)
             view = self._create(view, self._planner.new_view(view, parallelism), parallelism=parallelism)
         self.wait_created([view])
@@ -189,6 +202,13 @@ class Ddl:
             altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
             return self._alter(altered, plan)
 
+    def set_ttl(self, table_id: int, ttl_ms: int) -> TableCatalog:
+        """The table, whose rows expire after `ttl_ms` from the commit on. NotFound, CatalogError; DependencyError names
+        the jobs that follow it."""
+        with self.one:
+            altered, operations = self._catalog.plan_ttl(table_id, ttl_ms)
+            return self._alter(altered, DropPlan((), (), operations))
+
     # -- parallelism -----------------------------------------------------------------------------------
 
     def set_parallelism(self, table: TableCatalog, parallelism: int | None) -> None:
@@ -198,7 +218,7 @@ class Ddl:
         if not table.plan:
             raise InvalidStatement(table.name, "a table has one actor, which evaluates its statements in order")
         with self.one:
-            self._check_runs([table.id])
+            self.check_runs([table.id])
             known = self._catalog.snapshot
             failed = self._failures.failed(known)
             jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
@@ -227,7 +247,10 @@ class Ddl:
                 raise BulkLoadRefused(table.name, "another bulk load of it is under way")
             if table.connector is not None:
                 raise BulkLoadRefused(table.name, f"connector {table.connector.get(CONNECTOR_OPTION)!r} writes it")
-            self._check_runs([table_id])
+            self.check_runs([table_id])
+            if writers := self._catalog.snapshot.writers(table_id):
+                names = ", ".join(self._catalog.snapshot.show(writers))
+                raise BulkLoadRefused(table.name, f"{names} writes it: drop the sink, load, and create it again")
             if readers := [each for each in self._catalog.dependents(table_id) if each.kind.is_job]:
                 names = ", ".join(self._catalog.snapshot.show(readers))
                 raise BulkLoadRefused(table.name, f"{names} would not see the rows: drop what follows the table, load, "
@@ -315,10 +338,11 @@ class Ddl:
     def _check_usable(self, table_ids: Iterable[int]) -> None:
         """TableLoading, JobFailed or JobCreating if a job cannot begin over these tables."""
         self._check_not_loading(table_ids)
-        self._check_runs(table_ids)
+        self.check_runs(table_ids)
         self._creations.check(table_ids)
 
-    def _check_runs(self, table_ids: Iterable[int]) -> None:
+    def check_runs(self, table_ids: Iterable[int]) -> None:
+        """JobFailed if the job of one of these tables was set aside."""
         failed = self._failures.errors(self._catalog.snapshot)
         for table_id in table_ids:
             if table_id in failed:
@@ -341,18 +365,28 @@ class Ddl:
         self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
 
     def _create(
-        self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None, parallelism: int | None = None
+        self,
+        table: TableCatalog,
+        job: Job,
+        loaded_at: Epoch | None = None,
+        parallelism: int | None = None,
+        rows: StreamChunk | None = None,
     ) -> TableCatalog:
         """A job that reads tables is committed by its first barrier, as being created, unless it was loaded: then, and
-        if it reads none, it is committed with its first epoch."""
+        if it reads nothing, it is committed with its first epoch. One that reads a connector is committed by its first
+        barrier too, so that it is set aside if it cannot store what it reads first; the call returns after the next
+        commit, which holds where it began to read."""
         is_creating = bool(job.plan.scans) and loaded_at is None
+        has_source = job.plan.source is not None
         record = self._planner.record_of(job, parallelism)
         table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=is_creating)
         self._execute(
-            lambda: self._streams.prepare_create(job, loaded_at),
+            lambda: self._streams.prepare_create(job, loaded_at, rows),
             JobChange(operations),
-            in_new_epoch=not is_creating,
+            in_new_epoch=not is_creating and not has_source,
         )
+        if has_source:
+            self._barriers.flush().result()
         return table
 
     def _forget_loaded(self) -> None:
@@ -369,7 +403,7 @@ class Ddl:
 
     def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
         self._check_not_loading((altered.id, *plan.stored))
-        self._check_runs([altered.id])
+        self.check_runs([altered.id])
         change = JobChange(plan.operations, dropped_tables=plan.stored)
         self._execute(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
         return altered
@@ -398,5 +432,5 @@ class Ddl:
     def _identified(self, draft: TableCatalog) -> TableCatalog:
         """The draft with a new id, after the cheap checks that need none."""
         self._barriers.check_alive()
-        self._catalog.plan_create(draft.with_id(draft.id or -1))
+        self.check_new(draft)
         return draft.with_id(self._catalog.allocate_ids(1)[0])

@@ -27,6 +27,8 @@ from stream.meta.kept_history import KeptHistory
 from stream.meta.schedule import Beginning
 from stream.meta.stream_manager import StreamManager
 
+NO_REBUILD = "it cannot be built anew, because the rows that it wrote stay in the table"
+
 log = logging.getLogger("hummock.stream")
 
 
@@ -64,7 +66,10 @@ class JobRevival:
                 raise JobNotRunning(upstream[0])
             skipped = _skipped(known, table, failure, skip)
             jobs = _with_followers(known, failures, table)
-            rebuilt = known.with_dependents(self._to_rebuild(table, jobs, failures))
+            rebuilt = known.with_dependents(self._to_rebuild(jobs, failures))
+            for each in rebuilt:
+                if each.sink_table is not None:
+                    raise InvalidStatement(each.name, f"{NO_REBUILD}: drop the sink, and create it again after RESUME")
             continued = [each for each in jobs if each not in rebuilt]
             if continued:
                 self._continue_jobs(continued, failures, skipped)
@@ -82,9 +87,7 @@ class JobRevival:
                 with suppress(StreamError, HummockError):
                     self.resume(known.tables[failure.job_id])
 
-    def _to_rebuild(
-        self, table: TableCatalog, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]
-    ) -> list[TableCatalog]:
+    def _to_rebuild(self, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]) -> list[TableCatalog]:
         """The jobs that cannot continue from their stored state."""
         found = []
         for each in jobs:
@@ -92,15 +95,15 @@ class JobRevival:
             if changed:
                 log.warning("%r is built anew: an older release computed %s otherwise", each.name, ", ".join(changed))
                 found.append(each)
-        if not found and self._needs_history(table, failures) and not self._history.is_kept(table.id):
-            log.warning("the changes since %r was set aside are gone: it is built anew", table.name)
-            found.append(table)
+            elif self._needs_history(each, failures) and not self._history.is_kept(each.id):
+                log.warning("the changes since %r was set aside are gone: it is built anew", each.name)
+                found.append(each)
         return found
 
     def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:
         """Whether the job's upstream continued, and may have changed, since the job stopped."""
         known = self._catalog.snapshot
-        read = (each for each in table.dependencies if known.tables[each].kind.is_job)
+        read = (each for each in table.inputs if known.tables[each].kind.is_job)
         return bool(table.plan) and any(each not in failures for each in read)
 
     def _continue_jobs(

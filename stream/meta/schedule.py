@@ -26,10 +26,11 @@ from stream.plan.stream_plan import (
     StreamPlan,
     StreamScanNode,
 )
-from stream.protocol import ActorSpec, EdgeSpec, InputSpec
+from stream.protocol import ActorSpec, EdgeSpec, FirstRows, InputSpec
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
+    from relational.chunk.stream_chunk import StreamChunk
     from stream.message import SkippedRows
 
 
@@ -46,15 +47,22 @@ class Job:
     splits: tuple[str, ...] | None = None
     parallelism: int = 1
 
+    @property
+    def written_table(self) -> int | None:
+        """The id of the table that the job writes as a sink."""
+        into = self.plan.root.table.sink_table
+        return None if into is None else into.table_id
+
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A job to start, and what its actors have yet to read; see ActorSpec."""
+    """A job to start, and what its actors have yet to read; see ActorSpec. `rows`: the first ones of a table."""
 
     job: Job
     since: Epoch | None = None
     is_loaded: bool = False
     skip: SkippedRows | None = None
+    rows: StreamChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,8 @@ class ActorGraph:
 
 
 def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Callable[[], int]) -> ActorGraph:
-    """The actors of a job that begins. `upstreams`: the layouts of the jobs that it reads, by the id of the table.
+    """The actors of a job that begins. `upstreams`: the layouts of the jobs that it reads, and of the table that it
+    writes as a sink, by the id of the table.
     KeyError with the id of one that is missing."""
     job = beginning.job
     fragments = fragments_of(job.plan)
@@ -96,7 +105,9 @@ def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Cal
                           else sender.actors)
                 for edge, sender in filter(None, edges)
             )
-            specs.append(_spec(beginning, fragment, number, layout, at, actor_id, inputs))
+            spec = _spec(beginning, fragment, number, layout, at, actor_id, inputs)
+            written = job.written_table if spec.is_root else None
+            specs.append(spec if written is None else replace(spec, writes=upstreams[written].actors[0]))
     return ActorGraph(tuple(specs), layouts[-1])
 
 
@@ -177,4 +188,5 @@ def _spec(
         beginning.since,
         beginning.is_loaded,
         beginning.skip,
+        None if beginning.rows is None else FirstRows(beginning.rows),
     )

@@ -20,6 +20,7 @@ from stream.protocol import ActorSpec, Worker
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
     from relational.catalog.objects import TableCatalog
+    from relational.chunk.stream_chunk import StreamChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ class StreamManager:
         self._loading: frozenset[int] = frozenset()  # tables
         self._backfilling: dict[int, set[int]] = {}  # job id -> actors that have not read all existing rows
 
-    def prepare_create(self, job: Job, loaded_at: Epoch | None = None) -> Add:
+    def prepare_create(self, job: Job, loaded_at: Epoch | None = None, rows: StreamChunk | None = None) -> Add:
         """Build the actors of a new job; they begin with the barrier that carries the result. `loaded_at`: its tables
-        were computed from the rows of that epoch."""
-        return self.prepare_all([Beginning(job, since=loaded_at, is_loaded=loaded_at is not None)])
+        were computed from the rows of that epoch. `rows`: the first ones of a table."""
+        return self.prepare_all([Beginning(job, since=loaded_at, is_loaded=loaded_at is not None, rows=rows)])
 
     def prepare_all(self, beginnings: Iterable[Beginning]) -> Add:
         """Build the actors of several jobs, each after those it reads; they begin with the barrier that carries the
@@ -149,11 +150,14 @@ class StreamManager:
 
     def _specs(self, beginning: Beginning) -> tuple[ActorSpec, ...]:
         job = beginning.job
-        read = [scan.table for scan in job.plan.scans]
-        waiting = [table.name for table in read if table.id not in self._running]
+        needed = {scan.table.id: scan.table.name for scan in job.plan.scans}
+        into = job.plan.root.table.sink_table
+        if into is not None:
+            needed[into.table_id] = into.name
+        waiting = [name for table_id, name in needed.items() if table_id not in self._running]
         if waiting:
             raise JobNotRunning(waiting[0])
-        upstreams = {table.id: self._running[table.id].root for table in read}
+        upstreams = {table_id: self._running[table_id].root for table_id in needed}
         graph = schedule(beginning, upstreams, lambda: next(self._actor_ids))
         actors = frozenset(spec.actor_id for spec in graph.specs)
         self._running[job.job_id] = _Running(actors, graph.root)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
+from relational.catalog.objects import TABLE_CONNECTOR, ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
 from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
@@ -93,7 +93,7 @@ def progress_table(table_id: int, name: str, job_id: int) -> TableCatalog:
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
 
 
-SINKS_WITHOUT_LOG = frozenset(("digest", "blackhole"))
+SINKS_WITHOUT_LOG = frozenset(("digest", "blackhole", TABLE_CONNECTOR))
 """Connectors of sinks that keep what they deliver within the store."""
 
 

@@ -277,7 +277,8 @@ class MaterializeNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class SinkNode(_UnaryNode):
-    """Delivers the input to the connector with the options `table.sink`; the state of the delivery is in `table`.
+    """Delivers the input to the connector with the options `table.sink`, or sends it to the table that these name; the
+    state of the delivery is in `table`.
     `log`: the tables of changes that are not delivered yet, and of their batches; None: the sink keeps its state within
     the store."""
 
@@ -290,6 +291,9 @@ class SinkNode(_UnaryNode):
 
     @property
     def details(self) -> str:
+        into = self.table.sink_table
+        if into is not None:
+            return f"{self.table.name} into {into.name} ({', '.join(self.input.schema.names)}) {into.order}"
         options = ", ".join(f"{name}: {value}" for name, value in sorted((self.table.sink or {}).items()))
         return f"{self.table.name} {options}"
 

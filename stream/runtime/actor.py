@@ -7,11 +7,13 @@ barrier has been sent."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
+from stream.executor.meter import ExecutorMeter
 from stream.message import STATEMENTS, WAIT, Barrier, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
 
@@ -30,7 +32,8 @@ class ActorObserver(Protocol):
 
 class Actor:
     """Runs until it has passed a mutation that stops it, its input ends, or an error occurs. `position()` is the
-    position of its source, None without one. It processes nothing before `may_begin` is set."""
+    position of its source, None without one. `meters`: those of its executors. `blamed(error)`: the actor
+    whose rows are the cause of an error, None: this one. It processes nothing before `may_begin` is set."""
 
     def __init__(
         self,
@@ -39,14 +42,18 @@ class Actor:
         outputs: Outputs,
         observer: ActorObserver,
         position: Callable[[], SourcePosition | None] = lambda: None,
+        meters: Mapping[int, ExecutorMeter] = MappingProxyType({}),
+        blamed: Callable[[BaseException], int | None] = lambda error: None,
     ) -> None:
         self.actor_id = actor_id
+        self.meters = meters
         self.rows = 0
         """Changes emitted so far; read from any thread."""
         self.name = f"actor-{actor_id}-{executor.info.identity}"
         self._outputs = outputs
         self._observer = observer
         self._position = position
+        self._blamed = blamed
         self.may_begin = True
         self._messages = executor.execute()
         self._cpu_seconds = 0.0  # of earlier slices
@@ -70,7 +77,8 @@ class Actor:
             return self._run(until)
         except BaseException as error:
             self._end()
-            self._observer.fail(self.actor_id, error, self._position())
+            blamed = self._blamed(error)
+            self._observer.fail(self.actor_id if blamed is None else blamed, error, self._position())
             return False
         finally:
             self._cpu_seconds += time.thread_time() - self._slice_began

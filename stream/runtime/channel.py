@@ -131,6 +131,11 @@ class Channel:
         return self._bytes
 
     @property
+    def fill(self) -> float:
+        """The share of its permits that is taken, by rows or by bytes; above 1 for one large message."""
+        return max(self._rows / self._permits_rows, self._bytes / self._permits_bytes)
+
+    @property
     def waiting_messages(self) -> int:
         """Messages in the queue."""
         return len(self._queue)

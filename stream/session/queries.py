@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from relational.batch import query_chunks, run_query
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.chunk import DataChunk, StreamChunk
+from relational.errors import InvalidValue
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
-from stream.errors import InvalidStatement
+from relational.table.row_checks import check_rows, first_repeated_key
+from stream.errors import DuplicateKey, InvalidStatement
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
 from stream.meta.job_failures import job_error
 
@@ -72,12 +74,35 @@ class SessionQueries:
             chunks = list(query_chunks(query, self._storage, epoch))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
+    def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
+        """The committed rows of `query` as the first ones of a new table, None if there are none. EvaluationError;
+        DuplicateKey or InvalidStatement if the table cannot hold them."""
+        self._check_fresh(query)
+        chunks: list[DataChunk] = []
+        with self._storage.snapshot() as epoch:
+            for chunk in query_chunks(query, self._storage, epoch):
+                chunks.append(chunk)
+                self._check_count(table, sum(each.capacity for each in chunks))
+        if not chunks:
+            return None
+        rows = DataChunk.concat(chunks)
+        try:
+            check_rows(table, rows)
+        except InvalidValue as error:
+            raise InvalidStatement(table.name, str(error)) from error
+        if table.row_id_index is None and table.conflict is ConflictBehaviour.ERROR:
+            row = first_repeated_key(table, rows)
+            if row is not None:
+                raise DuplicateKey(table.name, next(iter(rows.project(table.pk_indices).take([row]).rows())))
+        return StreamChunk.inserts(rows)
+
+    def _check_count(self, table: TableCatalog, rows: int) -> None:
+        if rows > self._rows_limit:
+            raise InvalidStatement(table.name, f"{rows} rows in one INSERT; the limit is {self._rows_limit}")
+
     def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
         """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing."""
-        if rows.visible_rows > self._rows_limit:
-            raise InvalidStatement(
-                table.name, f"{rows.visible_rows} rows in one INSERT; the limit is {self._rows_limit}"
-            )
+        self._check_count(table, rows.visible_rows)
         if not rows.visible_rows:
             return 0
         return self._send(table, InsertRows(self._node.pending.next_id(), StreamChunk.inserts(rows), table.column_ids))

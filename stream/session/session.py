@@ -20,9 +20,10 @@ from hummock.options import CompactionOptions, StorageOptions, check_range
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
-from relational.errors import CatalogError
+from relational.errors import BindError, CatalogError
+from relational.plan.changes import column_of, writable
 from relational.plan.logical import Scan
-from relational.plan.view import plain_view_of, sink_of, view_of
+from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
+MOST_PROFILE_SECONDS = 60.0
+"""How long one call of `analyze` measures."""
 DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
@@ -116,6 +119,14 @@ class Session:
 
         return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
 
+    def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
+        """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by
+        fragment and executor, see `stream.job_profile`. InvalidOption, NotFound, JobFailed, ProfileInterrupted."""
+        if not 0 < seconds <= MOST_PROFILE_SECONDS:
+            raise InvalidOption("seconds", seconds, f"above 0, up to {MOST_PROFILE_SECONDS:g}")
+        self._check_open()
+        return self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds)
+
     # -- tables and views ------------------------------------------------------------------------------
     # Names are written as in SQL but are not folded: `orders`, `shop.orders`, `dev.shop.orders`, `"any.thing"`.
 
@@ -150,6 +161,32 @@ class Session:
         self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
         return self.table(name)
 
+    def create_table_as(
+        self,
+        name: str,
+        query: Relation,
+        *,
+        primary_key: str | Sequence[str] | None = None,
+        append_only: bool = False,
+        on_conflict: str = "error",
+        ttl: str | timedelta | None = None,
+        row_format: str = "row",
+        vnode_count: int = DEFAULT_VNODE_COUNT,
+    ) -> Table:
+        """A table with the columns and the committed rows of `query`, both of which are committed when this returns, or
+        neither if it raises. Arguments as `create_table`. Duplicate, BindError; EvaluationError; DuplicateKey or
+        InvalidStatement for rows that the table cannot hold."""
+        from relational.sql.ddl.create_table import table_as
+        from stream.session.statements import table_options, table_syntax
+
+        self._check_open()
+        whole = ObjectName.parse(name)
+        options = table_options(None, ttl, row_format, vnode_count)
+        syntax = table_syntax(whole.name, {}, primary_key, append_only, on_conflict, options)
+        draft, rows = table_as(syntax, query.plan)
+        self._statements.create_table_as(self._in_schema(draft, whole), rows)
+        return self.table(name)
+
     def create_source(
         self,
         name: str,
@@ -169,12 +206,28 @@ class Session:
         self._playground.meta.ddl.create_source(self._in_schema(draft, whole))
         return self.relation(name)
 
-    def create_sink(self, name: str, query: Relation, *, connector: Mapping[str, str]) -> Table:
-        """A sink of the changes of `query`. Its one row is the state of the delivery: rows inserted, rows deleted,
-        digest. Duplicate, UnknownConnector, ConnectorError."""
+    def create_sink(
+        self,
+        name: str,
+        query: Relation,
+        *,
+        connector: Mapping[str, str] | None = None,
+        into: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Table:
+        """A sink of the changes of `query`, to a `connector` or `into` a table: into its columns of the same names, or
+        the `columns` in their order. The one row of the sink is the state of the delivery: rows inserted, rows deleted,
+        digest. Duplicate, UnknownConnector, ConnectorError; BindError for a query that does not fit the table."""
         self._check_open()
-        whole = ObjectName.parse(name)
-        draft, _ = sink_of(whole.name, query.plan, connector, "", query.views)
+        whole, known = ObjectName.parse(name), self._playground.catalog
+        if (connector is None) == (into is None):
+            raise BindError("a sink has either a connector or a table into which it writes")
+        if into is None:
+            draft, _ = sink_of(whole.name, query.plan, connector or {}, "", query.views)
+        else:
+            table = writable(known.resolve(ObjectName.parse(into)))
+            targets = None if columns is None else [column_of(table, column) for column in columns]
+            draft, _ = sink_into(whole.name, query.plan, table, targets, known.snapshot, "", query.views)
         self._playground.meta.ddl.create_job(self._in_schema(draft, whole))
         return self.table(name)
 
@@ -266,6 +319,17 @@ class Session:
         self._check_open()
         found = self._playground.catalog.resolve(ObjectName.parse(table))
         self._playground.meta.ddl.drop_column(found.id, name, cascade=cascade)
+        return self.table(table)
+
+    def set_ttl(self, table: str, ttl: str | timedelta) -> Table:
+        """The table, whose rows expire so long ("1 hour") after they were inserted, from this commit on. CatalogError
+        unless it is append-only, and for a longer time than now; DependencyError names the jobs that follow it."""
+        from relational.sql.ddl.options import TTL, Options, ttl_of, ttl_text
+
+        self._check_open()
+        text = ttl if isinstance(ttl, str) else ttl_text(ttl)
+        ttl_ms = Options({TTL: text}).take(TTL, ttl_of, 0)
+        self._playground.meta.ddl.set_ttl(self._playground.catalog.resolve(ObjectName.parse(table)).id, ttl_ms)
         return self.table(table)
 
     def table(self, name: str) -> Table:

@@ -72,7 +72,7 @@ class Snapshot:
         stored = [state for state in self._catalog.internal_tables(job.id) if state.name.endswith(".progress")]
         shares = [StorageTable(state, self._storage, (2,)).to_arrow(self.epoch) for state in stored]
         done = sum(rows.column(0).to_pylist().count(True) for rows in shares)
-        read = [self._catalog.get(each) for each in job.dependencies]
+        read = [self._catalog.get(each) for each in job.inputs]
         vnodes = max((table.vnode_count for table in read if table.kind is not TableKind.VIEW), default=1)
         return min(done / (vnodes * len(shares)), 1.0) if shares else 0.0
 

@@ -5,13 +5,14 @@ when the table's own actor has evaluated it, so that its success is known; a que
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hummock.epoch import wall_clock_ms
+from hummock.epoch import monotonic_seconds, wall_clock_ms
 from relational.batch import plan_query
 from relational.catalog.names import PUBLIC, ObjectName
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog, TableKind
@@ -31,6 +32,7 @@ from relational.sql.ddl.watermark import watermark_syntax
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
+from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.job_status import with_deliveries
 from stream.spark.driver import BulkBackfill
@@ -80,7 +82,16 @@ class SessionStatements:
     # -- DDL -------------------------------------------------------------------------------------------
 
     def _create_table(self, statement: bound.CreateTable) -> Relation:
-        return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
+        query = statement.query
+        if query is None:
+            return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
+        return self._created(statement.table, statement.if_not_exists, lambda draft: self.create_table_as(draft, query))
+
+    def create_table_as(self, draft: TableCatalog, query: LogicalPlan) -> TableCatalog:
+        """The table with the committed rows of `query`, which has its columns: both are committed at once. Duplicate;
+        what `SessionQueries.first_rows` raises, before anything was created."""
+        self._ddl.check_new(draft)
+        return self._ddl.create_table(draft, self._queries.first_rows(draft, query))
 
     def _create_source(self, statement: bound.CreateSource) -> Relation:
         return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)
@@ -143,6 +154,9 @@ class SessionStatements:
 
     def _set_parallelism(self, statement: bound.SetParallelism) -> None:
         self._ddl.set_parallelism(statement.table, statement.parallelism)
+
+    def _set_ttl(self, statement: bound.SetTtl) -> None:
+        self._ddl.set_ttl(statement.table.id, statement.ttl_ms)
 
     def _set_option(self, statement: bound.SetOption) -> None:
         self._parallelism = statement.value
@@ -208,16 +222,40 @@ class SessionStatements:
     def _explained(self, statement: bound.Explain) -> pa.Table:
         return pa.table({"plan": self.explain(statement.statement).split("\n")})
 
+    def _explain_analyzed(self, statement: bound.ExplainAnalyze) -> pa.Table:
+        return self.analyze(statement.table, statement.seconds)
+
+    def analyze(self, table: TableCatalog, seconds: float) -> pa.Table:
+        """The profile of a running job, see `stream.job_profile`: from one commit to the first one after `seconds`.
+        JobFailed, JobNotRunning, ProfileInterrupted."""
+        self._ddl.check_runs([table.id])
+        elapsed = 0.0
+
+        def interval() -> None:
+            nonlocal elapsed
+            began = monotonic_seconds()
+            time.sleep(seconds)
+            self._flush()
+            elapsed = monotonic_seconds() - began
+
+        self._flush()
+        fragments = self._playground.node.profile(table.id, table.name, interval)
+        return profile_table(fragments, elapsed, self._playground.storage.table_bytes(measured_tables(fragments)))
+
     def explain(self, statement: bound.Statement) -> str:
         """The plan of a statement, as text."""
         if isinstance(statement, bound.Explain):
             return self.explain(statement.statement)
+        if isinstance(statement, bound.ExplainAnalyze):
+            return profile_text(self.analyze(statement.table, statement.seconds))
         if isinstance(statement, bound.CreateMaterializedView):
             return self._explain_view(statement.view, statement.plan)
         if isinstance(statement, bound.CreateSink):
             return self._explain_view(statement.sink, statement.plan)
         if isinstance(statement, bound.Select):
             return self.explain_query(statement.plan)
+        if isinstance(statement, bound.CreateTable) and statement.query is not None:
+            return f"CreateTable {statement.table.name}\n  {_indented(plan_query(statement.query).explain())}"
         if isinstance(statement, bound.Insert):
             return f"Insert {statement.table.name}\n  {_indented(plan_query(statement.query).explain())}"
         return type(statement).__name__
@@ -250,6 +288,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.DropColumn: SessionStatements._drop_column,
     bound.Resume: SessionStatements._resume,
     bound.SetParallelism: SessionStatements._set_parallelism,
+    bound.SetTtl: SessionStatements._set_ttl,
     bound.SetOption: SessionStatements._set_option,
     bound.Nothing: SessionStatements._nothing,
     bound.Drop: SessionStatements._drop,
@@ -266,6 +305,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.ShowCreate: SessionStatements._show_create,
     bound.Describe: SessionStatements._describe,
     bound.Explain: SessionStatements._explained,
+    bound.ExplainAnalyze: SessionStatements._explain_analyzed,
 }
 
 
@@ -282,21 +322,33 @@ def table_draft(
     """The draft of a table described through the fluent API, equal to that of CREATE TABLE … WITH `options`. BindError.
     """
     types = {column: data_type(kind) for column, kind in columns.items()}
-    key = (
-        [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
-    )
-    for what, names in (("primary key", key or ()), ("default of", defaults)):
+    syntax = table_syntax(name, types, primary_key, append_only, on_conflict, options)
+    for what, names in (("primary key", syntax.key or ()), ("default of", defaults)):
         missing = [column for column in names if column not in types]
         if missing:
             raise BindError(f"{what} column {missing[0]!r} is no column of table {name!r}")
+    syntax.defaults |= {column: constant(value, column, types[column]) for column, value in defaults.items()}
+    syntax.watermark = None if watermark is None else watermark_syntax(*watermark)
+    return table_of(syntax, "")
+
+
+def table_syntax(
+    name: str,
+    types: Mapping[str, DataType],
+    primary_key: str | Sequence[str] | None,
+    append_only: bool,
+    on_conflict: str,
+    options: Mapping[str, str],
+) -> TableSyntax:
+    """The parts of CREATE TABLE for arguments of the fluent API. BindError for an unknown conflict rule."""
+    key = [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
     try:
         conflict = ConflictBehaviour(on_conflict)
     except ValueError:
         raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
-    constants = {column: constant(value, column, types[column]) for column, value in defaults.items()}
-    syntax = TableSyntax(name, list(types.items()), key, None, append_only, conflict, Options(options), constants)
-    syntax.watermark = None if watermark is None else watermark_syntax(*watermark)
-    return table_of(syntax, "")
+    return TableSyntax(
+        name, list(types.items()), key=key, is_append_only=append_only, conflict=conflict, options=Options(options)
+    )
 
 
 def table_options(

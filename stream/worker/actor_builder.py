@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
+from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
@@ -19,7 +20,7 @@ from stream.connector.base import SplitReader, connector_of, open_reader, settin
 from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_stored_sink
 from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
-from stream.errors import SourcePosition
+from stream.errors import SourcePosition, StatementError
 from stream.executor.agg_state import MaterializedInput
 from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
@@ -29,12 +30,14 @@ from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
+from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
 from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.executor.source_watermark import SourceWatermark
 from stream.executor.store_errors import StoreErrorsExecutor
+from stream.executor.table_sink import TableSinkExecutor
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
@@ -103,7 +106,8 @@ class ActorBuilder:
             executor = StoreErrorsExecutor(executor, StoredErrorCounts(errors, table, spec.fragment, spec.vnodes))
         outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
-        actor = Actor(spec.actor_id, executor, outputs, _Paced(observer, pace), chain.position)
+        paced = _Paced(observer, pace)
+        actor = Actor(spec.actor_id, executor, outputs, paced, chain.position, chain.meters, chain.blamed)
         chain.cpu_clock = actor.cpu_clock
         return actor
 
@@ -148,6 +152,7 @@ class ExecutorChain:
         self.errors = errors
         self.has_readers: Callable[[], bool] = lambda: True
         self.progress = SinkProgress()
+        self.request_barrier: Callable[[], None] = lambda: None
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
@@ -191,7 +196,20 @@ class ExecutorChain:
         return MaterializeExecutor(info, input, table, node.conflict, rows, self.errors, lambda: self.has_readers())
 
     def sink(self, node: SinkNode, info: ExecutorInfo) -> Executor:
+        into = node.table.sink_table
+        if into is not None:
+            return self.table_sink(node, info, into.order)
         return SinkExecutor(info, self.build(node.input), self.sink_writer(node), self.state_table(node.table))
+
+    def table_sink(self, node: SinkNode, info: ExecutorInfo, order: SinkOrder) -> Executor:
+        return TableSinkExecutor(
+            info,
+            self.build(node.input),
+            self.state_table(node.table),
+            order,
+            self.options.chunk_rows,
+            lambda: self.request_barrier(),
+        )
 
     def sink_writer(self, node: SinkNode) -> SinkWriter:
         """What delivers the changes of a sink. UnknownConnector, ConnectorError."""
@@ -223,8 +241,16 @@ class _ActorChain(ExecutorChain):
         self.pace = pace
         self.watermark_of = builder.watermark_of
         self.sources: list[SourceExecutor] = []
+        self.statements: DmlExecutor | None = None
         self.cpu_clock: Callable[[], float] = lambda: 0.0
         self.backfilled: Callable[[], None] = lambda: None
+        self.meters: dict[int, ExecutorMeter] = {}
+        """By the position of the node in the fragment, in pre-order."""
+        self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
+
+    def build(self, node: StreamNode) -> Executor:
+        meter = self.meters[self._positions[id(node)]] = ExecutorMeter()
+        return MeteredExecutor(super().build(node), meter)
 
     def state_table(self, catalog: TableCatalog) -> StateTable:
         """A table of this fragment. An actor owns the vnodes of tables that are distributed; in the others it has rows
@@ -235,13 +261,23 @@ class _ActorChain(ExecutorChain):
         """The position of the actor's source, None without one."""
         return self.sources[0].position if self.sources else None
 
+    def blamed(self, error: BaseException) -> int | None:
+        """The actor of the sink whose rows the table cannot hold."""
+        if self.statements is None or not isinstance(error, StatementError):
+            return None
+        return self.statements.writer
+
     def head_channel(self) -> Channel:
         """The channel of barriers and statements, which every actor without upstreams has."""
         assert self.control is not None
         return self.control
 
     def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
-        return DmlExecutor(info, self.head_channel(), node.table)
+        rows = None if self.spec.first_rows is None else self.spec.first_rows.take()
+        self.statements = DmlExecutor(
+            info, self.head_channel(), node.table, self.spec.actor_id, rows, self.request_barrier
+        )
+        return self.statements
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         readers, find_splits = self.readers(node)
@@ -267,6 +303,7 @@ class _ActorChain(ExecutorChain):
             start=settings.start,
             may_read=lambda: not self.progress.is_full,
             committed_epoch=lambda: self.store.committed_epoch,
+            is_committed=lambda epoch: self.store.committed_epoch >= epoch,
         )
         self.sources.append(source)
         return source
@@ -291,11 +328,11 @@ class _ActorChain(ExecutorChain):
         return readers, find_splits if self.options.split_discovery_ms else None
 
     def watermark_filter(self, node: WatermarkFilterNode, info: ExecutorInfo) -> Executor:
-        source = self.build(node.input)
-        assert isinstance(source, SourceExecutor)
+        input = self.build(node.input)
         return WatermarkFilterExecutor(
             info,
-            source,
+            input,
+            self.sources[-1],
             node.column,
             node.delay,
             self.state_table(node.table),

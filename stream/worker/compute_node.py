@@ -11,9 +11,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from stream.actor_metrics import FragmentFigures
@@ -22,12 +21,15 @@ from stream.errors import (
     ChannelClosed,
     InvalidStatement,
     JobFailed,
+    JobNotRunning,
     LostStatement,
+    ProfileInterrupted,
     RecoveryFailed,
     SessionClosed,
     StatementsLost,
 )
-from stream.message import STATEMENTS, Add, Barrier, Replayed, Statement
+from stream.job_profile import FragmentProfile
+from stream.message import STATEMENTS, Add, Barrier, JoinedSink, Replayed, Statement
 from stream.options import StreamOptions
 from stream.protocol import ActorSpec, CollectedEpoch, EdgeSpec, StepObserver, unobserved
 from stream.runtime.actor import Actor
@@ -36,6 +38,13 @@ from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Edge, HashEdge, SimpleEdge
 from stream.worker.local_barrier_manager import LocalBarrierManager
 from stream.worker.pending_statements import PendingStatements
+from stream.worker.running_actor import (
+    RunningActor,
+    by_fragment,
+    profile_between,
+    profile_since_start,
+    read_meters,
+)
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
@@ -43,23 +52,6 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 60.0
 """How long an actor may take to end once its channels are closed: one read or write of the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """An actor with its input channels: for each input of its spec one for each sender. `control` is the channel of
-    barriers and statements of an actor without inputs, else None."""
-
-    spec: ActorSpec
-    actor: Actor
-    control: Channel | None
-    inputs: tuple[tuple[Channel, ...], ...]
-
-    def close(self, cause: BaseException | None) -> None:
-        """Ends the actor, also one that still waits for those that it replaces."""
-        self.actor.may_begin = True
-        for channel in (*(each for channels in self.inputs for each in channels), *filter(None, (self.control,))):
-            channel.close(cause)
 
 
 class ComputeNode:
@@ -83,9 +75,9 @@ class ComputeNode:
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
         self._changed = threading.Condition()
-        self._built: dict[int, _Running] = {}  # built, but not yet begun
-        self._running: dict[int, _Running] = {}
-        self._ended: list[_Running] = []  # stopped by a barrier
+        self._built: dict[int, RunningActor] = {}  # built, but not yet begun
+        self._running: dict[int, RunningActor] = {}
+        self._ended: list[RunningActor] = []  # stopped by a barrier
         self._is_serving = False  # between an Initial barrier and a reset
         self._failed: Mapping[int, Exception] = {}  # job id -> error, of jobs that do not run because they failed
         self._closed_by: BaseException | None = None
@@ -107,10 +99,11 @@ class ComputeNode:
                 actor = self._builder.build(spec, control, inputs, self._barriers)
             except Exception as error:
                 raise ActorFailed(spec.actor_id, error) from error
-            for channel in (*(each for channels in inputs for each in channels), *filter(None, (control,))):
+            built = RunningActor(spec, actor, control, inputs)
+            for channel in built.channels:
                 channel.on_readable = partial(self._pool.wake, actor)
             with self._changed:
-                self._built[spec.actor_id] = _Running(spec, actor, control, inputs)
+                self._built[spec.actor_id] = built
 
     def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
         """Send `barrier` to every control channel; its mutation begins and ends actors."""
@@ -123,6 +116,9 @@ class ComputeNode:
             expected = tuple(self._running)
             heads = [each.control for each in self._running.values() if each.control is not None]
             stopped = [self._running.pop(each) for each in barrier.stopped]
+            for each in stopped:
+                if each.spec.writes in self._running:
+                    self._running[each.spec.writes].sinks.pop(each.spec.actor_id, None)
             self._ended += stopped
         collected = self._barriers.inject(barrier, heads, expected, lambda: self._let_begin(beginning))
         for each in stopped:
@@ -215,11 +211,10 @@ class ComputeNode:
     def fragments(self) -> list[FragmentFigures]:
         """Figures of all running fragments, by job and fragment."""
         with self._changed:
-            running = sorted(self._running.values(), key=lambda each: (each.spec.job_id, each.spec.fragment))
+            running = list(self._running.values())
         found = []
-        for (table_id, fragment), group in groupby(running, key=lambda each: (each.spec.job_id, each.spec.fragment)):
-            actors = list(group)
-            channels = [each for actor in actors for inputs in (*actor.inputs, (actor.control,)) for each in inputs]
+        for (table_id, fragment), actors in by_fragment(running):
+            channels = [channel for actor in actors for channel in actor.channels]
             found.append(FragmentFigures(
                 actors[0].spec.table.name,
                 table_id,
@@ -227,10 +222,30 @@ class ComputeNode:
                 len(actors),
                 sum(each.actor.rows for each in actors),
                 sum(each.actor.spent_cpu_seconds for each in actors),
-                sum(channel.waiting_rows for channel in channels if channel is not None),
-                sum(channel.waiting_bytes for channel in channels if channel is not None),
+                sum(channel.waiting_rows for channel in channels),
+                sum(channel.waiting_bytes for channel in channels),
             ))
         return found
+
+    def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
+        """Measures the fragments of a job while `interval()` waits. JobNotRunning if the job runs no actor;
+        ProfileInterrupted if its actors were replaced meanwhile."""
+        with self._changed:
+            running = [each for each in self._running.values() if each.spec.job_id == job_id]
+            if not running:
+                raise JobNotRunning(job)
+            read_meters(running, +1)
+        try:
+            before = [profile_since_start(actors) for _, actors in by_fragment(running)]
+            interval()
+            after = [profile_since_start(actors) for _, actors in by_fragment(running)]
+            with self._changed:
+                if any(self._running.get(each.spec.actor_id) is not each for each in running):
+                    raise ProfileInterrupted(job)
+        finally:
+            with self._changed:
+                read_meters(running, -1)
+        return [profile_between(*each) for each in zip(before, after, strict=True)]
 
     # -- internals -------------------------------------------------------------------------------------
 
@@ -272,7 +287,27 @@ class ComputeNode:
             upstream: tuple((edge_id, _edge(specs[edge_id], receivers)) for edge_id, receivers in edges.items())
             for upstream, edges in targets.items()
         }
-        return replace(add, outputs=outputs)
+        joined: dict[int, tuple[JoinedSink, ...]] = {}
+        for each in beginning:
+            if each.spec.writes is not None:
+                actor_id, table_actor = each.spec.actor_id, each.spec.writes
+                into, channel = each.spec.table.sink_table, self._join(each, self._running[table_actor])
+                assert into is not None
+                sink = JoinedSink(actor_id, channel, into.column_ids)
+                joined[table_actor] = (*joined.get(table_actor, ()), sink)
+                edge = (each.spec.job_id, table_actor), SimpleEdge({table_actor: channel})
+                outputs[actor_id] = (*outputs.get(actor_id, ()), edge)
+        return replace(add, outputs=outputs, joined=joined)
+
+    def _join(self, sink: RunningActor, table: RunningActor) -> Channel:
+        """The channel from the actor of a sink to that of the table that it writes."""
+        actor_id = sink.spec.actor_id
+        channel = Channel(self._options.channel_permits_rows, f"sink actor {actor_id} to {table.spec.actor_id}")
+        channel.on_readable = partial(self._pool.wake, table.actor)
+        channel.on_writable = partial(self._pool.wake, sink.actor)
+        sink.written.append(channel)
+        table.sinks[actor_id] = channel
+        return channel
 
     def _let_begin(self, actors: Iterable[Actor]) -> None:
         """The actors that they replace have passed their last barrier: the state is complete in the store [R19]."""
@@ -315,7 +350,7 @@ def _edge(spec: EdgeSpec, targets: Mapping[int, Channel]) -> Edge:
     return HashEdge(targets, spec.key, spec.vnode_map, spec.rule, spec.table.id, column_ids)
 
 
-def _refuse_leftovers(ended: _Running) -> None:
+def _refuse_leftovers(ended: RunningActor) -> None:
     """Complete statements that arrived after the Stop of their table with an error."""
     while ended.control is not None:
         try:

@@ -84,6 +84,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
     "stream.protocol": "message plan relational.types relational.catalog relational.chunk",
     "stream.actor_metrics": "",
+    "stream.job_profile": "plan",
     "stream.error_counts": (
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "
         "hummock.state_store"
@@ -98,7 +99,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
-        "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics "
+        "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
         "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
@@ -117,8 +118,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.session": (
-        "playground spark meta plan message error_counts sink_delivery relational.spark hummock.spark hummock.version "
-        "hummock.loaded_files relational.expr relational.types relational.sql "
+        "playground spark meta plan message error_counts job_profile sink_delivery relational.spark "
+        "hummock.spark hummock.version hummock.loaded_files relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"
     ),

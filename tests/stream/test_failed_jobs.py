@@ -347,3 +347,40 @@ def test_a_lost_statement_is_reported_by_the_next_call_of_any_kind(tmp_path, mon
         db.sql("INSERT INTO bad VALUES (3)")
         db.flush()
         assert [row["id"] for row in db.sql("SELECT id FROM bad ORDER BY id").rows()] == [1, 3]
+
+
+BAD_FIRST_ROWS = ['{"op": "c", "after": {"id": 1, "v": 1}}', '{"op": "c", "after": {"id": 1, "v": 2}}']
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_table_that_cannot_store_its_first_rows_is_created_and_set_aside(tmp_path, attempt):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "0.json").write_text("\n".join(BAD_FIRST_ROWS))
+    options = f"WITH (connector = 'ndjson', path = '{tmp_path}/files', format = 'debezium')"
+    with stream.connect(f"file://{tmp_path}/store", recovery_backoff_ms=1, barrier_interval_ms=5) as db:
+        db.sql(f"CREATE TABLE t (id BIGINT PRIMARY KEY, v INT) {options}")
+        db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY); INSERT INTO other VALUES (1); FLUSH")
+        (row,) = [row for row in db.sql("SHOW JOBS").to_pylist() if row["name"] == "t"]
+        assert row["state"] == "FAILED" and "DuplicateKey" in row["reason"]
+        with pytest.raises(JobFailed, match="DuplicateKey"):
+            db.sql("SELECT * FROM t").to_arrow()
+        assert db.sql("SELECT * FROM other").rows() == [{"id": 1}]
+        (tmp_path / "files" / "0.json").write_text(BAD_FIRST_ROWS[0])
+        db.sql("ALTER TABLE t RESUME; FLUSH")
+        eventually(lambda: db.sql("SELECT * FROM t").rows() == [{"id": 1, "v": 1}])
+
+
+OVER_SOURCE = ("MATERIALIZED VIEW v AS SELECT id FROM s", "SINK v FROM s WITH (connector = 'digest')")
+
+
+@pytest.mark.parametrize("kind", OVER_SOURCE)
+def test_a_job_over_a_source_whose_first_record_is_malformed_is_set_aside(tmp_path, kind):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "0.json").write_text('{"id": "no number"}\n{"id": 2}\n')
+    with stream.connect(f"file://{tmp_path}/store", recovery_backoff_ms=1, barrier_interval_ms=5) as db:
+        db.sql(f"CREATE SOURCE s (id BIGINT) WITH (connector = 'ndjson', path = '{tmp_path}/files')")
+        db.sql(f"CREATE {kind}")
+        eventually(lambda: [row["state"] for row in db.sql("SHOW JOBS").to_pylist()] == ["FAILED"])
+        assert "MalformedRows" in db.sql("SHOW JOBS").to_pylist()[0]["reason"]
+        db.sql(f"ALTER {kind.split(' v ')[0]} v RESUME SKIP 1 ROWS; FLUSH")
+        eventually(lambda: db.sql("SHOW JOBS").to_pylist()[0]["state"] == "RUNNING")

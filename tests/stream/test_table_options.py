@@ -10,7 +10,8 @@ import pytest
 import stream
 from hummock.base.key import KeyRange, vnode_of
 from relational.catalog.objects import RowFormat
-from relational.errors import BindError, CatalogError
+from relational.errors import BindError, CatalogError, DependencyError
+from relational.plan.view import view_of
 from stream.errors import BulkLoadRefused, InvalidStatement, StatementError
 from tests.support.drivers.seeds import run_seed
 from tests.support.worlds.timed_session import TimedSession
@@ -124,6 +125,56 @@ def test_nothing_follows_a_table_whose_rows_expire(world):
     with pytest.raises(BindError, match="ttl is an interval"):
         db.create_table("u", {"id": "int"}, append_only=True, ttl="soon")
     assert db.names() == ("t",)
+
+
+def test_a_ttl_that_is_set_later_holds_for_all_rows(world):
+    db = world.session
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, w TEXT) APPEND ONLY")
+    db.sql("INSERT INTO t VALUES (1, 'a')")
+    world.now_ms += 10_000
+    db.flush()
+    db.sql("INSERT INTO t VALUES (2, 'b')")
+    db.flush()
+    assert len(rows(db, "SELECT * FROM t")) == 2
+    with pytest.raises(StatementError):
+        db.sql("INSERT INTO t VALUES (1, 'again')")
+    db.sql("ALTER TABLE t SET (ttl = '5 seconds')")
+    for _ in range(2):
+        db.flush()
+    assert rows(db, "SELECT * FROM t") == [(2, "b")]
+    assert db.sql("INSERT INTO t VALUES (1, 'again')") == 1
+    db.flush()
+    db.set_ttl("t", "2 seconds")
+    assert world.version.tables[world.table("t").id].ttl_ms == world.table("t").ttl_ms == 2_000
+    (definition,) = db.sql("SHOW CREATE TABLE t")["definition"].to_pylist()
+    assert definition.endswith("APPEND ONLY WITH (ttl = '00:00:02')")
+    world.now_ms += 100_000
+    for _ in range(3):
+        db.flush()
+    assert rows(db, "SELECT * FROM t") == []
+    world.compact()
+    assert stored(world, "t") == 0
+    world.restart()
+    db = world.session
+    assert db.sql("INSERT INTO t VALUES (1, 'c')") == 1
+    db.flush()
+    assert rows(db, "SELECT * FROM t") == [(1, "c")]
+
+
+def test_a_ttl_that_cannot_be_set(world):
+    db = world.session
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY) APPEND ONLY; CREATE MATERIALIZED VIEW v AS SELECT id FROM t")
+    db.sql("CREATE TABLE u (id INT PRIMARY KEY)")
+    draft = view_of("w", db.sql("SELECT id FROM t").plan, "")[0]
+    with pytest.raises(DependencyError, match="followed by v"):
+        db.sql("ALTER TABLE t SET (ttl = '1 hour')")
+    db.sql("DROP MATERIALIZED VIEW v; ALTER TABLE t SET (ttl = '1 hour')")
+    with pytest.raises(CatalogError, match="only be made shorter"):
+        db.set_ttl("t", "2 hours")
+    with pytest.raises(CatalogError, match="APPEND ONLY"):
+        db.set_ttl("u", "2 hours")
+    with pytest.raises(BindError, match="expire by its ttl"):  # bound before
+        db._playground.meta.ddl.create_job(draft)
 
 
 def test_a_ttl_survives_restarts_and_changes_of_columns(world):

@@ -1,10 +1,10 @@
-"""ALTER: adds and drops columns of a table, resumes a job that was set aside."""
+"""ALTER: columns and ttl of a table, resuming a job that was set aside, parallelism."""
 
 from __future__ import annotations
 
 import re
 
-from relational.catalog.alter import column_index, with_column, without_column
+from relational.catalog.alter import column_index, with_column, with_ttl, without_column
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, CatalogError, ParseError
 from relational.expr.bind import error_span
@@ -12,10 +12,10 @@ from relational.expr.unbound import TextSpan
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
-from relational.sql.ddl.options import parallelism_of
+from relational.sql.ddl.options import CONNECTOR, TABLE_OPTIONS, TTL, parallelism_of, read_options, ttl_of
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, resolved
-from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume, SetParallelism
+from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume, SetParallelism, SetTtl
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,
@@ -27,10 +27,12 @@ _KINDS: dict[tuple[str, ...], TableKind] = {
 _NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
 
 
-def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | Resume | SetParallelism | Nothing:
-    """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT
-    constant], or DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW, SINK or INDEX
-    name RESUME [SKIP n ROWS]; ALTER MATERIALIZED VIEW, SINK or INDEX name SET PARALLELISM [=|TO] {n | DEFAULT}.
+def bind_alter(
+    piece: Piece, context: BindContext
+) -> AddColumn | DropColumn | Resume | SetParallelism | SetTtl | Nothing:
+    """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT constant], DROP
+    [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT], or SET (ttl = 'interval'). ALTER TABLE, MATERIALIZED VIEW, SINK or
+    INDEX name RESUME [SKIP n ROWS]; ALTER MATERIALIZED VIEW, SINK or INDEX name SET PARALLELISM [=|TO] {n | DEFAULT}.
     """
     reader = TokenReader(piece)
     reader.expect("ALTER")
@@ -56,7 +58,25 @@ def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | R
         return _add(reader, table)
     if reader.accept("DROP"):
         return _drop(reader, table)
-    raise reader.fail("ADD, DROP or RESUME is expected here")
+    if reader.accept("SET"):
+        return _set_options(reader, table, span)
+    raise reader.fail("ADD, DROP, SET or RESUME is expected here")
+
+
+def _set_options(reader: TokenReader, table: TableCatalog, span: TextSpan) -> SetTtl:
+    """(ttl = 'interval') to the end of the statement."""
+    options = read_options(reader)
+    reader.finish()
+    for name in (*TABLE_OPTIONS, CONNECTOR):
+        if name != TTL:
+            options.refuse(name, f"{name} of a table cannot be changed: create another table and insert the rows there")
+    ttl_ms = options.take(TTL, ttl_of, 0)
+    options.finish("SET of a table", (TTL,))
+    try:
+        with_ttl(table, ttl_ms)
+    except CatalogError as error:
+        raise BindError(str(error), **error_span(span)) from error
+    return SetTtl(table, ttl_ms)
 
 
 def _other_kind(table: TableCatalog, span: TextSpan) -> BindError:

@@ -13,11 +13,11 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
-from relational.plan.changes import column_of
+from relational.plan.changes import column_of, writable
 from relational.plan.logical import LogicalPlan
-from relational.plan.view import index_of, plain_view_of, sink_of, view_of
+from relational.plan.view import index_of, plain_view_of, sink_into, sink_of, view_of
 from relational.sql.context import BindContext
-from relational.sql.ddl.create_table import read_table, source_of, table_of
+from relational.sql.ddl.create_table import read_table, source_of, table_as, table_of
 from relational.sql.ddl.options import (
     BACKFILL,
     CONNECTOR,
@@ -29,6 +29,7 @@ from relational.sql.ddl.options import (
     read_options,
     take_vnode_count,
 )
+from relational.sql.dml import read_columns
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
@@ -68,8 +69,13 @@ def listed(choices: Iterable[tuple[str, ...]]) -> str:
 
 def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateTable:
     name, span = read_name(reader, "the table")
-    table = table_of(read_table(reader, name.name), definition)
-    return CreateTable(_in_schema(table, context, name, span), if_not_exists)
+    syntax = read_table(reader, name.name, has_query=True)
+    if syntax.query is None:
+        return CreateTable(_in_schema(table_of(syntax, definition), context, name, span), if_not_exists)
+    tree = parse(syntax.query)
+    query = QueryBinder(context.catalog, Translator(tree, context.now)).query(tree.node)
+    table, rows = table_as(syntax, query, span)
+    return CreateTable(_in_schema(table, context, name, span), if_not_exists, rows)
 
 
 def _source(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSource:
@@ -79,19 +85,14 @@ def _source(reader: TokenReader, context: BindContext, if_not_exists: bool, defi
 
 
 def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSink:
-    """name {FROM table or view | AS query} WITH (connector = …); the options may also precede FROM or AS."""
+    """name {FROM table or view | AS query} WITH (connector = …); the options may also precede FROM or AS. Or name INTO
+    table [(column, …)] {FROM table or view | AS query}.
+    """
     name, span = read_name(reader, "the sink")
+    if reader.accept("INTO"):
+        return _sink_into(reader, context, if_not_exists, definition, name, span)
     options = read_options(reader) if reader.accept("WITH") else Options()
-    if reader.accept("FROM"):
-        table_name, table_span = read_name(reader, "a table or view")
-        table = resolved(context.catalog, table_name, table_span)
-        query = rows_of(table, context.catalog)
-        views = frozenset({table.id}) if table.kind is TableKind.VIEW else frozenset()
-    else:
-        reader.expect("AS")
-        tree = parse(_before_options(reader))
-        binder = QueryBinder(context.catalog, Translator(tree))
-        query, views = binder.query(tree.node), binder.views
+    query, views = _sunk(reader, context)
     if not options and reader.accept("WITH"):
         options = read_options(reader)
     if CONNECTOR not in options:
@@ -102,6 +103,42 @@ def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists)
+
+
+def _sink_into(
+    reader: TokenReader,
+    context: BindContext,
+    if_not_exists: bool,
+    definition: str,
+    name: ObjectName,
+    span: TextSpan,
+) -> CreateSink:
+    """The clauses after INTO."""
+    table_name, table_span = read_name(reader, "a table")
+    table = writable(resolved(context.catalog, table_name, table_span), table_span)
+    columns = None
+    if reader.begins("("):
+        columns = read_columns(reader, table)
+    query, views = _sunk(reader, context)
+    reader.finish()
+    try:
+        sink, plan = sink_into(name.name, query, table, columns, context.catalog.snapshot, definition, views)
+    except BindError as error:
+        raise BindError(error.message, **error_span(table_span)) from error
+    return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists)
+
+
+def _sunk(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
+    """FROM table or view, or AS query: the query whose changes a sink delivers, and the views that it refers to."""
+    if reader.accept("FROM"):
+        name, span = read_name(reader, "a table or view")
+        table = resolved(context.catalog, name, span)
+        views = frozenset({table.id}) if table.kind is TableKind.VIEW else frozenset()
+        return rows_of(table, context.catalog), views
+    reader.expect("AS")
+    tree = parse(_before_options(reader))
+    binder = QueryBinder(context.catalog, Translator(tree))
+    return binder.query(tree.node), binder.views
 
 
 def _before_options(reader: TokenReader) -> Piece:

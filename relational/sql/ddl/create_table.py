@@ -20,10 +20,12 @@ from relational.catalog.objects import (
     TableKind,
     value_columns,
 )
-from relational.errors import BindError
+from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, unknown
+from relational.expr.expression import InputRef
 from relational.expr.unbound import TextSpan
-from relational.plan.changes import default_of
+from relational.plan.changes import default_of, stored_row
+from relational.plan.logical import LogicalPlan, Project
 from relational.sql.ddl.options import (
     CONNECTOR,
     TABLE_OPTIONS,
@@ -49,15 +51,20 @@ _LIMITED = re.compile(
     r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
 )
 _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)
+_BEFORE_QUERY = (("AS",), ("WITH",), ("APPEND", "ONLY"), ("ON", "CONFLICT"))
 _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 
 
 @dataclass(slots=True)
 class TableSyntax:
-    """The parts of CREATE TABLE, in the order of the text."""
+    """The parts of CREATE TABLE, in the order of the text. `query`: the text after AS; then the columns have no types:
+    `untyped` are their names with the spans that follow them.
+    """
 
     name: str
     columns: list[tuple[str, DataType]] = field(default_factory=list)
+    untyped: list[tuple[str, TextSpan]] = field(default_factory=list)
+    query: Piece | None = None
     key: list[str] | None = None
     key_span: TextSpan | None = None
     is_append_only: bool = False
@@ -69,17 +76,30 @@ class TableSyntax:
     watermark: WatermarkSyntax | None = None
 
 
-def read_table(reader: TokenReader, name: str) -> TableSyntax:
-    """Parses CREATE TABLE after the table's name. ParseError or BindError at the span."""
-    table = TableSyntax(name)
-    reader.expect("(")
-    while True:
-        _read_element(reader, table)
-        if not reader.accept(","):
-            break
-    reader.expect(")")
+def read_table(reader: TokenReader, name: str, *, has_query: bool = False) -> TableSyntax:
+    """Parses CREATE TABLE after the table's name. `has_query`: it may end with AS and a query. ParseError or BindError
+    at the span.
+    """
+    table, span = TableSyntax(name), reader.span
+    if not (has_query and any(reader.begins(*words) for words in _BEFORE_QUERY)):
+        reader.expect("(")
+        while True:
+            _read_element(reader, table)
+            if not reader.accept(","):
+                break
+        reader.expect(")")
     while not reader.is_done:
+        if has_query and reader.accept("AS"):
+            table.query = reader.rest()
+            break
         _read_clause(reader, table)
+    if table.query is not None and table.columns:
+        raise BindError("the columns of CREATE TABLE … AS have the types of the query", **error_span(span))
+    if table.query is None and table.untyped:
+        start, end = table.untyped[0][1]
+        raise ParseError("the type of the column is expected here", start=start, end=end)
+    if table.query is None and not table.columns:
+        raise reader.fail("AS is expected here" if table.key is None else "a table has one column at least")
     return table
 
 
@@ -95,8 +115,11 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
         table.watermark = _read_watermark(reader, span)
         return
     name = reader.name("a column")
-    if any(name == other for other, _ in table.columns):
+    if any(name == other for other, _ in (*table.columns, *table.untyped)):
         raise BindError(f"column {name!r} appears twice", **error_span(span))
+    if reader.begins(",") or reader.begins(")"):
+        table.untyped.append((name, reader.span))
+        return
     data_type, max_length = _read_column_type(reader)
     table.columns.append((name, data_type))
     if max_length is not None:
@@ -354,3 +377,21 @@ def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
     if key.count(name) > 1:
         raise BindError(f"column {name!r} stands twice in the PRIMARY KEY", **error_span(syntax.key_span))
     return names.index(name)
+
+
+def table_as(syntax: TableSyntax, query: LogicalPlan, span: TextSpan | None = None) -> tuple[TableCatalog, LogicalPlan]:
+    """The draft (id 0) of a table with the visible columns of `query`, under the names that the statement lists, if it
+    lists any; and the rows of the query as the table stores them. BindError.
+    """
+    shown = query.visible
+    names = [name for name, _ in syntax.untyped] or [query.schema.names[position] for position in shown]
+    if len(names) != len(shown):
+        raise BindError(f"{len(names)} names for the {len(shown)} columns of the query", **error_span(span))
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BindError(f"column {twice!r} appears twice in the query: give it an alias", **error_span(span))
+    syntax.options.refuse(CONNECTOR, "the first rows of a table with a connector are those of the connector")
+    types = [query.schema.types[position] for position in shown]
+    table = table_of(replace(syntax, columns=list(zip(names, types, strict=True))), "")
+    values = {column: InputRef(position, query.schema.types[position]) for column, position in enumerate(shown)}
+    return table, Project(query, stored_row(table, values), table.schema.names)

@@ -74,7 +74,8 @@ class Options:
     def finish(self, what: str, known: Sequence[str]) -> None:
         """BindError at an option that was not taken; it names the `known` ones of `what`."""
         for name in self._texts:
-            message = f"{unknown('option', name, known)} ({what} has {', '.join(known[:-1])} and {known[-1]})"
+            listed = " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))
+            message = f"{unknown('option', name, known)} ({what} has {listed})"
             raise BindError(message, **error_span(self._spans.get(name)))
 
 

@@ -343,3 +343,17 @@ def test_a_split_is_awaited_until_polls_without_rows_span_the_time(monkeypatch):
     control.send(barrier(3, Resume()))
     take(messages, 2)
     assert executor.awaited_splits(5.0) == ["a"] and executor.awaited_splits(0.0) == []
+
+
+def test_nothing_is_read_before_the_job_is_committed():
+    control, reader, asked = Channel(100), CountingReader(0, 4), []
+    control.send(barrier(3))
+
+    def is_committed(epoch):
+        asked.append(epoch)
+        return len(asked) > 5
+
+    messages = source(MemoryStateStore(), control, {"a": reader}, is_committed=is_committed).execute()
+    first, chunk = take(messages, 2)
+    assert first == barrier(3) and rows_of([chunk]) == [0, 1] and reader.calls == 1
+    assert asked == [barrier(3).epoch.prev] * 6

@@ -72,7 +72,8 @@ class Job:
         self.table = watermark_table(8, table_catalog("t", schema, (0,)))
         table = StateTable(self.table, self.store)
         self.messages = WatermarkFilterExecutor(
-            info, source, 0, delay, table, self.errors, shared or SourceWatermark(1), number, idle_seconds=idle_seconds
+            info, source, source, 0, delay, table, self.errors, shared or SourceWatermark(1), number,
+            idle_seconds=idle_seconds
         ).execute()
         self.control.send(barrier(first))
         assert next(self.messages) == barrier(first)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relational.sql import bind_sql
-from relational.sql.statement import CreateTable
+from relational.sql.statement import CreateSink, CreateTable
 from stream.plan.planner import plan_query, plan_table
 from tests.support.suites.sql_cases import case_catalog
 
@@ -38,7 +38,8 @@ def explained(statement):
     ids = itertools.count(100)
     if isinstance(bound, CreateTable):
         return plan_table(bound.table.with_id(50), lambda name: next(ids)).explain()
-    return plan_query(bound.view.with_id(50), bound.plan, lambda name: next(ids)).explain()
+    job = bound.sink if isinstance(bound, CreateSink) else bound.view
+    return plan_query(job.with_id(50), bound.plan, lambda name: next(ids)).explain()
 
 
 @pytest.mark.parametrize(("title", "statement", "expected"), CASES, ids=[title for title, *_ in CASES])

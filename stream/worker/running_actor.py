@@ -1,0 +1,103 @@
+"""RunningActor: an actor of this process with its channels; and figures of those that run one fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TypeAlias
+
+from stream.job_profile import ExecutorProfile, FragmentProfile
+from stream.plan.stream_plan import StreamNode
+from stream.protocol import ActorSpec
+from stream.runtime.actor import Actor
+from stream.runtime.channel import Channel
+
+FragmentOf: TypeAlias = tuple[int, int]
+"""Job and number of a fragment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningActor:
+    """`inputs`: for each input of the spec one channel for each sender. `control` is the channel of barriers and
+    statements of an actor without inputs, else None."""
+
+    spec: ActorSpec
+    actor: Actor
+    control: Channel | None
+    inputs: tuple[tuple[Channel, ...], ...]
+    sinks: dict[int, Channel] = field(default_factory=dict)
+    """From the sinks that write the table of this actor, by actor id."""
+    written: list[Channel] = field(default_factory=list)
+    """To the table that this actor of a sink writes."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """All channels that it reads."""
+        received = (channel for channels in self.inputs for channel in channels)
+        return (*received, *filter(None, (self.control,)), *self.sinks.values())
+
+    def close(self, cause: BaseException | None) -> None:
+        """Ends the actor, also one that still waits for those that it replaces, or for room to send."""
+        self.actor.may_begin = True
+        for channel in (*self.channels, *self.written):
+            channel.close(cause)
+
+
+def by_fragment(actors: Iterable[RunningActor]) -> Iterator[tuple[FragmentOf, list[RunningActor]]]:
+    """The actors of each fragment, ordered by job and number."""
+
+    def fragment_of(each: RunningActor) -> FragmentOf:
+        return each.spec.job_id, each.spec.fragment
+
+    for key, group in groupby(sorted(actors, key=fragment_of), key=fragment_of):
+        yield key, list(group)
+
+
+def read_meters(actors: Iterable[RunningActor], readers: int) -> None:
+    """So many readers more of the meters of these actors. REQUIRES that one thread at a time calls it."""
+    for each in actors:
+        for meter in each.actor.meters.values():
+            meter.readers += readers
+
+
+def profile_since_start(actors: Sequence[RunningActor]) -> FragmentProfile:
+    """The counters of the actors of one fragment as they are now."""
+    spec = actors[0].spec
+    return FragmentProfile(
+        spec.fragment,
+        len(actors),
+        tuple(_executors(spec.root, actors)),
+        sum(each.actor.spent_cpu_seconds for each in actors),
+        sum(channel.waiting_rows for each in actors for channel in each.channels),
+        max((channel.fill for each in actors for channel in each.channels), default=0.0),
+    )
+
+
+def profile_between(before: FragmentProfile, after: FragmentProfile) -> FragmentProfile:
+    """What was counted between two profiles of the same actors, and the channels as they were at the second."""
+    executors = tuple(
+        replace(last, rows=last.rows - first.rows, cpu_seconds=max(0.0, last.cpu_seconds - first.cpu_seconds))
+        for first, last in zip(before.executors, after.executors, strict=True)
+    )
+    cpu = after.cpu_seconds - before.cpu_seconds
+    return replace(after, executors=executors, cpu_seconds=cpu)
+
+
+def _executors(root: StreamNode, actors: Sequence[RunningActor]) -> Iterator[ExecutorProfile]:
+    """The executors of a fragment in pre-order. A node without a meter is part of the executor above it."""
+    nodes = list(root.walk())
+    positions = {id(node): position for position, node in enumerate(nodes)}
+    depths = {id(root): 0}
+    for position, node in enumerate(nodes):
+        depths |= {id(child): depths[id(node)] + 1 for child in node.inputs}
+        own = [meter for each in actors if (meter := each.actor.meters.get(position)) is not None]
+        below = [
+            meter
+            for each in actors
+            for child in node.inputs
+            if (meter := each.actor.meters.get(positions[id(child)])) is not None
+        ]
+        if own:
+            cpu = sum(meter.cpu_seconds for meter in own) - sum(meter.cpu_seconds for meter in below)
+            yield ExecutorProfile(node, depths[id(node)], sum(meter.rows for meter in own), cpu)
