@@ -86,15 +86,16 @@ cdef class GroupRecords:
     def finish(self):
         """Ends the epoch: no group is dirty, nothing is saved or gathered."""
         cdef const int32_t* dirty = <const int32_t*>self.dirty.data
-        cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t)
+        cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t), saved = self.saved.size
         for row in range(rows):
             if row + AHEAD < rows:
                 prefetch_for_write(self.touched.data + 4 * <int64_t>dirty[row + AHEAD])
             (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
             (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
         self.dirty.size = self.saved.size = self.gathered.size = 0
+        self.expected = 0
         if self.saved.capacity > KEPT_BYTES:
-            self.saved = ByteBuffer()
+            self.expected, self.saved = saved, ByteBuffer()
         self.epoch += 1
 
     def resave(self):
@@ -159,6 +160,10 @@ cdef class GroupRecords:
         return self.save(dirty + before, count - before)
 
     cdef int save(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
+        if rows == 0:
+            return 0
+        if self.saved.size == 0 and self.expected:
+            self.saved.reserve(self.expected)
         self.saved.reserve(rows * self.width)
         self.copy_records(ids, rows, self.saved.data + self.saved.size)
         self.saved.size += rows * self.width

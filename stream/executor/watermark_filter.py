@@ -29,8 +29,8 @@ BOUND, ENDED = "\x1fbound", "\x1fended"
 
 class WatermarkFilterExecutor(Executor):
     """The rows of `input`, which come from `source`, whose value in `column` is at least the watermark. It is `delay`
-    below the bound: in microseconds, days of a DATE, or units of a whole number. Actor `number` of those that share `shared`. A split
-    without rows for `idle_seconds` is left out. Late rows are counted in `errors`."""
+    below the bound: in microseconds, days of a DATE, or units of a whole number. Actor `number` of those that share
+    `shared`. A split without rows for `idle_seconds` is left out. Late rows are counted in `errors`."""
 
     def __init__(
         self,
