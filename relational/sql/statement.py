@@ -34,11 +34,14 @@ class CreateSource:
 
 @dataclass(frozen=True, slots=True)
 class CreateSink:
-    """`sink` is a draft of id 0, `plan` its optimized query."""
+    """`sink` is a draft of id 0, `plan` its optimized query. `parallelism`: the actors of each of its fragments but the
+    last; None: as the session says.
+    """
 
     sink: TableCatalog
     plan: LogicalPlan
     if_not_exists: bool = False
+    parallelism: int | None = None
 
 
 class Backfill(StrEnum):

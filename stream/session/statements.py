@@ -97,18 +97,16 @@ class SessionStatements:
         return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)
 
     def _create_sink(self, statement: bound.CreateSink) -> Relation:
-        return self._created(statement.sink, statement.if_not_exists, self._create_job)
+        return self._created(statement.sink, statement.if_not_exists, self._job_of(statement.parallelism))
 
     def _create_materialized_view(self, statement: bound.CreateMaterializedView) -> Relation:
         if statement.backfill is bound.Backfill.SPARK:
             return self._created(statement.view, statement.if_not_exists, self._create_in_bulk)
-        wanted = statement.parallelism or self._parallelism
-        return self._created(
-            statement.view, statement.if_not_exists, lambda view: self._ddl.create_job(view, wanted)
-        )
+        return self._created(statement.view, statement.if_not_exists, self._job_of(statement.parallelism))
 
-    def _create_job(self, draft: TableCatalog) -> TableCatalog:
-        return self._ddl.create_job(draft, self._parallelism)
+    def _job_of(self, parallelism: int | None = None) -> Callable[[TableCatalog], TableCatalog]:
+        """Creates the job of a draft, with this parallelism or that of the session."""
+        return lambda draft: self._ddl.create_job(draft, parallelism or self._parallelism)
 
     def _create_in_bulk(self, view: TableCatalog) -> TableCatalog:
         return BulkBackfill(SparkTasks(self._spark.session(view.name))).create(self._playground, view)
@@ -117,7 +115,7 @@ class SessionStatements:
         return self._created(statement.view, statement.if_not_exists, self._ddl.create_view)
 
     def _create_index(self, statement: bound.CreateIndex) -> Relation:
-        return self._created(statement.index, statement.if_not_exists, self._create_job)
+        return self._created(statement.index, statement.if_not_exists, self._job_of())
 
     def _created(
         self, draft: TableCatalog, if_not_exists: bool, create: Callable[[TableCatalog], TableCatalog]

@@ -118,6 +118,18 @@ def test_parallelism_is_set_by_view_by_session_and_by_alter(db):
                    else "ALTER MATERIALIZED VIEW a SET PARALLELISM 99999999999")
 
 
+def test_a_sink_has_a_parallelism_of_its_own(db):
+    for name, parallelism in (("a", 1), ("b", 3)):
+        db.sql(f"CREATE SINK {name} AS {VIEWS['grouped']} WITH (connector = 'digest', parallelism = {parallelism})")
+    assert actors(db, "b") == actors(db, "a") + 2
+    insert(db, range(100))
+    db.flush()
+    first, second = (db.sql(f"SELECT * FROM {name}").rows()[0]["digest"] for name in "ab")
+    assert first == second
+    with pytest.raises(BindError, match="parallelism"):
+        db.sql("CREATE SINK d FROM t WITH (connector = 'digest', parallelism = 0)")
+
+
 def test_a_table_keeps_its_one_actor(db):
     with pytest.raises(InvalidStatement, match="one actor"):
         db._playground.meta.ddl.set_parallelism(db._playground.catalog.resolve("t"), 3)

@@ -97,12 +97,13 @@ def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
         options = read_options(reader)
     if CONNECTOR not in options:
         raise BindError(f"a sink is created WITH ({CONNECTOR} = …)", **error_span(span))
+    parallelism = options.take(PARALLELISM, parallelism_of, None)
     reader.finish()
     try:
         sink, plan = sink_of(name.name, query, options.take_rest(), definition, views)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
-    return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists)
+    return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists, parallelism)
 
 
 def _sink_into(
@@ -169,8 +170,6 @@ def _materialized_view(
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill, parallelism)
-
-
 
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:

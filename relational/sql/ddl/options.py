@@ -1,7 +1,8 @@
 """WITH (name = value, …): the options of a statement. Each is taken by its name and checked, or refused.
 
     table                  ttl, row_format, vnode_count; connector, with the options of that connector
-    source, sink           connector, with its options
+    source                 connector, with its options
+    sink                   connector, with its options; parallelism
     materialized view      backfill, parallelism, vnode_count
 """
 
