@@ -28,7 +28,7 @@ def job_of_table(job_id):
 def job_of_view(job_id, read, parallelism=1):
     ids = iter(range(200, 300))
     query = Scan(table(read))
-    return Job(job_id, plan_query(table(job_id), query, lambda name: next(ids)), None, parallelism)
+    return Job(job_id, plan_query(table(job_id), query, lambda name: next(ids)), {}, parallelism)
 
 
 def test_a_view_reads_the_actors_of_its_table():
