@@ -27,7 +27,7 @@ from relational.errors import RelationalError
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
-from stream.message import Mutation
+from stream.message import Mutation, SkippedRows
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.creations import Creations
@@ -82,18 +82,13 @@ class Ddl:
             self._check_usable(draft.dependencies)
             view = self._identified(draft)
             view = self._create(view, self._planner.new_view(view, parallelism), parallelism=parallelism)
-        self.wait_created([view])
+        try:
+            self._creations.wait(view.id, view.name)
+        except JobFailed:
+            with suppress(HummockError, StreamError, RelationalError):
+                self._drop_failed(view)
+            raise
         return view
-
-    def wait_created(self, views: Iterable[TableCatalog]) -> None:
-        """Wait until the jobs are created. REQUIRES that `one` is not held. JobFailed as `create_job`."""
-        for view in views:
-            try:
-                self._creations.wait(view.id, view.name)
-            except JobFailed:
-                with suppress(HummockError, StreamError, RelationalError):
-                    self._drop_failed(view)
-                raise
 
     def _drop_failed(self, view: TableCatalog) -> None:
         with self.one:
@@ -288,9 +283,10 @@ class Ddl:
         )
         self._barriers.schedule(command).result()
 
-    def rebuild(self, closure: Sequence[TableCatalog]) -> list[TableCatalog]:
+    def rebuild(self, closure: Sequence[TableCatalog], skip: SkippedRows | None = None) -> list[TableCatalog]:
         """Create views and indexes, given with all their readers, anew from the tables that they read; they have new
-        ids afterwards. The caller waits for them, see `wait_created`. REQUIRES that none of them runs."""
+        ids afterwards. The first of them skips `skip` of its source. The caller waits for them, see `Creations`.
+        REQUIRES that none of them runs."""
         self._barriers.check_alive()
         ordered = sorted(closure, key=lambda table: table.id)
         views, jobs = self._planner.renewed(ordered)
@@ -300,6 +296,8 @@ class Ddl:
         records = [self._planner.record_of(job, wanted) for job, wanted in zip(jobs, kept, strict=True)]
         plan = self._catalog.plan_rebuild(views, states, [record for record in records if record is not None])
         beginnings = [Beginning(job) for job in jobs]
+        if beginnings:
+            beginnings[0] = replace(beginnings[0], skip=skip)
         change = JobChange(plan.operations, plan.stored)
         self._execute(lambda: self._prepare_resumed(beginnings), change)
         return views

@@ -296,6 +296,48 @@ def test_a_view_catches_up_with_what_its_table_did_meanwhile(tmp_path, history_m
     assert bool(built_anew) == (history_ms == 0)
 
 
+def failed_with_a_source(db, *records):
+    """The view `v` of a table and a source fails at one of the records, and cannot catch up with the table."""
+    made = feed.feeds(["f"])["f"]
+    columns = feed.COLUMNS.split(", PRIMARY KEY")[0]
+    db.sql(f"CREATE SOURCE f ({columns}) WITH (connector = 'feed', name = 'f')")
+    db.sql("CREATE TABLE s (id BIGINT PRIMARY KEY)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM s UNION ALL SELECT id FROM f")
+    db.sql("CREATE MATERIALIZED VIEW upon AS SELECT COUNT(*) AS n FROM v")
+    made.add(*records)
+    eventually(lambda: states(db)["v"] == "FAILED")
+    db.sql("INSERT INTO s VALUES (100)")
+    db.flush()
+
+
+def check_ids(db, *ids):
+    eventually(lambda: count_of(db, "v") == len(ids))
+    assert sorted(row["id"] for row in db.sql("SELECT id FROM v").rows()) == sorted(ids)
+    assert db.sql("SELECT n FROM upon").rows() == [{"n": len(ids)}]
+
+
+def test_a_rebuilt_job_skips_the_malformed_rows_of_its_source(tmp_path):
+    with connected(f"file://{tmp_path / 'store'}", failed_job_history_ms=0) as db:
+        failed_with_a_source(db, 1, feed.UNDECODABLE, 2)
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+        check_ids(db, 1, 2, 100)
+
+
+def test_a_job_whose_rebuild_fails_is_set_aside_and_not_dropped(tmp_path):
+    url = f"file://{tmp_path / 'store'}"
+    with connected(url, failed_job_history_ms=0) as db:
+        failed_with_a_source(db, 1, feed.UNDECODABLE, 2, feed.UNDECODABLE, 3)
+        for skip in ("", " SKIP 1 ROWS"):
+            with pytest.raises((ActorFailed, JobFailed), match="these bytes are no record"):
+                db.sql(f"ALTER MATERIALIZED VIEW v RESUME{skip}")
+            eventually(lambda: states(db)["v"] == states(db)["upon"] == "FAILED")
+    with connected(url, failed_job_history_ms=0) as db:
+        assert states(db)["v"] == "FAILED"
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 2 ROWS")
+        db.wait_created()
+        check_ids(db, 1, 2, 3, 100)
+
+
 NEVER_MS = 3_600_000
 
 
