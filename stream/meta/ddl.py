@@ -194,10 +194,6 @@ class Ddl:
             raise InvalidStatement(table.name, "a table has one actor, which evaluates its statements in order")
         with self.one:
             self._check_runs([table.id])
-            known = self._catalog.snapshot
-            failed = self._failures.failed(known)
-            jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
-            closure = sorted((each for each in jobs if each.id not in failed), key=lambda each: each.id)
             job = self._planner.known_job(table, may_lack_connector=True)
             if job.plan.is_single:
                 raise InvalidStatement(table.name, "its job is one fragment with one actor, and needs no other")
@@ -205,6 +201,12 @@ class Ddl:
             assert record is not None
 
             def prepare() -> Mutation:
+                """Of those that run now: a recovery may have set some aside since the statement was sent."""
+                self._check_runs([table.id])
+                known = self._catalog.snapshot
+                failed = self._failures.failed(known)
+                jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
+                closure = sorted((each for each in jobs if each.id not in failed), key=lambda each: each.id)
                 beginnings = [Beginning(self._planner.known_job(each, may_lack_connector=True)) for each in closure]
                 scaled = replace(beginnings[0], job=self._planner.with_parallelism(beginnings[0].job, parallelism))
                 return self._streams.prepare_replace([scaled, *beginnings[1:]])
