@@ -296,6 +296,41 @@ def test_a_view_catches_up_with_what_its_table_did_meanwhile(tmp_path, history_m
     assert bool(built_anew) == (history_ms == 0)
 
 
+def test_a_view_is_rescaled_while_one_of_its_readers_is_set_aside(tmp_path):
+    with connected(f"file://{tmp_path / 'store'}") as db:
+        with_views(db)
+        barriers = db._playground.meta._barriers
+        with held_recovery() as go_on, broken_view("upon"):
+            db.sql("INSERT INTO s VALUES (100, 'new')")
+            eventually(lambda: db._playground.meta.failures._new)
+            rescale = threading.Thread(target=db.sql, args=["ALTER MATERIALIZED VIEW v SET PARALLELISM = 3"])
+            rescale.start()
+            eventually(lambda: barriers._schedule._commands)
+            go_on.set()
+            rescale.join(SOON_SECONDS)
+        assert {name for name, state in states(db).items() if state == "FAILED"} == {"upon"}
+        assert sum(figures.actors for figures in db._playground.node.fragments() if figures.job == "v") > 3
+        db.sql("ALTER MATERIALIZED VIEW upon RESUME")
+        db.sql("INSERT INTO s VALUES (101, 'newer')")
+        db.flush()
+        assert db.sql("SELECT SUM(names)::BIGINT AS n FROM upon").rows() == [{"n": 7}]
+
+
+def test_malformed_records_of_several_splits_are_skipped_one_after_the_other(db):
+    feeds = feed.feeds(["f", "g"])
+    for name in feeds:
+        db.sql(f"CREATE SOURCE {name} ({feed.COLUMNS.split(', PRIMARY KEY')[0]}) "
+               f"WITH (connector = 'feed', name = '{name}')")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM f UNION ALL SELECT id FROM g")
+    for made in feeds.values():
+        made.add(feed.UNDECODABLE, 1, 2)
+    for _ in feeds:
+        eventually(lambda: states(db)["v"] == "FAILED")
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+    eventually(lambda: count_of(db, "v") == 4)
+    assert states(db)["v"] == "RUNNING" and db.source_offsets("v") == {"f/all": "3", "g/all": "3"}
+
+
 def failed_with_a_source(db, *records):
     """The view `v` of a table and a source fails at one of the records, and cannot catch up with the table."""
     made = feed.feeds(["f"])["f"]
