@@ -191,10 +191,12 @@ class Graph:
         assert not self.checker.failures()
         self.world.check_catalog_rows()
         self.live.close()
-        self.session = None
         self.world.vacuum()
-        session = self.open(is_idle=True)
-        self.world.check_files(session)
+        self.open(is_idle=True)
+        self.compact(Step("compact"), 1_000)        # also the tasks of compactors that died
+        self.live.close()
+        self.world.vacuum()
+        self.world.check_files(self.open(is_idle=True))
         self.check()
 
     # -- steps of tables and sources -------------------------------------------------------------------
@@ -370,12 +372,14 @@ class Graph:
         self.kill()
         self.world.vacuum()
 
-    def compact(self, step: Step) -> None:
+    def compact(self, step: Step, most: int = COMPACTIONS) -> None:
         playground = self.live._playground
         compactor = Compactor(playground.manager, playground.object_store, SHAPE)
         try:
-            for _ in range(COMPACTIONS):
-                self.counts["compactions"] += compactor.run_one()
+            for _ in range(most):
+                if not compactor.run_one():
+                    break
+                self.counts["compactions"] += 1
         finally:
             compactor.close()
 
