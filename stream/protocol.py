@@ -76,7 +76,7 @@ class ActorSpec:
     `siblings`, and this one is number `number`. `is_new`: its job has not read all rows yet that its upstream tables
     already have; with `loaded_at` only the changes since that epoch are missing, because the job's tables were loaded
     with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
-    """
+    `is_resumed`: it reads its source once the statement that resumed its job is committed."""
 
     actor_id: int
     table: TableCatalog
@@ -92,6 +92,7 @@ class ActorSpec:
     since: Epoch | None = None
     is_loaded: bool = False
     skip: SkippedRows | None = None
+    is_resumed: bool = False
 
     @property
     def job_id(self) -> int:

@@ -12,8 +12,9 @@ A malformed record is refused with its split and row, which fails the job, or sk
 table's option `malformed`. A new job begins where the option `start` says, which its first offsets record; splits that
 are found later begin at their beginning. A job that is resumed may skip rows of a split (`SkippedRows`): either a
 number of malformed ones, wherever they occur, see `SkipAllowance`, or the next rows of any kind, between its first
-barrier and the next, so that they are before the offset that the same commit stores. It reads nothing else before that
-commit: no other record can undo the RESUME, so a job with malformed rows in several splits gets on split by split.
+barrier and the next, so that they are before the offset that the same commit stores. A job that is resumed reads
+nothing else before that commit: no record can undo the RESUME, so a job with several records that it cannot read gets
+on from one to the next.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class SourceExecutor(Executor):
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
     waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
     It reads at most `rate_limit` rows per second (0: no limit), and none while `may_read()` is false. A new job begins
-    at `start`. Readers that hold what they delivered release it when `committed_epoch()` covers it. `cpu_clock()`: CPU
-    seconds of the actor so far, on whichever threads."""
+    at `start`; one that `is_resumed` waits until the resumption is committed. Readers that hold what they delivered
+    release it when `committed_epoch()` covers it. `cpu_clock()`: CPU seconds of the actor so far, on whichever threads.
+    """
 
     def __init__(
         self,
@@ -86,6 +88,7 @@ class SourceExecutor(Executor):
         connector: str = "",
         skips_malformed: bool = False,
         skip: SkippedRows | None = None,
+        is_resumed: bool = False,
         errors: ErrorCounts | None = None,
         most_chunk_rows: int = 0,
         find_splits: FindSplits | None = None,
@@ -124,7 +127,7 @@ class SourceExecutor(Executor):
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit
         self._is_reading = False  # not before the stored offsets are known, nor while paused
-        self._resumed_by: int | None = None if skip is None else 1 << 63  # the epoch that commits what is skipped
+        self._resumed_by: int | None = 1 << 63 if is_resumed else None  # the epoch that commits the resumption
 
     def execute(self) -> Iterator[Message]:
         messages = self._messages()
@@ -133,6 +136,8 @@ class SourceExecutor(Executor):
         self._begin()
         self._is_reading = not begins_paused(barrier)
         yield barrier
+        if self._resumed_by is not None:
+            self._request_barrier()
         try:
             if self._skip is not None and not self._skip.is_malformed:
                 self._skip_rows(self._skip.split, self._skip.rows)

@@ -297,7 +297,7 @@ class Ddl:
         kept = [None if each is None else each.parallelism for each in old]
         records = [self._planner.record_of(job, wanted) for job, wanted in zip(jobs, kept, strict=True)]
         plan = self._catalog.plan_rebuild(views, states, [record for record in records if record is not None])
-        beginnings = [Beginning(job) for job in jobs]
+        beginnings = [Beginning(job, is_resumed=True) for job in jobs]
         if beginnings:
             beginnings[0] = replace(beginnings[0], skip=skip)
         change = JobChange(plan.operations, plan.stored)

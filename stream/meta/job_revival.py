@@ -121,7 +121,7 @@ class JobRevival:
             needs_history = self._needs_history(table, failures)
             since = Epoch(failures[table.id].since) if needs_history else None
             is_first = not beginnings
-            beginnings.append(Beginning(job, since, skip=skipped if is_first else None))
+            beginnings.append(Beginning(job, since, skip=skipped if is_first else None, is_resumed=True))
         self._ddl.begin(beginnings)
 
 

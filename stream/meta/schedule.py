@@ -55,6 +55,7 @@ class Beginning:
     since: Epoch | None = None
     is_loaded: bool = False
     skip: SkippedRows | None = None
+    is_resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,4 +184,5 @@ def _spec(
         beginning.since,
         beginning.is_loaded,
         beginning.skip,
+        beginning.is_resumed,
     )

@@ -249,6 +249,7 @@ class _ActorChain(ExecutorChain):
             connector=settings.connector,
             skips_malformed=settings.skips_malformed,
             skip=self.spec.skip,
+            is_resumed=self.spec.is_resumed,
             errors=self.errors,
             most_chunk_rows=self.options.source_chunk_rows,
             find_splits=find_splits,
