@@ -69,7 +69,7 @@ class JobRevival:
                 raise JobNotRunning(upstream[0])
             skipped = _skipped(known, table, failure, skip)
             jobs = _with_followers(known, failures, table)
-            rebuilt = known.with_dependents(self._to_rebuild(table, jobs, failures))
+            rebuilt = known.with_dependents(self._to_rebuild(jobs, failures))
             continued = [each for each in jobs if each not in rebuilt]
             if continued:
                 self._continue_jobs(continued, failures, skipped)
@@ -90,9 +90,7 @@ class JobRevival:
                 with suppress(StreamError, HummockError):
                     self.resume(known.tables[failure.job_id])
 
-    def _to_rebuild(
-        self, table: TableCatalog, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]
-    ) -> list[TableCatalog]:
+    def _to_rebuild(self, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]) -> list[TableCatalog]:
         """The jobs that cannot continue from their stored state."""
         found = []
         for each in jobs:
@@ -100,9 +98,9 @@ class JobRevival:
             if changed:
                 log.warning("%r is built anew: an older release computed %s otherwise", each.name, ", ".join(changed))
                 found.append(each)
-        if not found and self._needs_history(table, failures) and not self._history.is_kept(table.id):
-            log.warning("the changes since %r was set aside are gone: it is built anew", table.name)
-            found.append(table)
+            elif self._needs_history(each, failures) and not self._history.is_kept(each.id):
+                log.warning("the changes since %r was set aside are gone: it is built anew", each.name)
+                found.append(each)
         return found
 
     def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import stream
+from hummock.base.key import KeyRange
+from hummock.errors import EpochTooOld
 from relational.errors import CatalogError
 from stream.errors import InvalidStatement, JobFailed, JobNotRunning, StatementsLost
 from stream.executor.hash_agg import HashAggExecutor
@@ -328,6 +330,42 @@ def test_malformed_records_of_several_splits_are_skipped_one_after_the_other(db)
         db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
     eventually(lambda: count_of(db, "v") == 4)
     assert states(db)["v"] == "RUNNING" and db.source_offsets("v") == {"f/all": "3", "g/all": "3"}
+
+
+def is_too_old(db, epoch):
+    """Whether an epoch cannot be read any more, after a compaction."""
+    db.flush()
+    db._playground.manager.compact_range(KeyRange())
+    try:
+        db.at(epoch).close()
+    except EpochTooOld:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("history_ms", [3_600_000, 0])
+def test_a_reader_catches_up_with_a_table_that_did_not_fail(tmp_path, history_ms):
+    """From the changes since the job that it also reads was set aside, else by a rebuild of the reader alone."""
+    url = f"file://{tmp_path / 'store'}"
+    with connected(url, failed_job_history_ms=history_ms) as db:
+        made = feed.feeds(["t"])["t"]
+        feed.create(db, "t")
+        db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, v BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW both AS SELECT id FROM t UNION ALL SELECT id FROM other")
+        made.add(*range(5), feed.BROKEN, *range(5, 10))
+        eventually(lambda: states(db)["both"] == "FAILED")
+        db.sql("INSERT INTO other VALUES (101, 0), (102, 0)")
+        db.flush()
+        db.sql("DELETE FROM other WHERE id = 101")
+        if not history_ms:
+            eventually(lambda: is_too_old(db, job(db, "both")["epoch"]))
+        made.mend()
+        db.sql("ALTER TABLE t RESUME")
+        eventually(lambda: count_of(db, "t") == 10)
+        db.sql("INSERT INTO other VALUES (103, 0)")
+        db.flush()
+        assert set(states(db).values()) == {"RUNNING"}
+        assert sorted(row["id"] for row in db.sql("SELECT id FROM both").rows()) == [*range(10), 102, 103]
 
 
 @pytest.mark.parametrize("history_ms", [3_600_000, 0])
