@@ -43,6 +43,8 @@ class Job:
     table_id: int = 0
     built_after: int = 0
     """An epoch after which everything came that a sink delivers for its present id."""
+    created_by: int = 0
+    """An epoch at which all rows were read that its tables had."""
     is_created: bool = False
     """CREATE was acknowledged."""
     is_dropped: bool = False
@@ -102,6 +104,7 @@ class Checker:
     def _check(self, snapshot: Snapshot, job: Job) -> None:
         definition, name = job.definition, job.definition.name
         self.settle(snapshot, name, job)
+        job.created_by = job.created_by or snapshot.epoch
         if definition.connector == "arrow":
             self._check_delivered(snapshot, job)
             return
@@ -135,7 +138,7 @@ class Checker:
             self._wait_delivered(snapshot, job)
         if receiver.is_hung or job.definition.is_delayed:
             epoch = receiver.newest(snapshot.epoch)
-            if epoch > job.built_after:
+            if epoch > max(job.built_after, job.created_by):
                 self._check_folded_at(job, receiver, epoch)
         else:
             self._check_folded(snapshot, job, receiver)
