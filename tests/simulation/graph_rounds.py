@@ -114,9 +114,9 @@ class Graph:
         for job in self.jobs.values():
             if job.receiver is not None:
                 job.receiver.end()
-        assert self.session is not None
+        self._note_ids()
         with suppress(Exception):
-            self.session.abandon()
+            self.live.abandon()
         self._join()
         self.session = None
 
@@ -487,7 +487,6 @@ class Graph:
 
     def _reconcile(self) -> None:
         """What exists is known; what was acknowledged exists. Jobs that were built anew begin anew."""
-        known = self.live._playground.catalog.snapshot
         present = set(self.live.names()) - {*TABLES, FED, *SOURCES}
         assert present <= self.jobs.keys(), present - self.jobs.keys()
         acknowledged = {name for name, job in self.jobs.items() if job.is_created}
@@ -497,13 +496,19 @@ class Graph:
             receiver = self.jobs.pop(name).receiver
             if receiver is not None:
                 receiver.end()
-        ids = {table.name: table.id for table in known.jobs()}
+        ids = self._note_ids()
         for name, job in self.jobs.items():
-            job.table_id = job.table_id or ids.get(name, 0)
             if name in ids and ids[name] != job.table_id:
                 job.table_id, job.left_out, job.skipping = ids[name], [], None
                 job.built_after, job.created_by = self.stopped_at.get(name, 0), 0
                 self.counts["built anew"] += 1
+
+    def _note_ids(self) -> dict[str, int]:
+        """The ids of all jobs by name; remembers those that were not known yet."""
+        ids = {table.name: table.id for table in self.live._playground.catalog.snapshot.jobs()}
+        for name, job in self.jobs.items():
+            job.table_id = job.table_id or ids.get(name, 0)
+        return ids
 
     def _note_failures(self) -> None:
         """Remember at which epochs jobs stopped, before they may be resumed."""
@@ -516,6 +521,7 @@ class Graph:
 
     def _resume(self, name: str, failures: dict[str, JobFailure], skip: int) -> None:
         failure, job = failures[name], self.fed if name == FED else self.jobs[name]
+        self._note_ids()
         graph_faults.mend_job(name)
         for script in self.scripts.values():
             script.is_mended = True
