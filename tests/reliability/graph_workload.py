@@ -23,7 +23,7 @@ from stream.connector.base import connector_of
 from stream.session.session import Session
 from stream.session.snapshot import Snapshot
 from tests.reliability.fork_server import Note
-from tests.support.suites.duck import oracle
+from tests.support.suites.duck import answer
 
 SPLITS, RATE = 3, 20_000
 COLUMNS = "id BIGINT, k BIGINT, v BIGINT"
@@ -112,20 +112,11 @@ def prefix(db: Session, snapshot: Snapshot, job: str, source: str) -> pa.Table:
     return pa.concat_tables(batches) if batches else empty
 
 
-def answer(query: str, tables: dict[str, pa.Table]) -> pa.Table:
-    duck = oracle()
-    for name, table in tables.items():
-        duck.register(name, table)
-    return duck.sql(query).to_arrow_table()
-
-
 def check_equal(name: str, found: pa.Table, expected: pa.Table) -> None:
     """Both have the same rows, each as often."""
-    duck = oracle()
-    duck.register("found", found)
-    duck.register("expected", expected)
+    tables = {"found": found, "expected": expected}
     for what, first, second in (("too many", "found", "expected"), ("missing", "expected", "found")):
-        rows = duck.sql(f"SELECT * FROM {first} EXCEPT ALL SELECT * FROM {second} LIMIT 5").fetchall()
+        rows = answer(f"SELECT * FROM {first} EXCEPT ALL SELECT * FROM {second} LIMIT 5", tables).to_pylist()
         assert not rows, f"{name}: {what}: {rows}, {found.num_rows} rows, {expected.num_rows} expected"
 
 

@@ -23,7 +23,7 @@ from stream.session.snapshot import Snapshot
 from tests.simulation.graph_sinks import Receiver
 from tests.simulation.graph_source import SCHEMA, Script
 from tests.simulation.graph_steps import FED, SOURCES, Definition
-from tests.support.suites.duck import oracle
+from tests.support.suites.duck import answer
 
 SOON_SECONDS = 60.0
 
@@ -177,18 +177,15 @@ class Checker:
             definition.name != FED and not any(each in SOURCES for each in definition.inputs)
         ):
             return snapshot.sql(definition.query)
-        duck = oracle()
         offsets = self.offsets(snapshot, definition.name)
+        tables = {each: snapshot.sql(f"SELECT * FROM {each}") for each in definition.inputs if each not in offsets}
         for source, of_split in offsets.items():
             left_out = [each[1:] for each in job.left_out if each[0] == source]
             rows = self.scripts[source].rows(of_split, left_out)
             columns = list(zip(*rows, strict=True)) or [[] for _ in SCHEMA]
             arrays = [pa.array(column, pa.int64()) for column in columns]
-            duck.register(source, pa.table(arrays, SCHEMA.names))
-        for each in definition.inputs:
-            if each not in offsets:
-                duck.register(each, snapshot.sql(f"SELECT * FROM {each}"))
-        return duck.sql(definition.query).to_arrow_table()
+            tables[source] = pa.table(arrays, SCHEMA.names)
+        return answer(definition.query, tables)
 
 
 def rows_of(table: pa.Table) -> Rows:
