@@ -90,7 +90,8 @@ Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume | Loading
 
 
 SKIP_ROW = "\x1fmalformed rows that RESUME allows to skip"
-"""Key of the row of a source's offset table that holds what is left of `SkippedRows`: it is the name of no split."""
+"""What the keys of the rows of a source's offset table begin with that hold what is left of `SkippedRows`: no name of a
+split does."""
 
 
 class SkippedRows(NamedTuple):

@@ -89,8 +89,8 @@ class ActorSpec:
     `siblings`, and this one is number `number`. `is_new`: its job has not read all rows yet that its upstream tables
     already have; with `loaded_at` only the changes since that epoch are missing, because the job's tables were loaded
     with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
-    `first_rows`: those that a new table inserts before all others. `writes`: the actor of the table that the actor
-    of a sink writes.
+    `is_resumed`: it reads its source once the statement that resumed its job is committed. `first_rows`: those that a
+    new table inserts before all others. `writes`: the actor of the table that the actor of a sink writes.
     """
 
     actor_id: int
@@ -109,6 +109,7 @@ class ActorSpec:
     skip: SkippedRows | None = None
     first_rows: FirstRows | None = field(default=None, compare=False)
     writes: int | None = None
+    is_resumed: bool = False
 
     @property
     def job_id(self) -> int:

@@ -10,11 +10,11 @@ precedence over the readers, so a barrier waits for one chunk at most.
 
 A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
 table's option `malformed`. A new job begins where the option `start` says, which its first offsets record; splits that
-are found later begin at their beginning. A job that is resumed may skip rows (`SkippedRows`): either a number of
-malformed ones, wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they
-are before the offset that the same commit stores. How many malformed ones may still be skipped is a row of the state
-table too (`SKIP_ROW`, "<rows> <split>"), first stored by the commit that resumes the job: no recovery forgets or
-repeats it.
+are found later begin at their beginning. A job that is resumed may skip rows of a split (`SkippedRows`): either a
+number of malformed ones, wherever they occur, see `SkipAllowance`, or the next rows of any kind, between its first
+barrier and the next, so that they are before the offset that the same commit stores. A job that is resumed reads
+nothing else before that commit: no record can undo the RESUME, so a job with several records that it cannot read gets
+on from one to the next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from stream.connector.base import EARLIEST, SplitReader, Start, validated, witho
 from stream.errors import MalformedRows, SourcePosition
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
 from stream.executor.rate_limit import RateLimit
-from stream.message import SKIP_ROW, WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
+from stream.executor.skip_allowance import SkipAllowance
+from stream.message import WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
 from stream.runtime.channel import Channel
 
 BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
@@ -70,8 +71,9 @@ class SourceExecutor(Executor):
     waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
     It reads at most `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before the
     epoch that its first barrier ends `is_committed`, and with it a new job: then it can be set aside if it fails at its
-    first rows. A new job begins at `start`. Readers that hold what they delivered release it when `committed_epoch()`
-    covers it. `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
+    first rows. One that `is_resumed` waits until the resumption is committed too, with what it may skip. A new job
+    begins at `start`. Readers that hold what they delivered release it when `committed_epoch()` covers it.
+    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class SourceExecutor(Executor):
         connector: str = "",
         skips_malformed: bool = False,
         skip: SkippedRows | None = None,
+        is_resumed: bool = False,
         errors: ErrorCounts | None = None,
         most_chunk_rows: int = 0,
         find_splits: FindSplits | None = None,
@@ -121,13 +124,14 @@ class SourceExecutor(Executor):
         self._errors = errors
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
-        self._stored_skip: str | None = None  # the row SKIP_ROW as of the last barrier
+        self._allowance = SkipAllowance(offset_table)
         self._active: list[str] = []  # splits that are read at present
         self._empty_polls: dict[str, tuple[float, float]] = {}  # split -> first and last poll since it brought a row
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit
         self._is_reading = False  # not before the stored offsets are known, nor while paused
+        self._resumed_by: int | None = 1 << 63 if is_resumed else None  # the epoch that commits the resumption
 
     def execute(self) -> Iterator[Message]:
         messages = self._messages()
@@ -135,9 +139,10 @@ class SourceExecutor(Executor):
         self._offset_table.init_epoch(barrier.epoch)
         self._begins_after = barrier.epoch.prev
         self._begin()
-        self._load_skip()
         self._is_reading = not begins_paused(barrier)
         yield barrier
+        if self._resumed_by is not None:
+            self._request_barrier()
         try:
             if self._skip is not None and not self._skip.is_malformed:
                 self._skip_rows(self._skip.split, self._skip.rows)
@@ -154,6 +159,9 @@ class SourceExecutor(Executor):
 
     def _begin(self) -> None:
         """Move the readers to the stored offsets, or those of a new job to where it begins."""
+        self._allowance.load(self._readers)
+        if self._skip is not None and self._skip.is_malformed:
+            self._allowance.allow(self._skip.split, self._skip.rows)
         is_new = not self._is_begun and next(self._offset_table.scan(limit=1), None) is None
         self._is_begun = not is_new
         for split, reader in self._readers.items():
@@ -174,7 +182,7 @@ class SourceExecutor(Executor):
                 yield chunk
                 self._adapt(chunk.capacity, self._cpu_clock() - began)
             else:
-                yield Wait(IDLE_SECONDS) if self._may_read() else WAIT
+                yield Wait(IDLE_SECONDS) if self._may_read() or self._awaits_commit else WAIT
 
     def _adapt(self, rows: int, cpu_seconds: float) -> None:
         """Fit the size of chunks to the time that the actor took for one."""
@@ -184,9 +192,15 @@ class SourceExecutor(Executor):
             self._rows_at_once = max(self._rows_at_once // 2, self._chunk_rows)
 
     def _may_read(self) -> bool:
-        if not self._is_reading or self._is_finished:
+        if not self._is_reading or self._awaits_commit or self._is_finished:
             return False
         return not self._checkpoint_rows or self._rows_since_barrier < self._checkpoint_rows
+
+    @property
+    def _awaits_commit(self) -> bool:
+        if self._resumed_by is not None and self._resumed_by <= self._committed_epoch():
+            self._resumed_by = None
+        return self._resumed_by is not None
 
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first active reader, round robin, that has one."""
@@ -243,7 +257,7 @@ class SourceExecutor(Executor):
     def _validated(self, chunk: StreamChunk, split: str) -> StreamChunk | None:
         """The chunk, validated for its table, without malformed rows if those are skipped."""
         schema, connector, table = self.info.schema, self._connector, self._table
-        if not self._skips_malformed and not self._allowance(split):
+        if not self._skips_malformed and not self._allowance.left(split):
             return validated(chunk, schema, split, connector=connector, table=table)
         valid, faults = without_malformed(chunk, schema, split, connector=connector, table=table)
         self._leave_out(split, faults)
@@ -265,18 +279,13 @@ class SourceExecutor(Executor):
         if self._errors is not None:
             self._errors.add("skipped by RESUME", rows - max(left, 0))
 
-    def _allowance(self, split: str) -> int:
-        """The number of malformed rows of a split that may still be skipped since the job was started."""
-        skip = self._skip
-        return skip.rows if skip is not None and skip.is_malformed and skip.split == split else 0
-
     def _leave_out(self, split: str, faults: Sequence[MalformedRows]) -> None:
         """Count skipped malformed rows; raises the first one that may not be skipped."""
         if not self._skips_malformed and faults:
-            allowed = self._allowance(split)
+            allowed = self._allowance.left(split)
             if len(faults) > allowed:
                 raise faults[allowed]
-            self._skip = SkippedRows(split, allowed - len(faults), True)
+            self._allowance.use(split, len(faults))
         for fault in faults:
             reason = "malformed record" if fault.column is None else f"malformed column {fault.column}"
             if self._errors is not None:
@@ -301,7 +310,9 @@ class SourceExecutor(Executor):
             elif self._stored[split] != offset:
                 self._offset_table.update_row((split, self._stored[split]), (split, offset))
             self._stored[split] = offset
-        self._store_skip()
+        self._allowance.store()
+        if self._resumed_by is not None:
+            self._resumed_by = min(self._resumed_by, barrier.epoch.prev)
         if not self._is_begun:
             self._offset_table.insert_row((BEGUN_ROW, ""))
             self._is_begun = True
@@ -353,6 +364,7 @@ class SourceExecutor(Executor):
         self._next_discovery = time.monotonic() + self._discovery_seconds
         for split, reader in self._find_splits(self._readers.keys()).items():
             self._readers[split] = reader
+            self._allowance.load((split,))
             self._seek_to_stored_offset(split, reader)
             self._active = []
 
@@ -362,23 +374,3 @@ class SourceExecutor(Executor):
             self._stored[split] = str(row[1])
             reader.seek(self._stored[split])
             reader.committed(self._stored[split])
-
-    def _load_skip(self) -> None:
-        """What an earlier RESUME allowed is still in force, unless the job begins with another one."""
-        row = self._offset_table.get_row((SKIP_ROW,))
-        if row is not None:
-            self._stored_skip = str(row[1])
-            if self._skip is None:
-                rows, _, split = self._stored_skip.partition(" ")
-                self._skip = SkippedRows(split, int(rows), True)
-
-    def _store_skip(self) -> None:
-        skip, stored = self._skip, self._stored_skip
-        allowed = f"{skip.rows} {skip.split}" if skip is not None and skip.is_malformed and skip.rows else None
-        if allowed == stored:
-            return
-        if stored is not None:
-            self._offset_table.delete_row((SKIP_ROW, stored))
-        if allowed is not None:
-            self._offset_table.insert_row((SKIP_ROW, allowed))
-        self._stored_skip = allowed

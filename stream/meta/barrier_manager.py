@@ -174,9 +174,11 @@ class BarrierManager:
         for thread in self._threads:
             thread.join(timeout)
         closed = SessionClosed("the session was closed before its commit")
-        if self._state is not Lifecycle.DEAD:
-            self._worker.close(closed)
-        self._abandon(closed)
+        try:
+            if self._state is not Lifecycle.DEAD:
+                self._worker.close(closed)
+        finally:
+            self._abandon(closed)
 
     # -- injection -----------------------------------------------------------------------------------
 

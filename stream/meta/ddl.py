@@ -28,7 +28,7 @@ from relational.plan.view import check_followed, check_no_cycle
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
-from stream.message import Mutation
+from stream.message import Mutation, SkippedRows
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.creations import Creations
@@ -95,18 +95,13 @@ class Ddl:
                 check_no_cycle(self._catalog.snapshot, draft.inputs, self._catalog.get(into.table_id))
             view = self._identified(draft)
             view = self._create(view, self._planner.new_view(view, parallelism), parallelism=parallelism)
-        self.wait_created([view])
+        try:
+            self._creations.wait(view.id, view.name)
+        except JobFailed:
+            with suppress(HummockError, StreamError, RelationalError):
+                self._drop_failed(view)
+            raise
         return view
-
-    def wait_created(self, views: Iterable[TableCatalog]) -> None:
-        """Wait until the jobs are created. REQUIRES that `one` is not held. JobFailed as `create_job`."""
-        for view in views:
-            try:
-                self._creations.wait(view.id, view.name)
-            except JobFailed:
-                with suppress(HummockError, StreamError, RelationalError):
-                    self._drop_failed(view)
-                raise
 
     def _drop_failed(self, view: TableCatalog) -> None:
         with self.one:
@@ -219,10 +214,6 @@ class Ddl:
             raise InvalidStatement(table.name, "a table has one actor, which evaluates its statements in order")
         with self.one:
             self.check_runs([table.id])
-            known = self._catalog.snapshot
-            failed = self._failures.failed(known)
-            jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
-            closure = sorted((each for each in jobs if each.id not in failed), key=lambda each: each.id)
             job = self._planner.known_job(table, may_lack_connector=True)
             if job.plan.is_single:
                 raise InvalidStatement(table.name, "its job is one fragment with one actor, and needs no other")
@@ -230,6 +221,12 @@ class Ddl:
             assert record is not None
 
             def prepare() -> Mutation:
+                """Of those that run now: a recovery may have set some aside since the statement was sent."""
+                self.check_runs([table.id])
+                known = self._catalog.snapshot
+                failed = self._failures.failed(known)
+                jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
+                closure = sorted((each for each in jobs if each.id not in failed), key=lambda each: each.id)
                 beginnings = [Beginning(self._planner.known_job(each, may_lack_connector=True)) for each in closure]
                 scaled = replace(beginnings[0], job=self._planner.with_parallelism(beginnings[0].job, parallelism))
                 return self._streams.prepare_replace([scaled, *beginnings[1:]])
@@ -311,9 +308,10 @@ class Ddl:
         )
         self._barriers.schedule(command).result()
 
-    def rebuild(self, closure: Sequence[TableCatalog]) -> list[TableCatalog]:
+    def rebuild(self, closure: Sequence[TableCatalog], skip: SkippedRows | None = None) -> list[TableCatalog]:
         """Create views and indexes, given with all their readers, anew from the tables that they read; they have new
-        ids afterwards. The caller waits for them, see `wait_created`. REQUIRES that none of them runs."""
+        ids afterwards. The first of them skips `skip` of its source. The caller waits for them, see `Creations`.
+        REQUIRES that none of them runs."""
         self._barriers.check_alive()
         ordered = sorted(closure, key=lambda table: table.id)
         views, jobs = self._planner.renewed(ordered)
@@ -322,7 +320,9 @@ class Ddl:
         kept = [None if each is None else each.parallelism for each in old]
         records = [self._planner.record_of(job, wanted) for job, wanted in zip(jobs, kept, strict=True)]
         plan = self._catalog.plan_rebuild(views, states, [record for record in records if record is not None])
-        beginnings = [Beginning(job) for job in jobs]
+        beginnings = [Beginning(job, is_resumed=True) for job in jobs]
+        if beginnings:
+            beginnings[0] = replace(beginnings[0], skip=skip)
         change = JobChange(plan.operations, plan.stored)
         self._execute(lambda: self._prepare_resumed(beginnings), change)
         return views
@@ -377,7 +377,7 @@ class Ddl:
         barrier too, so that it is set aside if it cannot store what it reads first; the call returns after the next
         commit, which holds where it began to read."""
         is_creating = bool(job.plan.scans) and loaded_at is None
-        has_source = job.plan.source is not None
+        has_source = bool(job.plan.sources)
         record = self._planner.record_of(job, parallelism)
         table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=is_creating)
         self._execute(

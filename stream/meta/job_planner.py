@@ -59,7 +59,7 @@ class JobPlanner:
         if isinstance(root, SinkNode) and root.log is not None:
             identity = SinkIdentity(view.name, view.id)
             limits = check_target(view.sink or {}, identity, root.input.schema)
-            if limits.waits and job.plan.source is None:
+            if limits.waits and not job.plan.sources:
                 raise ConnectorError((view.sink or {}).get(CONNECTOR_OPTION, ""), NO_SOURCE_TO_WAIT)
         return job
 
@@ -163,9 +163,9 @@ class JobPlanner:
         return stream_plan_from_text(record.plan, self._catalog.get)
 
     def _query_job(self, table: TableCatalog, plan: StreamPlan, parallelism: int | None = None) -> Job:
-        """The job of a view or sink, with the splits of the source that it reads. UnknownConnector, ConnectorError."""
-        source = None if plan.source is None else self._sources.describe(plan.source.table)
-        splits = None if source is None else source.splits
+        """The job of a view or sink, with the splits of the sources that it reads. UnknownConnector, ConnectorError."""
+        described = {node.table.id: self._sources.describe(node.table) for node in plan.sources}
+        splits = {table_id: source.splits for table_id, source in described.items() if source is not None}
         return Job(table.id, plan, splits, self._parallelism if parallelism is None else parallelism)
 
     def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
@@ -173,7 +173,7 @@ class JobPlanner:
         if source is None:
             return Job(table.id, plan_table(table, table_ids))
         plan = plan_table(table, table_ids, is_consistent=source.is_consistent)
-        return Job(table.id, plan, source.splits)
+        return Job(table.id, plan, {table.id: source.splits})
 
     def _ids_of(self, table: TableCatalog) -> Callable[[str], int]:
         """The ids of the internal tables of a job by name; KeyError for an unknown name."""

@@ -20,6 +20,7 @@ from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from stream.errors import InvalidStatement, JobNotRunning, StreamError
 from stream.message import SkippedRows
+from stream.meta.creations import Creations
 from stream.meta.ddl import Ddl
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
@@ -43,6 +44,7 @@ class JobRevival:
         streams: StreamManager,
         failures: JobFailures,
         history: KeptHistory,
+        creations: Creations,
     ) -> None:
         self._ddl = ddl
         self._catalog = catalog
@@ -50,11 +52,14 @@ class JobRevival:
         self._streams = streams
         self._failures = failures
         self._history = history
+        self._creations = creations
 
     def resume(self, table: TableCatalog, skip: int = 0) -> bool:
         """Resume the job of `table`, with those that were set aside because they read it; whether it was rebuilt.
         `skip`: how many rows its source skips: the next ones after its last commit, or the next malformed ones if such
-        a record failed the job. InvalidStatement for a job that runs, JobNotRunning if it reads one that does not."""
+        a record failed the job; one that is rebuilt reads its source from the beginning, with all malformed rows there
+        are. InvalidStatement for a job that runs, JobNotRunning if it reads one that does not; JobFailed if it is
+        rebuilt and fails before it is complete: then it is set aside."""
         with self._ddl.one:
             known = self._catalog.snapshot
             failures = self._failures.failed(known)
@@ -73,8 +78,11 @@ class JobRevival:
             continued = [each for each in jobs if each not in rebuilt]
             if continued:
                 self._continue_jobs(continued, failures, skipped)
-            renewed = self._ddl.rebuild(rebuilt) if rebuilt else []
-        self._ddl.wait_created(view for view in renewed if view.kind.is_job)
+            skips = skipped is not None and skipped.is_malformed and table in rebuilt
+            renewed = self._ddl.rebuild(rebuilt, skipped if skips else None) if rebuilt else []
+        for view in renewed:
+            if view.kind.is_job:
+                self._creations.wait(view.id, view.name)
         return bool(rebuilt)
 
     def retry(self) -> None:
@@ -116,7 +124,7 @@ class JobRevival:
             needs_history = self._needs_history(table, failures)
             since = Epoch(failures[table.id].since) if needs_history else None
             is_first = not beginnings
-            beginnings.append(Beginning(job, since, skip=skipped if is_first else None))
+            beginnings.append(Beginning(job, since, skip=skipped if is_first else None, is_resumed=True))
         self._ddl.begin(beginnings)
 
 

@@ -113,7 +113,8 @@ class MetaNode:
             self.observe,
         )
         self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers, self.failures, self.creations)
-        self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history)
+        self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history,
+                                  self.creations)
 
     # -- lifecycle -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ that scan it, each is followed by one; else the rows are distributed by the tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,12 +39,12 @@ STATELESS = (StreamScanNode, FilterNode, ProjectNode, ShareNode)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The plan of a table, view or sink. `splits`: of the connector that it reads; None: it reads none, or cannot at
-    present. `parallelism`: the actors of each of its fragments with vnodes."""
+    """The plan of a table, view or sink. `splits`: of the connectors that it reads, by the id of their table or source;
+    without those that cannot be read at present. `parallelism`: the actors of each of its fragments with vnodes."""
 
     job_id: int
     plan: StreamPlan
-    splits: tuple[str, ...] | None = None
+    splits: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     parallelism: int = 1
 
     @property
@@ -63,6 +63,7 @@ class Beginning:
     is_loaded: bool = False
     skip: SkippedRows | None = None
     rows: StreamChunk | None = None
+    is_resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,18 @@ def _layout(
         if scanned[0].vnodes is None:
             return Layout((next_id(),))
     if any(isinstance(leaf, SourceNode) for leaf in fragment.leaves):
-        actors = max(1, min(actors, len(job.splits or ())))
+        actors = max(1, min(actors, len(_splits(job, fragment) or ())))
     if followed:
         actors = len(followed[0].actors)
     ids = tuple(next_id() for _ in range(actors))
     return Layout(ids, VnodeMap.even(ids, fragment.vnode_count))
+
+
+def _splits(job: Job, fragment: Fragment) -> tuple[str, ...] | None:
+    """The splits of the source that a fragment reads; None without one, or if it cannot be read. A fragment has one
+    source at most: it ends before each input of an executor of several."""
+    sources = (leaf for leaf in fragment.leaves if isinstance(leaf, SourceNode))
+    return next((job.splits.get(source.table.id) for source in sources), None)
 
 
 def _edge(
@@ -171,8 +179,7 @@ def _spec(
     inputs: tuple[InputSpec, ...],
 ) -> ActorSpec:
     job, siblings = beginning.job, len(layout.actors)
-    reads_splits = any(isinstance(leaf, SourceNode) for leaf in fragment.leaves)
-    splits = job.splits if reads_splits else None
+    splits = _splits(job, fragment)
     return ActorSpec(
         actor_id,
         job.plan.root.table,
@@ -189,4 +196,5 @@ def _spec(
         beginning.is_loaded,
         beginning.skip,
         None if beginning.rows is None else FirstRows(beginning.rows),
+        beginning.is_resumed,
     )

@@ -67,8 +67,11 @@ class StreamManager:
 
     def prepare_replace(self, beginnings: Sequence[Beginning]) -> Add:
         """New actors for jobs that run, each after those it reads; they replace the present ones. REQUIRES that all
-        readers of each of them are among them."""
+        readers of each of them are among them. JobNotRunning if one does not run; and errors of connectors."""
         with self._lock:
+            for job in (beginning.job for beginning in beginnings):
+                if job.job_id not in self._running:
+                    raise JobNotRunning(job.plan.root.table.name)
             before = dict(self._running)
             job_ids = [beginning.job.job_id for beginning in beginnings]
             stopped = frozenset().union(*(self._running.pop(job_id).actors for job_id in job_ids))

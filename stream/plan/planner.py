@@ -23,6 +23,7 @@ from relational.plan.logical import (
     Scan,
     Share,
     Union,
+    nodes,
     positions_of,
     table_schema,
 )
@@ -123,10 +124,15 @@ class _Planner:
         self._has_progress = has_progress
         self._aggregations = self._scans = 0
         self._shares: dict[int, ShareNode] = {}
+        self._offsets: TableCatalog | None = None
+        self._sources: list[TableCatalog] = []
 
     def root(self, query: LogicalPlan) -> MaterializeNode | SinkNode:
         """The whole job, without exchanges."""
-        job, node = self._job, self.plan(query)
+        job = self._job
+        scanned = {scan.table.id: scan.table for scan in nodes(query) if isinstance(scan, Scan)}
+        self._sources = [table for table in scanned.values() if table.kind is TableKind.SOURCE]
+        node = self.plan(query)
         if job.kind is TableKind.SINK:
             has_log = (job.sink or {}).get("connector") not in state_tables.SINKS_WITHOUT_LOG
             log = state_tables.sink_log_tables(self._table_ids, job) if has_log else None
@@ -155,16 +161,26 @@ class _Planner:
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
 
     def _source(self, query: Scan) -> StreamNode:
-        """The job's own reader of a source, and the row ids of a query that needs them [R32]."""
+        """The job's own reader of a source, and the row ids of a query that needs them [R32]. All sources of a job
+        have their offsets in one table."""
         table, name = query.table, offset_table_name(self._job)
-        offsets = state_tables.offset_table(self._table_ids(name), name, self._job.id)
+        if self._offsets is None:
+            self._offsets = state_tables.offset_table(self._table_ids(name), name, self._job.id)
         read = tuple(column for column in query.columns if column != table.row_id_index)
-        node: StreamNode = SourceNode(table_schema(table, read), None, table, read, offsets)
-        node = _watermark_filter(node, table, read, self._job, self._table_ids)
+        prefix = self._split_prefix(table)
+        schema = table_schema(table, read)
+        node: StreamNode = SourceNode(schema, None, table, read, self._offsets, split_prefix=prefix)
+        node = _watermark_filter(node, table, read, self._job, self._table_ids, prefix)
         if len(read) < len(query.columns):
             row_id = query.columns.index(table.row_id_index)
             node = RowIdGenNode(query.schema, query.stream_key, node, row_id)
         return node
+
+    def _split_prefix(self, source: TableCatalog) -> str:
+        if len(self._sources) < 2:
+            return ""
+        is_unique = [each.name for each in self._sources].count(source.name) == 1
+        return f"{source.name if is_unique else source.id}/"
 
     def _share(self, query: Share) -> StreamNode:
         """One node, with its state tables, for all readers."""
@@ -233,14 +249,15 @@ class _Planner:
 
 
 def _watermark_filter(
-    source: StreamNode, table: TableCatalog, read: tuple[int, ...], job: TableCatalog, table_ids: TableIds
+    source: StreamNode, table: TableCatalog, read: tuple[int, ...], job: TableCatalog, table_ids: TableIds,
+    split_prefix: str = "",
 ) -> StreamNode:
     """The columns `read` of a connector's rows, without late ones if `table` has a watermark [R29]."""
     if table.declared_watermark is None:
         return source
     column, delay = table.declared_watermark
-    name = state_tables.watermark_table_name(job)
-    state = state_tables.watermark_table(table_ids(name), job)
+    name = state_tables.watermark_table_name(job, split_prefix)
+    state = state_tables.watermark_table(table_ids(name), name, job)
     return WatermarkFilterNode(source.schema, source.stream_key, source, read.index(column), delay, state)
 
 

@@ -86,7 +86,8 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "table": node.table.id, "columns": _column_ids(node.table, node.columns),
         "progress": None if node.progress is None else node.progress.id}),
     SourceNode: ("source", lambda node: {
-        "table": node.table.id, "columns": _column_ids(node.table, node.columns), "offsets": node.offset_table.id}),
+        "table": node.table.id, "columns": _column_ids(node.table, node.columns), "offsets": node.offset_table.id,
+        **({"split_prefix": node.split_prefix} if node.split_prefix else {})}),
     WatermarkFilterNode: ("watermark", lambda node: {
         "column": node.column, "delay": node.delay, "table": node.table.id}),
     RowIdGenNode: ("row id", lambda node: {"row_id": node.row_id_index}),
@@ -128,7 +129,8 @@ class _Reader:
 
     def source(self, record: Any, schema: Schema, key: Any) -> StreamNode:
         table = self._table(record["table"])
-        return SourceNode(schema, key, table, _positions(table, record["columns"]), self._table(record["offsets"]))
+        columns, offsets = _positions(table, record["columns"]), self._table(record["offsets"])
+        return SourceNode(schema, key, table, columns, offsets, split_prefix=record.get("split_prefix", ""))
 
     def watermark(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return WatermarkFilterNode(schema, key, input, record["column"], record["delay"], self._table(record["table"]))

@@ -56,15 +56,15 @@ def offset_table(table_id: int, name: str, job_id: int) -> TableCatalog:
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
 
 
-def watermark_table_name(job: TableCatalog) -> str:
-    """The name of the table of what a job knows of the watermark of its source."""
-    return f"{job.name}.watermark"
+def watermark_table_name(job: TableCatalog, split_prefix: str = "") -> str:
+    """The name of the table of what a job knows of the watermark of a source; `split_prefix`: of one of several."""
+    return f"{job.name}.watermark{'.' if split_prefix else ''}{split_prefix.rstrip('/')}"
 
 
-def watermark_table(table_id: int, job: TableCatalog) -> TableCatalog:
+def watermark_table(table_id: int, name: str, job: TableCatalog) -> TableCatalog:
     """The greatest value of each split, see stream/executor/watermark_filter.py; in one vnode, like the offsets."""
     fields = Schema.of(split="varchar", value="bigint")
-    return internal_table(table_id, watermark_table_name(job), job.id, fields, [SortKey(0)], ())
+    return internal_table(table_id, name, job.id, fields, [SortKey(0)], ())
 
 
 def error_table_name(job: TableCatalog) -> str:

@@ -80,12 +80,14 @@ class DmlNode(StreamNode):
 class SourceNode(StreamNode):
     """The `columns` of the connector of `table`, a source or a table, with the options `table.connector`; and the
     statements of a table. `filters`: comparisons of the table's columns that rows pass later, which the connector may
-    use to leave rows out."""
+    use to leave rows out. `split_prefix`: what the names of its splits begin with in the offsets of a job that reads
+    several sources, else empty."""
 
     table: TableCatalog
     columns: tuple[int, ...]
     offset_table: TableCatalog
     filters: tuple[Comparison, ...] = ()
+    split_prefix: str = ""
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
@@ -323,9 +325,9 @@ class StreamPlan:
         return tuple(dict.fromkeys(node for node in self.root.walk() if isinstance(node, StreamScanNode)))
 
     @property
-    def source(self) -> SourceNode | None:
-        """The connector that the job reads, if it reads one."""
-        return next((node for node in self.root.walk() if isinstance(node, SourceNode)), None)
+    def sources(self) -> tuple[SourceNode, ...]:
+        """The connectors that the job reads, each once."""
+        return tuple(dict.fromkeys(node for node in self.root.walk() if isinstance(node, SourceNode)))
 
     def explain(self) -> str:
         """The tree as indented text, the root first, then one line per internal table."""

@@ -9,7 +9,8 @@
     epoch     the last epoch that was committed with it
     reason    the error, or the job whose failure also stopped this one
     position  split and offset of the source when it failed
-    offsets   the offset of each split as of the last commit, as JSON; NULL without a source
+    offsets   the offset of each split as of the last commit, as JSON; NULL without a source. Of a job that reads
+              several, a split is called <source>/<split>
     delivery  how far a sink is behind, as JSON, see `DeliveryStatus`; NULL for other jobs and sinks within the store
 """
 

@@ -4,7 +4,7 @@ There is one builder function per node type, in the table BUILDERS; a new execut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 from zlib import crc32
@@ -294,6 +294,7 @@ class _ActorChain(ExecutorChain):
             connector=settings.connector,
             skips_malformed=settings.skips_malformed,
             skip=self.spec.skip,
+            is_resumed=self.spec.is_resumed,
             errors=self.errors,
             most_chunk_rows=self.options.source_chunk_rows,
             find_splits=find_splits,
@@ -317,15 +318,17 @@ class _ActorChain(ExecutorChain):
         connector = connector_of(node.table)
 
         def find_splits(known: Collection[str]) -> dict[str, SplitReader]:
-            listed = set(connector.enumerator().list_splits()).difference(known, spec.all_splits)
+            listed = set(connector.enumerator().list_splits()).difference(spec.all_splits)
             mine = [each for each in sorted(listed) if crc32(each.encode()) % spec.siblings == spec.number]
-            return {split: opened(split) for split in mine}
+            return opened(each for each in mine if node.split_prefix + each not in known)
 
-        def opened(split: str) -> SplitReader:
-            return open_reader(connector, split, node.columns, node.filters)
+        def opened(splits: Iterable[str]) -> dict[str, SplitReader]:
+            return {
+                node.split_prefix + split: open_reader(connector, split, node.columns, node.filters)
+                for split in splits
+            }
 
-        readers = {split: opened(split) for split in spec.splits}
-        return readers, find_splits if self.options.split_discovery_ms else None
+        return opened(spec.splits), find_splits if self.options.split_discovery_ms else None
 
     def watermark_filter(self, node: WatermarkFilterNode, info: ExecutorInfo) -> Executor:
         input = self.build(node.input)

@@ -86,8 +86,9 @@ class CrashingObjectStore(ObjectStore):
         data = bytes(data)
 
         def tear() -> None:
-            """Writes half a file; a record of the log is written atomically, as its store guarantees."""
-            if not path.startswith("meta/"):
+            """Writes half a file; records of the log and its guard are written atomically, as their store guarantees.
+            """
+            if not path.startswith(("meta/", "store/")):
                 self._store.put(path, data[: len(data) // 2])
 
         self._crash.around(lambda: self._store.put(path, data, if_absent=if_absent), tear)
@@ -231,7 +232,8 @@ class World:
         """Checks that files are those of the version, and have rows of known or dropped tables only."""
         version = session._playground.manager.version
         stored = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in self.objects.list() if "sst/" in found.path}
-        assert stored == {info.name for info in version.sstables}
+        needed = {info.name for info in version.sstables}
+        assert stored == needed, f"left over: {stored - needed}, missing: {needed - stored}"
         known = set(session._playground.catalog.snapshot.tables)
         held = {table for info in version.sstables for table in info.table_ids}
         assert held <= known | set(version.dropped_tables), "rows of an unknown table"

@@ -1,124 +1,407 @@
-"""Random graphs of views over tables in one process after the other: statements, creations, rescales, drops, recoveries
-and deaths at numbered calls of the stores, drawn from a seed.
+"""Random graphs of views over tables and sources in one process after the other: statements, creations, rescales,
+drops, recoveries, jobs that fail and are resumed, sinks that hang, and deaths at numbered calls of the stores.
 
-What must hold whenever a process looks: each created view equals its query over its inputs at the same epoch; the
-tables hold what they held after some statement that is not older than the last acknowledged flush; names, plans and
-state tables in the catalog belong together.
+What must hold whenever a process looks, see `graph_checks`: each created job equals its query at the same epoch. The
+tables hold what they held after some statement that is not older than the last acknowledged flush. What was
+acknowledged as created is there, what was dropped is not. A job is set aside only if it has a reason of its own, or
+with one that it reads. Names, plans and state tables in the catalog belong together, and no file is left over.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import json
 import random
+import threading
+import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from hummock.compactor import Compactor
+from relational.catalog.job_failure import JobFailure
+from relational.errors import NotFound
+from stream.errors import (
+    ActorFailed,
+    ConnectorError,
+    InvalidStatement,
+    JobCreating,
+    JobFailed,
+    JobNotRunning,
+)
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
-from tests.simulation.ddl_world import (
-    NEVER_MS,
-    SHAPE,
-    CrashingObjectStore,
-    CrashPoint,
-    How,
-    World,
+from tests.simulation import graph_faults
+from tests.simulation.ddl_world import NEVER_MS, SHAPE, CrashingObjectStore, CrashPoint, How, World
+from tests.simulation.graph_checks import SOON_SECONDS, Checker, Job
+from tests.simulation.graph_sinks import Receiver
+from tests.simulation.graph_source import COLUMNS, Fault, Script, scripts
+from tests.simulation.graph_steps import FED, SCRIPTS, SOURCES, TABLES, Definition, Step, steps_of
+
+
+class FailureOfNoJob(Exception):
+    """The cause of an injected recovery."""
+
+
+OF_A_FAULT = (
+    ActorFailed, ConnectorError, FailureOfNoJob, InvalidStatement, JobCreating, JobFailed, JobNotRunning, NotFound
 )
-
-TABLES = ("t0", "t1")
-COLUMNS = ("id", "a", "b")
-MAX_VIEWS = 7
-
-
-class Died(Exception):
-    """The simulated process died; the next one opens the store."""
+"""What a statement may be answered while jobs fail, are created, or are gone, or if two recoveries undo it."""
+COMPACTIONS = 4
+HEALING_ROUNDS = 60
 
 
 @dataclass
 class Graph:
     """The state of one simulation. `log` tells what was done, for the message of a failure."""
 
-    rng: random.Random
-    world: World = field(default_factory=World)
-    views: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # name -> query, columns
+    seed: int
+    rng: random.Random = field(init=False)
+    world: World = field(init=False)
+    scripts: dict[str, Script] = field(init=False)
+    jobs: dict[str, Job] = field(default_factory=dict)
     states: list[list] = field(default_factory=lambda: [[{} for _ in TABLES]])  # of the tables, since the last flush
     log: list[str] = field(default_factory=list)
-    created: int = 0
-    deaths: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     crash: CrashPoint = field(default_factory=CrashPoint)
     session: Session | None = None
+    threads: list[threading.Thread] = field(default_factory=list)
+    suspects: set[str] = field(default_factory=set)  # scripts and jobs that have a reason to fail
+    is_paused: bool = False
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.world = World(is_log=self.rng.random() < 0.25)
+        self.scripts = scripts(self.seed, SCRIPTS)
+        definition = Definition(FED, f"SELECT * FROM {FED}", (), COLUMNS)
+        self.fed = Job(definition)
 
     # -- processes -------------------------------------------------------------------------------------
 
-    def open(self) -> Session:
-        """A new process on the stores."""
+    def open(self, *, is_idle: bool = False) -> Session:
+        """A new process on the stores; `is_idle`: it commits nothing by itself."""
         rng, self.crash = self.rng, CrashPoint()
+        crash, self.is_paused = self.crash, False
         options = PlaygroundOptions(
             stream=StreamOptions(
-                barrier_interval_ms=rng.choice([1, 5, NEVER_MS]),
+                barrier_interval_ms=NEVER_MS if is_idle else rng.choice([1, 5, NEVER_MS]),
                 checkpoint_frequency=rng.choice([1, 3]),
-                recovery_attempts=3,
+                recovery_attempts=4,
                 recovery_backoff_ms=1,
                 parallelism=rng.choice([1, 2, 3]),
                 snapshot_slice_rows=rng.choice([1, 3, 20]),
                 chunk_rows=rng.choice([2, 5, 4_096]),
+                checkpoint_rows=rng.choice([0, 7]),
+                split_discovery_ms=1,
+                failed_job_history_ms=rng.choice([NEVER_MS, NEVER_MS, 0]),
             ),
             compaction=SHAPE,
             is_maintained=False,
         )
-        objects = CrashingObjectStore(self.world.objects, self.crash)
-        self.session = Session(Playground(objects, self.world.meta_of(objects, self.crash), options))
+        self._note_failures()
+        for job in self.jobs.values():
+            if job.receiver is not None:
+                job.receiver.begin(lambda: crash.is_dead)
+        objects = CrashingObjectStore(self.world.objects, crash)
+        self.session = Session(Playground(objects, self.world.meta_of(objects, crash), options))
         return self.session
 
     def kill(self) -> None:
         """The process ends without a flush."""
-        self.deaths += 1
+        self.counts["deaths"] += 1
         self.crash.is_dead = True
-        assert self.session is not None
+        for job in self.jobs.values():
+            if job.receiver is not None:
+                job.receiver.end()
+        self._note_ids()
         with suppress(Exception):
-            self.session.abandon()
+            self.live.abandon()
+        self._join()
         self.session = None
 
     def run(self, steps: int) -> None:
-        """`steps` random steps, then everything is created and checked once more."""
+        """`steps` random steps, then everything is healed, created, resumed and checked once more."""
+        try:
+            with graph_faults.installed():
+                self._run(steps_of(self.rng, steps))
+        finally:
+            graph_faults.heal()
+            for job in self.jobs.values():
+                if job.receiver is not None:
+                    job.receiver.end()
+            if self.session is not None:
+                with suppress(Exception):
+                    self.session.abandon()
+
+    def _run(self, steps: list[Step]) -> None:
         session = self.open()
+        columns = "id BIGINT, a BIGINT, b BIGINT"
         for name in TABLES:
-            session.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT)")
-        for _ in range(steps):
-            self.step()
+            session.sql(f"CREATE TABLE {name} ({columns}, PRIMARY KEY (id))")
+        session.sql(f"CREATE TABLE {FED} ({columns}, PRIMARY KEY (id)) WITH (connector = 'scripted', name = '{FED}')")
+        for name, malformed in SOURCES.items():
+            options = f"connector = 'scripted', name = '{name}', malformed = '{malformed}'"
+            session.sql(f"CREATE SOURCE {name} ({columns}) WITH ({options})")
+        for number, step in enumerate(steps):
+            self.log.append(f"{number}: {step}")
+            self.take(step)
+        self.log.append("the end")
         if self.session is not None:
             self.kill()
-        self.reopen()
-        assert self.session is not None
-        self.session.wait_created()
-        self.flush()
-        self.world.check_catalog_rows()
-        self.session.abandon()
+        self.heal()
 
-    def step(self) -> None:
+    def take(self, step: Step) -> None:
+        """One step; the process may die in it."""
         if self.session is None:
             self.reopen()
-        steps = (self.statement, self.create, self.rescale, self.drop, self.flush, self.recover, self.die_soon)
-        chosen = self.rng.choices(steps, (10, 4, 2, 1, 3, 1, 2))[0]
         try:
-            chosen()
+            getattr(self, step.kind)(step)
         except AssertionError:
             raise
         except Exception as error:
-            if not self.crash.is_dead:
+            if self.crash.is_dead:
+                self.log.append(f"  died: {type(error).__name__}")
+                self.kill()
+            elif isinstance(error, OF_A_FAULT):
+                self._refused(step.kind, error)
+            else:
                 raise
-            self.log.append(f"died: {type(error).__name__}")
-            self.kill()
 
     def reopen(self) -> None:
-        self.log.append("reopen")
+        self.log.append("  reopen")
         session = self.open()
         found = self.tables(session)
         assert found in self.states, f"the tables hold the state after no statement since the last flush: {found}"
         self.states = [found]
-        present = set(session.names()) - set(TABLES)
-        assert present <= self.views.keys(), present
-        self.views = {name: view for name, view in self.views.items() if name in present}
-        self.check(session)
+        self._reconcile()
+        self.check()
+
+    def heal(self) -> None:
+        """All causes of failures end; every job is created, resumed, has read its sources to their ends and is checked
+        at last."""
+        graph_faults.heal()
+        for script in self.scripts.values():
+            script.is_reachable = script.is_mended = True
+        self.reopen()
+        for _ in range(HEALING_ROUNDS):
+            self._resume_all()
+            self.flush(Step("flush"))
+            if not self.checker.failures() and self._has_read_all():
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError(f"not healed: {self.checker.failures()}, {self.live.jobs().to_pylist()}")
+        self.live.wait_created()
+        time.sleep(0.02)  # what delayed sinks collect is delivered after the next commit
+        self.flush(Step("flush"))
+        assert not self.checker.failures()
+        self.world.check_catalog_rows()
+        self.live.close()
+        self.world.vacuum()
+        self.open(is_idle=True)
+        self.compact(Step("compact"), 1_000)        # also the tasks of compactors that died
+        self.live.close()
+        self.world.vacuum()
+        self.world.check_files(self.open(is_idle=True))
+        self.check()
+
+    # -- steps of tables and sources -------------------------------------------------------------------
+
+    def statement(self, step: Step) -> None:
+        """A random data change; a death in it leaves all or nothing of it."""
+        rng, number = random.Random(step.number), TABLES.index(step.name)
+        after = [dict(rows) for rows in self.states[-1]]
+        rows = after[number]
+        if step.how == "insert" or not rows:
+            new = {key: (_value(rng), _value(rng)) for key in rng.sample(range(200), rng.choice([1, 5, 40]))}
+            new = {key: row for key, row in new.items() if key not in rows}
+            text = ", ".join(f"({key}, {_text(a)}, {_text(b)})" for key, (a, b) in new.items())
+            text = f"INSERT INTO {step.name} VALUES {text}" if new else ""
+            rows.update(new)
+        elif step.how == "update":
+            residue, more = rng.randrange(3), rng.randrange(1, 4)
+            text = f"UPDATE {step.name} SET a = a + {more} WHERE id % 3 = {residue}"
+            chosen = {key: row for key, row in rows.items() if key % 3 == residue}
+            rows.update({key: (None if a is None else a + more, b) for key, (a, b) in chosen.items()})
+        else:
+            residue = rng.randrange(4)
+            text = f"DELETE FROM {step.name} WHERE id % 4 = {residue}"
+            after[number] = {key: row for key, row in rows.items() if key % 4 != residue}
+        if text:
+            self.states.append(after)
+            self.live.sql(text)
+
+    def produce(self, step: Step) -> None:
+        splits = self.scripts[step.name].splits
+        splits[f"p{int(step.how) % len(splits)}"].produce(step.number)
+
+    def add_split(self, step: Step) -> None:
+        self.scripts[step.name].add_split()
+
+    def add_fault(self, step: Step) -> None:
+        """The next record of a split is none: jobs that read it fail, unless they skip it."""
+        script, fault = self.scripts[step.name], Fault(step.how)
+        if fault is Fault.BROKEN:
+            script.is_mended = False
+        script.splits[f"p{step.number % len(script.splits)}"].add_fault(fault)
+        self.counts[f"{fault} records"] += 1
+        self.suspects.add(step.name)
+
+    def lose(self, step: Step) -> None:
+        """A connector cannot be opened any more, or can again; what reads it is set aside when it is opened next."""
+        script = self.scripts[step.name]
+        script.is_reachable = not script.is_reachable
+        self.suspects.add(step.name)
+        self.counts["connectors lost"] += not script.is_reachable
+        if step.how == "reopen":
+            self.kill()
+        else:
+            self.recover(step)
+
+    def pause(self, step: Step) -> None:
+        """Sources stop, or go on."""
+        self.is_paused = not self.is_paused
+        if self.is_paused:
+            self.live.pause()
+        else:
+            self.live.resume()
+
+    # -- steps of jobs ---------------------------------------------------------------------------------
+
+    def create(self, step: Step) -> None:
+        """A job over tables, sources and created views."""
+        assert step.job is not None
+        if self._begin_job(step.job):
+            self._unhold()
+            self.live.sql(step.job.create)
+            self.jobs[step.job.name].is_created = True
+
+    def create_aside(self, step: Step) -> None:
+        """A creation that goes on while later steps are taken."""
+        assert step.job is not None
+        if self._begin_job(step.job):
+            graph_faults.hold_backfills()
+            self._create_in_thread(step.job)
+
+    def cancel(self, step: Step) -> None:
+        """A creation that is cancelled by a DROP."""
+        assert step.job is not None
+        if not self._begin_job(step.job):
+            return
+        graph_faults.hold_backfills()
+        thread = self._create_in_thread(step.job)
+        while thread.is_alive() and not self._exists(step.job.name):
+            time.sleep(0.0005)
+        if self._exists(step.job.name):
+            known = self.live._playground.catalog.snapshot
+            self.counts["cancelled"] += step.job.name in {known.tables[job_id].name for job_id in known.creating}
+            self.drop(Step("drop", step.job.name))
+        thread.join(SOON_SECONDS)
+        assert not thread.is_alive(), "a cancelled creation does not end"
+
+    def rescale(self, step: Step) -> None:
+        if self._exists(step.name):
+            kind = self.jobs[step.name].definition.kind
+            self.live.sql(f"ALTER {kind} {step.name} SET PARALLELISM = {step.number}")
+            self.counts["rescales"] += 1
+
+    def drop(self, step: Step) -> None:
+        """A job with its readers: what a death leaves of it is read from the catalog."""
+        if self._exists(step.name):
+            for job in self._with_readers(step.name):
+                job.is_created, job.is_dropped = False, True
+            self.live.sql(f"DROP {self.jobs[step.name].definition.kind} {step.name} CASCADE")
+            assert not self._exists(step.name)
+            self._reconcile()
+
+    def break_job(self, step: Step) -> None:
+        """A job whose actors fail is set aside with its readers."""
+        if not self._exists(step.name) or step.name in self.checker.failures():
+            return
+        self.suspects.add(step.name)
+        graph_faults.break_job(step.name)
+        deadline = time.monotonic() + SOON_SECONDS
+        while step.name not in self.checker.failures():
+            assert time.monotonic() < deadline, f"{step.name} fails and is not set aside"
+            self.crash.check()
+            self.live._playground.meta.request_barrier()
+            time.sleep(0.001)
+        self.counts["broken jobs"] += 1
+
+    def resume(self, step: Step) -> None:
+        """One of the jobs that were set aside for a reason of their own goes on."""
+        failures = self.checker.failures()
+        roots = self._roots(failures)
+        if roots:
+            name = roots[step.number % len(roots)]
+            self._resume(name, failures, step.number if step.how == "skip" or failures[name].is_malformed else 0)
+
+    # -- steps of sinks --------------------------------------------------------------------------------
+
+    def hang(self, step: Step) -> None:
+        """The target of a sink does not return: flushes go on."""
+        receiver = self._receiver(step.name)
+        if receiver is not None:
+            receiver.hang()
+            self.counts["hangs"] += 1
+
+    def release(self, step: Step) -> None:
+        receiver = self._receiver(step.name)
+        if receiver is not None:
+            receiver.release()
+
+    def fail_delivery(self, step: Step) -> None:
+        receiver = self._receiver(step.name)
+        if receiver is not None:
+            receiver.failures += 2
+            self.counts["failed deliveries"] += 2
+
+    # -- steps of the process --------------------------------------------------------------------------
+
+    def flush(self, step: Step) -> None:
+        self.live.flush()
+        self.states = self.states[-1:]
+        self.check()
+
+    def recover(self, step: Step) -> None:
+        self.counts["recoveries"] += 1
+        self.live._playground.meta.fail(FailureOfNoJob("injected"))
+
+    def die_soon(self, step: Step) -> None:
+        """The process dies at one of its next calls, in the middle of whatever it does then."""
+        self.crash.at = self.crash.calls + step.number
+        self.crash.how = How(step.how)
+        self.crash.is_armed = True
+
+    def vacuum(self, step: Step) -> None:
+        """The process dies, and all of its garbage is removed before the next one begins."""
+        self.kill()
+        self.world.vacuum()
+
+    def compact(self, step: Step, most: int = COMPACTIONS) -> None:
+        playground = self.live._playground
+        compactor = Compactor(playground.manager, playground.object_store, SHAPE)
+        try:
+            for _ in range(most):
+                if not compactor.run_one():
+                    break
+                self.counts["compactions"] += 1
+        finally:
+            compactor.close()
+
+    # -- checks ----------------------------------------------------------------------------------------
+
+    @property
+    def checker(self) -> Checker:
+        return Checker(self.live, self.scripts, self.jobs, self.fed, self.counts)
+
+    def check(self) -> None:
+        """The jobs equal their queries, and those that failed had a reason."""
+        self.checker.check()
+        for name, failure in self.checker.failures().items():
+            if failure.follows is None:
+                assert self._is_suspect(name), f"{name} failed without a reason: {failure.reason}"
 
     def tables(self, session: Session) -> list:
         """{id: row} of each table, at one epoch."""
@@ -126,144 +409,168 @@ class Graph:
             found = [snapshot.sql(f"SELECT * FROM {name}").to_pylist() for name in TABLES]
         return [{row["id"]: (row["a"], row["b"]) for row in rows} for rows in found]
 
-    # -- steps -----------------------------------------------------------------------------------------
-
-    def statement(self) -> None:
-        """A random data change; a death in it leaves all or nothing of it."""
-        rng, number = self.rng, self.rng.randrange(len(TABLES))
-        name, after = TABLES[number], [dict(rows) for rows in self.states[-1]]
-        rows = after[number]
-        kind = rng.random()
-        if kind < 0.5 or not rows:
-            new = {key: (_value(rng), _value(rng)) for key in rng.sample(range(200), rng.choice([1, 5, 40]))}
-            new = {key: row for key, row in new.items() if key not in rows}
-            text = ", ".join(f"({key}, {_text(a)}, {_text(b)})" for key, (a, b) in new.items())
-            text = f"INSERT INTO {name} VALUES {text}" if new else ""
-            rows.update(new)
-        elif kind < 0.75:
-            residue, step = rng.randrange(3), rng.randrange(1, 4)
-            text = f"UPDATE {name} SET a = a + {step} WHERE id % 3 = {residue}"
-            chosen = {key: row for key, row in rows.items() if key % 3 == residue}
-            rows.update({key: (None if a is None else a + step, b) for key, (a, b) in chosen.items()})
-        else:
-            residue = rng.randrange(4)
-            text = f"DELETE FROM {name} WHERE id % 4 = {residue}"
-            after[number] = {key: row for key, row in rows.items() if key % 4 != residue}
-        if text:
-            self.log.append(text)
-            self.states.append(after)
-            self.sql(text)
-
-    def create(self) -> None:
-        """A view over a table or a created view; in a thread of its own it may still be created when others read it."""
-        if len(self.views) >= MAX_VIEWS:
-            return
-        rng = self.rng
-        creating = self.creating()
-        inputs = dict.fromkeys(TABLES, COLUMNS)
-        inputs |= {name: columns for name, (_, columns) in self.views.items() if name not in creating}
-        source = rng.choice(sorted(inputs))
-        query, columns = _query(rng, source, inputs[source])
-        if rng.random() < 0.3:
-            other = rng.choice(sorted(inputs))
-            query, columns = _union(rng, source, inputs[source], other, inputs[other])
-        name = f"v{self.created}"
-        self.created += 1
-        self.log.append(f"CREATE {name} AS {query}")
-        self.views[name] = (query, columns)
-        self.sql(f"CREATE MATERIALIZED VIEW {name} WITH (parallelism = {rng.randrange(1, 5)}) AS {query}")
-
-    def rescale(self) -> None:
-        if self.views:
-            name, parallelism = self.rng.choice(sorted(self.views)), self.rng.choice([1, 2, 3, 8])
-            self.log.append(f"rescale {name} to {parallelism}")
-            self.sql(f"ALTER MATERIALIZED VIEW {name} SET PARALLELISM = {parallelism}")
-
-    def drop(self) -> None:
-        """A view with its readers: what a death leaves of it is read from the catalog."""
-        if self.views:
-            name = self.rng.choice(sorted(self.views))
-            self.log.append(f"drop {name}")
-            self.sql(f"DROP MATERIALIZED VIEW {name} CASCADE")
-            present = set(self.live.names())
-            self.views = {name: view for name, view in self.views.items() if name in present}
-
-    def flush(self) -> None:
-        self.log.append("flush")
-        self.live.flush()
-        self.states = self.states[-1:]
-        self.check(self.live)
-
-    def recover(self) -> None:
-        self.log.append("recovery")
-        self.live._playground.meta.fail(RuntimeError("a failure of no job"))
-
-    def die_soon(self) -> None:
-        """The process dies at one of its next calls, in the middle of whatever it does then."""
-        self.crash.at = self.crash.calls + self.rng.randrange(1, 12)
-        self.crash.how = self.rng.choice(list(How))
-        self.crash.is_armed = True
-        self.log.append(f"will die {self.crash.how} call {self.crash.at}")
-
-    # -- checks ----------------------------------------------------------------------------------------
-
-    def check(self, session: Session) -> None:
-        """Each created view equals its query, all at one epoch."""
-        creating = self.creating()
-        with session.at() as snapshot:
-            for name, (query, _) in self.views.items():
-                if name in creating or session._playground.catalog.resolve(name).id in self.creating_ids():
-                    continue
-                assert _rows(snapshot.sql(f"SELECT * FROM {name}")) == _rows(snapshot.sql(query)), (name, query)
-
-    def creating(self) -> set[str]:
-        known = self.live._playground.catalog.snapshot
-        return {known.tables[job_id].name for job_id in known.creating}
-
-    def creating_ids(self) -> frozenset[int]:
-        return self.live._playground.catalog.snapshot.creating
+    # -- internals -------------------------------------------------------------------------------------
 
     @property
     def live(self) -> Session:
         assert self.session is not None
         return self.session
 
-    def sql(self, text: str) -> None:
-        self.live.sql(text)
+    def _is_suspect(self, name: str) -> bool:
+        if name == FED:
+            return FED in self.suspects
+        definition = self.jobs[name].definition
+        return definition.is_limited or not self.suspects.isdisjoint((name, *set(definition.inputs) - {FED}))
 
+    def _exists(self, name: str) -> bool:
+        return name in self.jobs and name in self.live.names()
 
-def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """A random view over a relation of BIGINT columns, and its columns, BIGINT too."""
-    first, second = rng.choice(columns), rng.choice(columns)
-    where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
-    kind = rng.randrange(4)
-    if kind == 0:
-        return f"SELECT {first} AS a, {second} + 1 AS b FROM {source}{where}", ("a", "b")
-    if kind == 1:
-        calls = f"COUNT(*) AS a, SUM({second})::BIGINT AS b"
-        return f"SELECT {first} AS g, {calls} FROM {source}{where} GROUP BY {first}", ("g", "a", "b")
-    if kind == 2:
-        calls = f"MIN({second}) AS a, MAX({first} + {second}) AS b"
-        return f"SELECT {first} % 5 AS g, {calls} FROM {source}{where} GROUP BY {first} % 5", ("g", "a", "b")
-    return f"SELECT COUNT({first}) AS a, MAX({second}) AS b FROM {source}{where}", ("a", "b")
+    def _receiver(self, name: str) -> Receiver | None:
+        return self.jobs[name].receiver if name in self.jobs and self._exists(name) else None
 
+    def _with_readers(self, name: str) -> list[Job]:
+        found = {name: self.jobs[name]}
+        for each, job in self.jobs.items():
+            if found.keys() & set(job.definition.inputs):
+                found[each] = job
+        return list(found.values())
 
-def _union(
-    rng: random.Random, source: str, columns: tuple[str, ...], other: str, others: tuple[str, ...]
-) -> tuple[str, tuple[str, ...]]:
-    """A view over two relations, or over one group that two branches read: the branches meet again in one actor."""
-    first, second = rng.choice(columns), rng.choice(others)
-    if rng.random() < 0.5:
-        left, right = f"SELECT {first} AS a, 1 AS b FROM {source}", f"SELECT {second}, 2 FROM {other}"
-        return f"{left} UNION ALL {right}", ("a", "b")
-    shared = f"SELECT {first} AS g, COUNT(*) AS n FROM {source} GROUP BY {first}"
-    both = "SELECT g AS a, n AS b FROM c WHERE g > 2 UNION ALL SELECT n, g FROM c"
-    both += f" UNION ALL SELECT 0, {second} FROM {other}"
-    return f"WITH c AS ({shared}) {both}", ("a", "b")
+    def _begin_job(self, definition: Definition) -> bool:
+        """Whether everything is there that a job reads; its target is then, too."""
+        if not set(definition.inputs) <= set(self.live.names()) | SOURCES.keys():
+            self.counts["without inputs"] += 1
+            return False
+        receiver = Receiver(definition.name) if definition.connector == "arrow" else None
+        self.jobs[definition.name] = Job(definition, receiver)
+        if receiver is not None:
+            crash = self.crash
+            receiver.begin(lambda: crash.is_dead)
+        self.counts["sinks" if definition.connector else "views"] += 1
+        return True
 
+    def _create_in_thread(self, definition: Definition) -> threading.Thread:
+        session, job, crash = self.live, self.jobs[definition.name], self.crash
 
-def _rows(table) -> list:
-    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+        def create() -> None:
+            try:
+                session.sql(definition.create)
+                job.is_created = not job.is_dropped
+            except OF_A_FAULT as error:
+                self.counts[f"create aside: {type(error).__name__}"] += 1
+            except Exception as error:
+                if not crash.is_dead:
+                    self.log.append(f"  {definition.name} is not created: {error!r}")
+                    self.counts["UNEXPECTED"] += 1
+
+        thread = threading.Thread(target=create, name=f"create-{definition.name}", daemon=True)
+        thread.start()
+        self.threads.append(thread)
+        return thread
+
+    def _join(self) -> None:
+        for thread in self.threads:
+            thread.join(SOON_SECONDS)
+            if thread.is_alive():
+                faulthandler.dump_traceback()
+            assert not thread.is_alive(), f"{thread.name} does not end with its process"
+        assert not self.counts["UNEXPECTED"]
+        self.threads.clear()
+
+    def _unhold(self) -> None:
+        graph_faults.release_backfills()
+        self.live._playground.meta.request_barrier()
+
+    def _refused(self, kind: str, error: Exception) -> None:
+        self.log.append(f"  refused: {type(error).__name__}: {error}"[:300])
+        self.counts[f"{kind}: {type(error).__name__}"] += 1
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        """What exists is known; what was acknowledged exists. Jobs that were built anew begin anew."""
+        present = set(self.live.names()) - {*TABLES, FED, *SOURCES}
+        assert present <= self.jobs.keys(), present - self.jobs.keys()
+        acknowledged = {name for name, job in self.jobs.items() if job.is_created}
+        assert acknowledged <= present, f"they are gone: {acknowledged - present}"
+        beginning = {thread.name.removeprefix("create-") for thread in self.threads if thread.is_alive()}
+        for name in self.jobs.keys() - present - beginning:
+            receiver = self.jobs.pop(name).receiver
+            if receiver is not None:
+                receiver.end()
+        ids = self._note_ids()
+        for name, job in self.jobs.items():
+            if name in ids and ids[name] != job.table_id:
+                job.table_id, job.left_out, job.skipping = ids[name], [], None
+                job.built_after, job.created_by = self.stopped_at.get(name, 0), 0
+                self.counts["built anew"] += 1
+
+    def _note_ids(self) -> dict[str, int]:
+        """The ids of all jobs by name; remembers those that were not known yet."""
+        ids = {table.name: table.id for table in self.live._playground.catalog.snapshot.jobs()}
+        for name, job in self.jobs.items():
+            job.table_id = job.table_id or ids.get(name, 0)
+        return ids
+
+    def _note_failures(self) -> None:
+        """Remember at which epochs jobs stopped, before they may be resumed."""
+        self.stopped_at: dict[str, int] = getattr(self, "stopped_at", {})
+        names = {json.loads(row)["id"]: json.loads(row)["name"] for _, row in self.world.meta.list("catalog/table/")}
+        for _, row in self.world.meta.list("catalog/failed/"):
+            failure = JobFailure.from_json(json.loads(row))
+            if failure.job_id in names:
+                self.stopped_at[names[failure.job_id]] = failure.since
+
+    def _resume(self, name: str, failures: dict[str, JobFailure], skip: int) -> None:
+        failure, job = failures[name], self.fed if name == FED else self.jobs[name]
+        self._note_ids()
+        graph_faults.mend_job(name)
+        for script in self.scripts.values():
+            script.is_mended = True
+        self._unhold()
+        self.stopped_at |= {each: found.since for each, found in failures.items()}
+        with self.live.at() as snapshot:
+            self.checker.settle(snapshot, name, job)
+            skip = skip if failure.split is not None else 0
+            if not failure.is_malformed and name == FED:
+                skip = 0        # a change that is left out would contradict later ones of its key
+            if skip and failure.split is not None and not failure.is_malformed:
+                source, split = failure.split.split("/") if "/" in failure.split else ("", failure.split)
+                offsets = self.checker.offsets(snapshot, name)
+                source = source or next(iter(offsets))
+                begin = int(offsets[source].get(split, "0"))
+                end = self.scripts[source].end_of_skip(split, begin, skip)
+                job.skipping = (source, split, begin, end)
+                self.log.append(f"  skips {job.skipping}")
+        kind = "TABLE" if name == FED else job.definition.kind
+        self.log.append(f"  resume {name} skip {skip}: {failure.reason}"[:200])
+        try:
+            self.live.sql(f"ALTER {kind} {name} RESUME" + (f" SKIP {skip} ROWS" if skip else ""))
+            self.counts["resumed, skipping" if skip else "resumed"] += 1
+        finally:
+            if not self.crash.is_dead:
+                self._reconcile()
+
+    def _roots(self, failures: dict[str, JobFailure]) -> list[str]:
+        """Those that read no other that is set aside."""
+        ids = {failure.job_id for failure in failures.values()}
+        return sorted(name for name, failure in failures.items() if failure.follows not in ids)
+
+    def _resume_all(self) -> None:
+        for name in self._roots(self.checker.failures()):
+            try:
+                failures = self.checker.failures()
+                if name in failures:
+                    self._resume(name, failures, 5 if failures[name].is_malformed else 0)
+            except OF_A_FAULT as error:
+                self._refused("healing", error)
+
+    def _has_read_all(self) -> bool:
+        """Whether every job has read its sources to their ends."""
+        with self.live.at() as snapshot:
+            return all(
+                self.scripts[source].is_read(offsets)
+                for name in (FED, *self.jobs)
+                for source, offsets in self.checker.offsets(snapshot, name).items()
+            )
 
 
 def _value(rng: random.Random) -> int | None:

@@ -9,8 +9,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import stream
+from hummock.base.key import KeyRange
+from hummock.errors import EpochTooOld
 from relational.errors import CatalogError
-from stream.errors import ActorFailed, InvalidStatement, JobFailed, JobNotRunning, StatementsLost
+from stream.errors import InvalidStatement, JobFailed, JobNotRunning, StatementsLost
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.statement import StatementEvaluator
 from stream.message import DeleteRows
@@ -111,8 +113,7 @@ def test_malformed_records_are_skipped_and_counted_where_the_table_says_so(db, r
 
 def test_resume_without_a_cure_fails_again_at_the_same_record(db):
     failed(db, feed.UNDECODABLE)
-    with suppress(ActorFailed):     # if it fails before the RESUME is committed
-        db.sql("ALTER TABLE t RESUME")
+    db.sql("ALTER TABLE t RESUME")
     eventually(lambda: states(db)["t"] == "FAILED")
     db.sql("ALTER TABLE t RESUME SKIP 1 ROWS")
     eventually(lambda: count_of(db, "t") == 10)
@@ -294,6 +295,133 @@ def test_a_view_catches_up_with_what_its_table_did_meanwhile(tmp_path, history_m
         assert count_of(db, "v") == 0 and count_of(db, "upon") == 0
     built_anew = [record for record in caplog.records if "built anew" in record.getMessage()]
     assert bool(built_anew) == (history_ms == 0)
+
+
+def test_a_view_is_rescaled_while_one_of_its_readers_is_set_aside(tmp_path):
+    with connected(f"file://{tmp_path / 'store'}") as db:
+        with_views(db)
+        barriers = db._playground.meta._barriers
+        with held_recovery() as go_on, broken_view("upon"):
+            db.sql("INSERT INTO s VALUES (100, 'new')")
+            eventually(lambda: db._playground.meta.failures._new)
+            rescale = threading.Thread(target=db.sql, args=["ALTER MATERIALIZED VIEW v SET PARALLELISM = 3"])
+            rescale.start()
+            eventually(lambda: barriers._schedule._commands)
+            go_on.set()
+            rescale.join(SOON_SECONDS)
+        assert {name for name, state in states(db).items() if state == "FAILED"} == {"upon"}
+        assert sum(figures.actors for figures in db._playground.node.fragments() if figures.job == "v") > 3
+        db.sql("ALTER MATERIALIZED VIEW upon RESUME")
+        db.sql("INSERT INTO s VALUES (101, 'newer')")
+        db.flush()
+        assert db.sql("SELECT SUM(names)::BIGINT AS n FROM upon").rows() == [{"n": 7}]
+
+
+def test_malformed_records_of_several_splits_are_skipped_one_after_the_other(db):
+    feeds = feed.feeds(["f", "g"])
+    for name in feeds:
+        db.sql(f"CREATE SOURCE {name} ({feed.COLUMNS.split(', PRIMARY KEY')[0]}) "
+               f"WITH (connector = 'feed', name = '{name}')")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM f UNION ALL SELECT id FROM g")
+    for made in feeds.values():
+        made.add(feed.UNDECODABLE, 1, 2)
+    for _ in feeds:
+        eventually(lambda: states(db)["v"] == "FAILED")
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+    eventually(lambda: count_of(db, "v") == 4)
+    assert states(db)["v"] == "RUNNING" and db.source_offsets("v") == {"f/all": "3", "g/all": "3"}
+
+
+def is_too_old(db, epoch):
+    """Whether an epoch cannot be read any more, after a compaction."""
+    db.flush()
+    db._playground.manager.compact_range(KeyRange())
+    try:
+        db.at(epoch).close()
+    except EpochTooOld:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("history_ms", [3_600_000, 0])
+def test_a_reader_catches_up_with_a_table_that_did_not_fail(tmp_path, history_ms):
+    """From the changes since the job that it also reads was set aside, else by a rebuild of the reader alone."""
+    url = f"file://{tmp_path / 'store'}"
+    with connected(url, failed_job_history_ms=history_ms) as db:
+        made = feed.feeds(["t"])["t"]
+        feed.create(db, "t")
+        db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, v BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW both AS SELECT id FROM t UNION ALL SELECT id FROM other")
+        made.add(*range(5), feed.BROKEN, *range(5, 10))
+        eventually(lambda: states(db)["both"] == "FAILED")
+        db.sql("INSERT INTO other VALUES (101, 0), (102, 0)")
+        db.flush()
+        db.sql("DELETE FROM other WHERE id = 101")
+        if not history_ms:
+            eventually(lambda: is_too_old(db, job(db, "both")["epoch"]))
+        made.mend()
+        db.sql("ALTER TABLE t RESUME")
+        eventually(lambda: count_of(db, "t") == 10)
+        db.sql("INSERT INTO other VALUES (103, 0)")
+        db.flush()
+        assert set(states(db).values()) == {"RUNNING"}
+        assert sorted(row["id"] for row in db.sql("SELECT id FROM both").rows()) == [*range(10), 102, 103]
+
+
+@pytest.mark.parametrize("history_ms", [3_600_000, 0])
+def test_a_record_that_follows_does_not_undo_the_resume(tmp_path, history_ms):
+    """The job gets on from each record that it cannot read to the next."""
+    with connected(f"file://{tmp_path / 'store'}", failed_job_history_ms=history_ms) as db:
+        failed_with_a_source(db, 1, feed.BROKEN, feed.UNDECODABLE, 2)
+        feed.FEEDS["f"].mend()
+        with suppress(JobFailed):       # where it is rebuilt, the statement waits for the rows of the table
+            db.sql("ALTER MATERIALIZED VIEW v RESUME")
+        eventually(lambda: db.failed_jobs and db.failed_jobs[0].is_malformed)
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+        db.wait_created()
+        check_ids(db, 1, 2, 100)
+
+
+def failed_with_a_source(db, *records):
+    """The view `v` of a table and a source fails at one of the records, and cannot catch up with the table."""
+    made = feed.feeds(["f"])["f"]
+    columns = feed.COLUMNS.split(", PRIMARY KEY")[0]
+    db.sql(f"CREATE SOURCE f ({columns}) WITH (connector = 'feed', name = 'f')")
+    db.sql("CREATE TABLE s (id BIGINT PRIMARY KEY)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM s UNION ALL SELECT id FROM f")
+    db.sql("CREATE MATERIALIZED VIEW upon AS SELECT COUNT(*) AS n FROM v")
+    made.add(*records)
+    eventually(lambda: states(db)["v"] == "FAILED")
+    db.sql("INSERT INTO s VALUES (100)")
+    db.flush()
+
+
+def check_ids(db, *ids):
+    eventually(lambda: count_of(db, "v") == len(ids))
+    assert sorted(row["id"] for row in db.sql("SELECT id FROM v").rows()) == sorted(ids)
+    assert db.sql("SELECT n FROM upon").rows() == [{"n": len(ids)}]
+
+
+def test_a_rebuilt_job_skips_the_malformed_rows_of_its_source(tmp_path):
+    with connected(f"file://{tmp_path / 'store'}", failed_job_history_ms=0) as db:
+        failed_with_a_source(db, 1, feed.UNDECODABLE, 2)
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+        check_ids(db, 1, 2, 100)
+
+
+def test_a_job_whose_rebuild_fails_is_set_aside_and_not_dropped(tmp_path):
+    url = f"file://{tmp_path / 'store'}"
+    with connected(url, failed_job_history_ms=0) as db:
+        failed_with_a_source(db, 1, feed.UNDECODABLE, 2, feed.UNDECODABLE, 3)
+        for skip in ("", " SKIP 1 ROWS"):
+            with suppress(JobFailed):       # if it fails before it is created
+                db.sql(f"ALTER MATERIALIZED VIEW v RESUME{skip}")
+            eventually(lambda: states(db)["v"] == states(db)["upon"] == "FAILED")
+    with connected(url, failed_job_history_ms=0) as db:
+        assert states(db)["v"] == "FAILED"
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 2 ROWS")
+        db.wait_created()
+        check_ids(db, 1, 2, 3, 100)
 
 
 NEVER_MS = 3_600_000

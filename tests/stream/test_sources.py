@@ -313,3 +313,41 @@ def test_new_files_are_read_by_running_jobs_and_after_a_recovery(tmp_path, files
         time.sleep(0.05)
         db.flush()
         assert "7.arrow" not in db.source_offsets("s")
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_job_reads_several_sources_each_with_its_own_splits_and_offsets(tmp_path, parallelism):
+    names = {"one": 1, "three": 3}
+    for name, splits in names.items():
+        (tmp_path / name).mkdir()
+        for number in range(splits):
+            write(tmp_path / name / f"{number}.arrow", bids(first=number * ROWS), 700)
+    with connected(tmp_path / "store", parallelism=parallelism) as db:
+        for name in names:
+            create_source(db, tmp_path / name, name)
+        db.pause()
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, 1 AS n FROM one UNION ALL SELECT id, 3 FROM three")
+        db.resume()
+        db.flush()
+    with connected(tmp_path / "store", parallelism=parallelism) as db:
+        ends = {f"{name}/{number}.arrow": "8:0" for name, splits in names.items() for number in range(splits)}
+        eventually(lambda: db.source_offsets("v") == ends)
+        rows = db.sql("SELECT n, COUNT(*) AS c, SUM(id)::BIGINT AS d FROM v GROUP BY n ORDER BY n").rows()
+        assert rows == [{"n": n, "c": n * ROWS, "d": sum(range(n * ROWS))} for n in (1, 3)]
+
+
+def test_rows_are_skipped_in_the_source_that_failed_alone(db):
+    feeds = feed.feeds(["f", "g"])
+    for name in feeds:
+        db.sql(f"CREATE SOURCE {name} ({feed.COLUMNS.split(', PRIMARY KEY')[0]}) "
+               f"WITH (connector = 'feed', name = '{name}')")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM f UNION ALL SELECT id FROM g")
+    feeds["f"].add(1, 2, 3)
+    feeds["g"].add(11, feed.BROKEN, 12, 13)
+    eventually(lambda: db.failed_jobs)
+    assert db.failed_jobs[0].split == "g/all"
+    feeds["g"].mend()
+    db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+    eventually(lambda: db.source_offsets("v") == {"f/all": "3", "g/all": "4"})
+    db.flush()
+    assert sorted(row["id"] for row in db.sql("SELECT id FROM v").rows()) in ([1, 2, 3, 12, 13], [1, 2, 3, 11, 13])

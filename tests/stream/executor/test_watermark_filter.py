@@ -69,7 +69,7 @@ class Job:
         info = ExecutorInfo(schema, None, "Source")
         offsets = StateTable(offset_table(9, "t.offsets", 1), self.store)
         source = SourceExecutor(info, self.control, readers, offsets, 100)
-        self.table = watermark_table(8, table_catalog("t", schema, (0,)))
+        self.table = watermark_table(8, "t.watermark", table_catalog("t", schema, (0,)))
         table = StateTable(self.table, self.store)
         self.messages = WatermarkFilterExecutor(
             info, source, source, 0, delay, table, self.errors, shared or SourceWatermark(1), number,

@@ -320,6 +320,24 @@ def test_close_answers_those_who_wait(parts):
         manager.flush()
 
 
+def test_close_answers_them_even_if_the_worker_does_not_close(parts, monkeypatch):
+    manager, worker, _ = parts()
+    manager.start()
+    worker.holds = True
+    waiting = [manager.flush(), manager.schedule(Command(lambda: STOPPING, "catalog", False, lambda: False))]
+    wait_until(lambda: worker.held)
+
+    def refuse(error):
+        raise OSError("the store is gone")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="the store is gone"):
+        broken.setattr(worker, "close", refuse)
+        manager.close(SOON)
+    for each in waiting:
+        with pytest.raises(SessionClosed):
+            each.result(SOON)
+
+
 def test_a_command_that_refuses_disturbs_nobody(parts):
     manager, worker, _ = parts()
     manager.start()

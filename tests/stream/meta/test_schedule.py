@@ -31,9 +31,9 @@ def plan_of(query, pk):
     return plan_query(table_catalog("mv", query.schema, pk, table_id=2), query, lambda name: next(ids))
 
 
-def graph_of(plan, upstream, parallelism, splits=None):
+def graph_of(plan, upstream, parallelism, splits=()):
     numbers = itertools.count(10)
-    return schedule(Beginning(Job(2, plan, splits, parallelism)), {1: upstream}, lambda: next(numbers))
+    return schedule(Beginning(Job(2, plan, {1: splits}, parallelism)), {1: upstream}, lambda: next(numbers))
 
 
 def shown(graph):
@@ -128,5 +128,5 @@ def test_splits_are_divided_among_the_actors_of_a_source(splits, actors):
 
 def test_the_job_of_a_table_has_one_actor():
     numbers = itertools.count(10)
-    graph = schedule(Beginning(Job(1, plan_table(T, lambda name: 100), None, 8)), {}, lambda: next(numbers))
+    graph = schedule(Beginning(Job(1, plan_table(T, lambda name: 100), {}, 8)), {}, lambda: next(numbers))
     assert shown(graph) == [(0, [], [], None)]

@@ -1,5 +1,8 @@
+import pytest
+
 from relational.plan.logical import Scan
 from relational.types import Schema
+from stream.errors import JobNotRunning
 from stream.message import Add, Stop
 from stream.meta.schedule import Beginning, Job
 from stream.meta.stream_manager import StreamManager
@@ -28,7 +31,7 @@ def job_of_table(job_id):
 def job_of_view(job_id, read, parallelism=1):
     ids = iter(range(200, 300))
     query = Scan(table(read))
-    return Job(job_id, plan_query(table(job_id), query, lambda name: next(ids)), None, parallelism)
+    return Job(job_id, plan_query(table(job_id), query, lambda name: next(ids)), {}, parallelism)
 
 
 def test_a_view_reads_the_actors_of_its_table():
@@ -49,6 +52,16 @@ def test_a_dropped_job_stops_its_actors():
     assert manager.prepare_drop([20]) == Stop(frozenset({2, 3, 4}))
     assert manager.prepare_drop([20]) is None
     assert manager.running_jobs == (10,)
+
+
+def test_jobs_that_are_replaced_must_run():
+    manager = StreamManager(FakeWorker())
+    manager.prepare_create(job_of_table(10))
+    manager.prepare_create(job_of_view(20, 10))
+    with pytest.raises(JobNotRunning):
+        manager.prepare_replace([Beginning(job_of_view(20, 10)), Beginning(job_of_view(30, 20))])
+    assert manager.running_jobs == (10, 20)
+    assert manager.prepare_replace([Beginning(job_of_view(20, 10))]) == Add(frozenset({3}), stopped=frozenset({2}))
 
 
 def test_rebuilding_uses_new_actors():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -20,6 +20,14 @@ def oracle() -> duckdb.DuckDBPyConnection:
     connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
     connection.execute("SET threads = 1")
     return connection
+
+
+def answer(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """DuckDB's answer to a query over tables by name."""
+    with oracle() as duck:
+        for name, table in tables.items():
+            duck.register(name, table)
+        return duck.sql(query).to_arrow_table()
 
 
 def rows_of(table: pa.Table) -> list[tuple]:

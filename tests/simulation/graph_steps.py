@@ -1,0 +1,243 @@
+"""The steps of a simulated graph, drawn from a seed before anything runs: the same seed has the same steps.
+
+A step names what it needs. What a death, or a failure, has left undone may be missing when a later step needs it: then
+that step does nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+from tests.simulation.ddl_world import How
+from tests.simulation.graph_source import COLUMNS, Fault
+
+TABLES = ("t0", "t1")
+SOURCES = {"s0": "refuse", "s1": "skip"}
+"""Sources, and what they do with a malformed record."""
+FED = "c0"
+"""A table with a connector that also updates and deletes."""
+SCRIPTS = {"s0": False, "s1": False, FED: True}
+"""External streams, and whether they update and delete."""
+MAX_JOBS = 8
+LIMITED_BYTES = 2_000
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A view or sink: `inputs` are the names in its query, `columns` those of its rows, all BIGINT."""
+
+    name: str
+    query: str
+    inputs: tuple[str, ...]
+    columns: tuple[str, ...]
+    options: str = ""
+    connector: str = ""
+    """Of a sink; empty: a view."""
+    is_limited: bool = False
+    """Its log may be full, which fails the sink."""
+    is_delayed: bool = False
+    """Commits are collected before they are delivered."""
+
+    @property
+    def create(self) -> str:
+        kind = "SINK" if self.connector else "MATERIALIZED VIEW"
+        if not self.connector:
+            return f"CREATE {kind} {self.name} {self.options} AS {self.query}"
+        return f"CREATE {kind} {self.name} AS {self.query} {self.options}"
+
+    @property
+    def kind(self) -> str:
+        return "SINK" if self.connector else "MATERIALIZED VIEW"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step; `kind` is the name of the method that takes it."""
+
+    kind: str
+    name: str = ""
+    how: str = ""
+    number: int = 0
+    job: Definition | None = None
+
+    def __str__(self) -> str:
+        text = " ".join(filter(None, (self.kind, self.name, self.how, str(self.number) if self.number else "")))
+        return text if self.job is None else f"{text}: {self.job.create}"
+
+
+WEIGHTS = {
+    "statement": 12,
+    "produce": 10,
+    "add_split": 1,
+    "add_fault": 1,
+    "create": 6,
+    "create_aside": 2,
+    "cancel": 1,
+    "rescale": 2,
+    "drop": 1,
+    "flush": 5,
+    "recover": 1,
+    "die_soon": 2,
+    "vacuum": 1,
+    "compact": 2,
+    "break_job": 1,
+    "resume": 3,
+    "hang": 1,
+    "release": 1,
+    "fail_delivery": 1,
+    "pause": 0.5,
+    "lose": 0.5,
+}
+"""Kinds of steps, and how often each is drawn."""
+
+
+@dataclass
+class _Drawing:
+    """What exists if every step so far was done."""
+
+    rng: random.Random
+    jobs: dict[str, Definition] = field(default_factory=dict)
+    made: int = 0
+
+    def step(self) -> Step:
+        kind = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        draw = getattr(self, f"_{kind}", None)
+        return Step(kind) if draw is None else draw(kind)
+
+    def _statement(self, kind: str) -> Step:
+        how = self.rng.choices(("insert", "update", "delete"), (5, 3, 2))[0]
+        return Step(kind, self.rng.choice(TABLES), how, self.rng.randrange(1, 1 << 30))
+
+    def _produce(self, kind: str) -> Step:
+        return Step(kind, self.rng.choice(list(SCRIPTS)), str(self.rng.randrange(8)), self.rng.choice([1, 3, 20]))
+
+    def _add_split(self, kind: str) -> Step:
+        return Step(kind, self.rng.choice(list(SCRIPTS)))
+
+    def _add_fault(self, kind: str) -> Step:
+        return Step(kind, self.rng.choice(list(SCRIPTS)), self.rng.choice(list(Fault)), self.rng.randrange(8))
+
+    def _lose(self, kind: str) -> Step:
+        return Step(kind, self.rng.choice(list(SCRIPTS)), self.rng.choice(["recovery", "reopen"]))
+
+    def _die_soon(self, kind: str) -> Step:
+        return Step(kind, "", self.rng.choice(list(How)), self.rng.randrange(1, 12))
+
+    def _resume(self, kind: str) -> Step:
+        return Step(kind, "", self.rng.choice(["", "", "skip"]), self.rng.randrange(1, 4))
+
+    def _rescale(self, kind: str) -> Step:
+        return Step(kind, self._any_job(), "", self.rng.choice([1, 2, 3, 8]))
+
+    def _drop(self, kind: str) -> Step:
+        name = self._any_job()
+        gone = {name}
+        for each in list(self.jobs.values()):       # each after what it reads
+            if gone.intersection(each.inputs):
+                gone.add(each.name)
+        self.jobs = {each: job for each, job in self.jobs.items() if each not in gone}
+        return Step(kind, name)
+
+    def _break_job(self, kind: str) -> Step:
+        return Step(kind, self._any_job())
+
+    def _hang(self, kind: str) -> Step:
+        return Step(kind, self._any_sink())
+
+    def _release(self, kind: str) -> Step:
+        return Step(kind, self._any_sink())
+
+    def _fail_delivery(self, kind: str) -> Step:
+        return Step(kind, self._any_sink())
+
+    def _create(self, kind: str) -> Step:
+        if len(self.jobs) >= MAX_JOBS:
+            return self._statement("statement")
+        job = self._definition()
+        self.jobs[job.name] = job
+        return Step(kind, job=job)
+
+    _create_aside = _create
+
+    def _cancel(self, kind: str) -> Step:
+        return Step(kind, job=self._definition())
+
+    def _any_job(self) -> str:
+        return self.rng.choice(sorted(self.jobs)) if self.jobs else ""
+
+    def _any_sink(self) -> str:
+        sinks = sorted(name for name, job in self.jobs.items() if job.connector == "arrow")
+        return self.rng.choice(sinks) if sinks else ""
+
+    def _definition(self) -> Definition:
+        rng = self.rng
+        inputs = dict.fromkeys((*TABLES, FED, *SOURCES), COLUMNS)
+        inputs |= {name: job.columns for name, job in self.jobs.items() if not job.connector}
+        first, second = rng.choice(sorted(inputs)), rng.choice(sorted(inputs))
+        job = _query(rng, first, inputs[first])
+        if rng.random() < 0.35:
+            job = _union(rng, first, inputs[first], second, inputs[second])
+        self.made += 1
+        if rng.random() < 0.3:
+            return _as_sink(rng, replace(job, name=f"k{self.made}"))
+        options = f"WITH (parallelism = {rng.randrange(1, 5)})"
+        return replace(job, name=f"v{self.made}", options=options)
+
+
+def steps_of(rng: random.Random, count: int) -> list[Step]:
+    """`count` random steps."""
+    drawing = _Drawing(rng)
+    return [drawing.step() for _ in range(count)]
+
+
+def _as_sink(rng: random.Random, job: Definition) -> Definition:
+    if rng.random() < 0.35:
+        return replace(job, connector="digest", options="WITH (connector = 'digest')")
+    options = f"connector = 'arrow', name = '{job.name}'"
+    is_limited, is_delayed = rng.random() < 0.2, rng.random() < 0.2
+    if is_limited:
+        options += f", log_bytes = {LIMITED_BYTES}"
+    elif any(each in SOURCES for each in job.inputs) and rng.random() < 0.3:
+        options += f", log_bytes = {LIMITED_BYTES}, when_full = 'wait'"
+    if is_delayed:
+        options += ", interval_ms = 15"
+    return replace(
+        job, connector="arrow", options=f"WITH ({options})", is_limited=is_limited, is_delayed=is_delayed
+    )
+
+
+def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definition:
+    """A random query over one relation."""
+    first, second = rng.choice(columns), rng.choice(columns)
+    where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
+    kind = rng.randrange(4)
+    if kind == 0:
+        return _defined(f"SELECT {first} AS a, {second} + 1 AS b FROM {source}{where}", ("a", "b"), source)
+    if kind == 1:
+        calls = f"COUNT(*) AS a, SUM({second})::BIGINT AS b"
+        query = f"SELECT {first} AS g, {calls} FROM {source}{where} GROUP BY {first}"
+        return _defined(query, ("g", "a", "b"), source)
+    if kind == 2:
+        calls = f"MIN({second}) AS a, MAX({first} + {second}) AS b"
+        query = f"SELECT {first} % 5 AS g, {calls} FROM {source}{where} GROUP BY {first} % 5"
+        return _defined(query, ("g", "a", "b"), source)
+    return _defined(f"SELECT COUNT({first}) AS a, MAX({second}) AS b FROM {source}{where}", ("a", "b"), source)
+
+
+def _union(
+    rng: random.Random, source: str, columns: tuple[str, ...], other: str, others: tuple[str, ...]
+) -> Definition:
+    """A query over two relations, or over one group that two branches read: the branches meet again in one actor."""
+    first, second = rng.choice(columns), rng.choice(others)
+    if rng.random() < 0.5:
+        left, right = f"SELECT {first} AS a, 1 AS b FROM {source}", f"SELECT {second}, 2 FROM {other}"
+        return _defined(f"{left} UNION ALL {right}", ("a", "b"), source, other)
+    shared = f"SELECT {first} AS g, COUNT(*) AS n FROM {source} GROUP BY {first}"
+    both = "SELECT g AS a, n AS b FROM c WHERE g > 2 UNION ALL SELECT n, g FROM c"
+    both += f" UNION ALL SELECT 0, {second} FROM {other}"
+    return _defined(f"WITH c AS ({shared}) {both}", ("a", "b"), source, other)
+
+
+def _defined(query: str, columns: tuple[str, ...], *inputs: str) -> Definition:
+    return Definition("", query, tuple(dict.fromkeys(inputs)), columns)
