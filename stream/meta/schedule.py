@@ -195,6 +195,6 @@ def _spec(
         beginning.since,
         beginning.is_loaded,
         beginning.skip,
-        None if beginning.rows is None else FirstRows(beginning.rows),
-        beginning.is_resumed,
+        first_rows=None if beginning.rows is None else FirstRows(beginning.rows),
+        is_resumed=beginning.is_resumed,
     )

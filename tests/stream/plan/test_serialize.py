@@ -25,7 +25,7 @@ def planned(statement):
     plan = plan_query(bound.view.with_id(50), bound.plan, lambda name: next(ids))
     tables = {table.id: table for table in (*plan.state_tables, plan.root.table)}
     tables |= {scan.table.id: scan.table for scan in plan.scans}
-    tables |= {} if plan.source is None else {plan.source.table.id: plan.source.table}
+    tables |= {each.table.id: each.table for each in plan.sources}
     return plan, tables
 
 
