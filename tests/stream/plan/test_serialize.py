@@ -9,7 +9,7 @@ import pytest
 from hummock.errors import FormatTooNew
 from relational.errors import CatalogError
 from relational.sql import bind_sql
-from relational.sql.statement import CreateTable
+from relational.sql.statement import CreateSink, CreateTable
 from stream.plan.planner import plan_query
 from stream.plan.serialize import FORMAT_VERSION, stream_plan_from_text, stream_plan_to_text
 from tests.stream.plan.test_planner_cases import CASES
@@ -22,7 +22,8 @@ QUERIES = [(title, statement) for title, statement, _ in CASES
 def planned(statement):
     (bound,) = bind_sql(statement, case_catalog())
     ids = itertools.count(100)
-    plan = plan_query(bound.view.with_id(50), bound.plan, lambda name: next(ids))
+    job = bound.sink if isinstance(bound, CreateSink) else bound.view
+    plan = plan_query(job.with_id(50), bound.plan, lambda name: next(ids))
     tables = {table.id: table for table in (*plan.state_tables, plan.root.table)}
     tables |= {scan.table.id: scan.table for scan in plan.scans}
     tables |= {each.table.id: each.table for each in plan.sources}
