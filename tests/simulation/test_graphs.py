@@ -7,11 +7,13 @@ prints its seed and its steps.
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 
 import pytest
 
 from tests.simulation.graph_rounds import Graph
+from tests.simulation.graph_steps import steps_of
 from tests.support.drivers.seeds import run_seed
 
 STEPS = 70
@@ -27,6 +29,11 @@ def run(seed: int) -> Graph:
         print(f"seed {seed}", *graph.log, sep="\n  ")
         raise
     return graph
+
+
+def test_a_seed_has_the_same_steps_again():
+    first, again, other = (steps_of(random.Random(seed), STEPS) for seed in (7, 7, 8))
+    assert first == again != other
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
