@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from relational.chunk import Op, StreamChunk
 from stream.errors import ChannelClosed, InconsistentStream
-from stream.message import WAIT, Barrier, Message, Wait
+from stream.message import WAIT, Barrier, Message, Receiving, Wait
 from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
@@ -64,6 +64,16 @@ def received(channel: Channel) -> Iterator[Message]:
                 raise
             return
         yield WAIT if message is None else message
+
+
+def next_of(channel: Receiving) -> Message | None:
+    """The next message; None if there is none now, or no further one; ChannelClosed if it was closed with an error."""
+    try:
+        return channel.try_recv()
+    except ChannelClosed as closed:
+        if closed.__cause__ is not None:
+            raise
+        return None
 
 
 def slices(chunk: StreamChunk, rows: int) -> Iterator[StreamChunk]:

@@ -19,11 +19,11 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
 from relational.errors import InvalidValue
 from relational.table.row_checks import check_rows
-from stream.errors import ChannelClosed, InconsistentStream, InvalidStatement, StatementError
-from stream.executor.base import Executor, ExecutorInfo
+from stream.errors import InconsistentStream, InvalidStatement, StatementError
+from stream.executor.base import Executor, ExecutorInfo, next_of
 from stream.executor.netting import KEPT_ROWS, netted
 from stream.executor.schema_change import fitted, fitted_rows
-from stream.message import STATEMENTS, WAIT, Barrier, InsertRows, JoinedSink, Message, Receiving, Statement, Watermark
+from stream.message import STATEMENTS, WAIT, Barrier, InsertRows, JoinedSink, Message, Statement, Watermark
 from stream.runtime.channel import Channel
 
 NO_STATEMENT = 0
@@ -80,7 +80,7 @@ class DmlExecutor(Executor):
             while unaligned:
                 is_idle = True
                 for sink in tuple(unaligned):
-                    message = _next_of(self._control if sink is None else sink.channel)
+                    message = next_of(self._control if sink is None else sink.channel)
                     if message is None:
                         continue
                     is_idle = False
@@ -164,13 +164,3 @@ class DmlExecutor(Executor):
                 if part.capacity:
                     yield part
         self.writer = None
-
-
-def _next_of(channel: Receiving) -> Message | None:
-    """The next message; None if there is none now, or no further one."""
-    try:
-        return channel.try_recv()
-    except ChannelClosed as closed:
-        if closed.__cause__ is not None:
-            raise
-        return None

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from relational.chunk import StreamChunk
-from stream.errors import ChannelClosed, InconsistentStream
-from stream.executor.base import Executor, ExecutorInfo
+from stream.errors import InconsistentStream
+from stream.executor.base import Executor, ExecutorInfo, next_of
 from stream.message import WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
 
@@ -40,7 +40,7 @@ class MergeExecutor(Executor):
         while True:
             is_idle = True
             for channel in tuple(unaligned):
-                message = self._next_of(channel)
+                message = next_of(channel)
                 if message is None:
                     continue
                 is_idle = False
@@ -70,14 +70,6 @@ class MergeExecutor(Executor):
             values = self._watermarks[column]
             if len(values) == len(self._channels):
                 yield Watermark(column, min(values.values()))
-
-    def _next_of(self, channel: Channel) -> Message | None:
-        try:
-            return channel.try_recv()
-        except ChannelClosed as closed:
-            if closed.__cause__ is not None:
-                raise
-            return None
 
     def _is_ended(self, unaligned: Sequence[Channel]) -> bool:
         """Whether a channel that would have to deliver a barrier was closed by its sender."""
