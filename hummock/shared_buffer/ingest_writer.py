@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from hummock.base.table_rules import NO_RULES, Tables
-from hummock.columnar.write_batch import WriteBatch
 from hummock.iterator.base import HummockIterator
-from hummock.loaded_files import PLACEHOLDER
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.pipeline.sorted_run_writer import write_run
-from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.sstable.info import SstableInfo
 
 
@@ -34,9 +31,3 @@ def write_load(
     outputs = write_run(rows, size_bytes, store, options, mint_name, name="load", tables=tables, borders=borders,
                         before_each=before_each, room_bytes=options.upload_bytes // options.uploads_in_flight)
     return tuple(output.info for output in outputs)
-
-
-def rows_of_batches(batches: Sequence[WriteBatch]) -> HummockIterator:
-    """The rows of ascending, disjoint batches, as input of `write_load`."""
-    return SharedBufferChainIterator(
-        tuple(SharedBufferBatch(batch, PLACEHOLDER) for batch in batches if len(batch)))

@@ -60,11 +60,6 @@ class BulkStore(ViewReads):
         self._undo = ExitStack()
 
     @property
-    def spilled_runs(self) -> int:
-        """Number of spills."""
-        return len(self._runs)
-
-    @property
     def puts(self) -> int:
         """Rows written with a value: as many as `write_out` writes if no key was written twice or deleted."""
         return self._puts

@@ -112,12 +112,6 @@ class AggGroups:
         above = (data_type for spec in self.specs for data_type in spec.wide_types)
         return (*self.group_types, DataType.BIGINT, *states, *above)
 
-    @property
-    def retractable_calls(self) -> tuple[int, ...]:
-        """The calls whose extremes can become stale."""
-        calls = enumerate(self.specs)
-        return tuple(index for index, spec in calls if spec.is_min_max and spec.is_retractable)
-
     def locate(self, chunk: DataChunk) -> LocatedKeys:
         """The groups of the visible rows; assigns ids to new groups."""
         before = self._numbers.count

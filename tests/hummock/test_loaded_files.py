@@ -22,7 +22,8 @@ from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
-from hummock.shared_buffer.ingest_writer import rows_of_batches, write_load
+from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
+from hummock.shared_buffer.ingest_writer import write_load
 from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_rows
 from tests.support.servers.meta_store_faults import FaultyMetaStore
@@ -54,7 +55,8 @@ class LoadEnv:
         cut = len(pairs) // 2
         batches = [WriteBatch(part) for part in (pairs[:cut], pairs[cut:])]
         size = sum(len(key) + len(value) for key, value in pairs)
-        infos = write_load(rows_of_batches(batches), size, self.objects, self.options,
+        chain = SharedBufferChainIterator(tuple(SharedBufferBatch(each, PLACEHOLDER) for each in batches if len(each)))
+        infos = write_load(chain, size, self.objects, self.options,
                            lambda: mint_sstable_name(self.rng.randbytes, prefix), tables=tables or {})
         return LoadedFiles(load_id, infos)
 

@@ -134,7 +134,9 @@ class LiveRows:
 def refill_all(groups, present, specs):
     """Refills stale calls from the current rows instead of the materialized input."""
     by_key = present.groups()
-    for call in groups.retractable_calls:
+    for call, spec in enumerate(specs):
+        if not spec.is_min_max or not spec.is_retractable:
+            continue
         stale = groups.stale(call)
         column = specs[call].argument
         values = []
