@@ -33,6 +33,7 @@ from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType
 
+MOST_FILLED = 5 / 4  # of the capacity, with the saved records of dirty groups
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
 FILTER_SHARE = 1 / 8  # of the capacity that the filter of evicted keys may use besides
 FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then fit the cache
@@ -97,6 +98,11 @@ class AggGroups:
     def size_bytes(self) -> int:
         """Memory used by keys, marks and states."""
         return sum(part.size_bytes for part in (self._numbers, self._states, *self._states.kernels))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the groups and what a flush releases exceed the capacity by so much that they should be flushed."""
+        return self.capacity_bytes is not None and self.size_bytes > MOST_FILLED * self.capacity_bytes
 
     @property
     def overflows(self) -> int:

@@ -35,9 +35,10 @@ class HashAggExecutor(Executor):
     which always exists and emits its row at the first barrier: count 0 before any input.
 
     `inputs` are the materialized inputs of the minima and maxima that a retraction can change. `state_table` has the
-    columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush. `errors` counts rows
-    whose FILTER failed, rows dropped because a key made of them is too long for the store [R55], and groups whose sum
-    or average exceeds its type.
+    columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush; far beyond it, and
+    from `flush_groups` dirty groups on, groups are flushed before the barrier. `errors` counts rows whose FILTER
+    failed, rows dropped because a key made of them is too long for the store [R55], and groups whose sum or average
+    exceeds its type.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class HashAggExecutor(Executor):
         for message in messages:
             if isinstance(message, StreamChunk):
                 self._apply(message)
-                if self._groups.dirty_groups >= self._flush_groups:
+                if self._groups.dirty_groups >= self._flush_groups or self._groups.is_full:
                     yield from self._flush()
             elif isinstance(message, Barrier):
                 yield from self._flush()
