@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from hummock.errors import LoadRefused
 from hummock.meta_client import NO_WATERMARKS
-from stream.errors import BarrierTimeout, SessionClosed
+from stream.errors import ActorFailed, BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
 from stream.meta.barrier_schedule import BarrierPayload, BarrierSchedule, Command, JobChange
 from stream.meta.barrier_stats import BarrierStats
@@ -344,6 +344,8 @@ class BarrierManager:
                 with self._changed:
                     self._schedule.put_back_command(replace(command, attempt=command.attempt + 1))
             else:
+                if isinstance(failure, ActorFailed):  # most likely one of those that the command began
+                    self._policy.progressed()
                 command.result.set_exception(failure)
 
     def _take_undone(self) -> list[Command]:

@@ -38,7 +38,8 @@ class RecoveryPolicy:
         self._attempts = 0
 
     def progressed(self) -> None:
-        """The job that failed was set aside: the next failure is counted as the first."""
+        """What failed runs no more, a job that was set aside or a statement that was refused: the next failure is
+        counted as the first."""
         self._attempts = 0
 
     @property

@@ -250,6 +250,25 @@ def test_a_ddl_that_a_recovery_undid_is_tried_once_more(parts, failures):
     manager.check_alive()
 
 
+def test_ddls_whose_actors_fail_do_not_end_the_session(parts):
+    """Each is refused after its second attempt; nothing is committed meanwhile."""
+    manager, worker, committer = parts(recovery_attempts=3, recovery_backoff_ms=1)
+    manager.start()
+    worker.holds = True
+    for number in range(4):
+        result = manager.schedule(Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: False))
+        for attempt in (1, 2):
+            wait_until(lambda: worker.held)
+            failed = ActorFailed(1, RuntimeError(f"no such file {number}"))
+            manager.fail(failed)
+            wait_until(lambda failed=failed: failed in worker.resets)
+            assert attempt == 2 or not result.done()
+        with pytest.raises(ActorFailed, match=f"no such file {number}"):
+            result.result(SOON)
+    worker.holds = False
+    assert manager.flush().result(SOON) and [changes for _, _, changes in committer.commits] == [()]
+
+
 def test_a_ddl_that_waits_for_its_barrier_is_not_touched_by_a_recovery(parts):
     manager, worker, committer = parts(in_flight_barriers=1)
     manager.start()
