@@ -38,5 +38,6 @@ def test_objects_per_chunk_do_not_grow_with_its_rows() -> None:
     load_year()
     small, large = objects_per_chunk(ROWS), objects_per_chunk(MORE_ROWS)
     print(f"{small:.0f} objects a chunk of {ROWS} rows, {large:.0f} of {MORE_ROWS}")
-    # An object for each row, in one place, would be 9,216 more. Waits depend on the clock: 1,500 to 2,700 on busy cores.
+    # An object for each row, in one place, would be 9,216 more. Waits depend on the clock: 1,500 to 2,700 on busy
+    # cores.
     assert large - small < (MORE_ROWS - ROWS) / 2
