@@ -47,8 +47,8 @@ cdef class GroupRecords:
 
     @property
     def size_bytes(self):
-        """Memory used; what an arena reserves beyond its records is not in memory."""
-        return (self.records.size + self.saved.capacity + self.gathered.capacity + self.marks.size
+        """Memory used."""
+        return (self.records.capacity + self.saved.capacity + self.gathered.capacity + self.marks.capacity
                 + self.dirty.capacity + self.touched.capacity)
 
     def grow(self, Py_ssize_t groups):
@@ -136,6 +136,7 @@ cdef class GroupRecords:
                     touched[row] = touched[ids[row]]
         self.records.size, self.touched.size = (rows + 1) * self.width, rows * sizeof(uint32_t)
         self.marks.size = (rows + 63) // 64 * 8
+        self.records.trim()
         self.groups = rows
         self.saved, self.gathered, self.dirty = ByteBuffer(), ByteBuffer(), ByteBuffer()
 

@@ -15,4 +15,5 @@ cdef class RecordArena:
     cdef Py_ssize_t capacity    # bytes allocated
 
     cdef int reserve(self, Py_ssize_t more) except -1 nogil     # capacity for `more` bytes after `size`
+    cdef void trim(self) noexcept nogil                         # returns memory that is far beyond `size`
     cdef int extend(self, Py_ssize_t more) except -1 nogil      # appends `more` zero bytes; no-op if negative

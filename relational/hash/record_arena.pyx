@@ -34,6 +34,7 @@ cdef struct FreeMemory:         # the first bytes of kept memory
 cdef pthread_mutex_t lock
 cdef FreeMemory* kept[CLASSES]          # guarded by `lock`
 cdef Py_ssize_t kept_bytes = 0          # also guarded by `lock`
+cdef Py_ssize_t mapped_bytes = 0        # of all arenas and kept memory; also guarded by `lock`
 
 pthread_mutex_init(&lock, NULL)
 
@@ -41,6 +42,18 @@ pthread_mutex_init(&lock, NULL)
 def pooled_record_bytes() -> int:
     """Bytes of freed memory kept for the next large arena."""
     return kept_bytes
+
+
+def mapped_record_bytes() -> int:
+    """Bytes of all arenas that have pages of their own, and of the freed ones that are kept."""
+    return mapped_bytes
+
+
+cdef void count_mapped(Py_ssize_t more) noexcept nogil:
+    global mapped_bytes
+    pthread_mutex_lock(&lock)
+    mapped_bytes += more
+    pthread_mutex_unlock(&lock)
 
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
@@ -95,13 +108,14 @@ cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
     pthread_mutex_unlock(&lock)
     while dropped != NULL:
         next, other = dropped.next, dropped.index
-        munmap(dropped, <size_t>class_bytes(other))
+        give_back(<uint8_t*>dropped, class_bytes(other))
         dropped = next
 
 
 cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
     if capacity >= HUGE_PAGE_BYTES:
         munmap(memory, <size_t>capacity)
+        count_mapped(-capacity)
     else:
         free(memory)
 
@@ -117,6 +131,7 @@ cdef uint8_t* map_aligned(Py_ssize_t capacity) noexcept nogil:
         munmap(found, <size_t>before)
     munmap(found + before + capacity, <size_t>(HUGE_PAGE_BYTES - before))
     ask_huge(found + before, <size_t>capacity)
+    count_mapped(capacity)
     return found + before
 
 
@@ -140,6 +155,7 @@ cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_
         if made == NULL:
             return NULL
         if move_pages(memory, <size_t>capacity, made, <size_t>wanted):
+            count_mapped(-capacity)
             return made
     else:
         made = acquire(wanted)
@@ -153,7 +169,7 @@ cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_
 
 @cython.final
 cdef class RecordArena:
-    """Doubles as it grows; its memory is released on deallocation."""
+    """Doubles as it grows, and large ones grow by a quarter; its memory is released on deallocation."""
 
     def __dealloc__(self):
         release(self.data, self.capacity)
@@ -163,7 +179,10 @@ cdef class RecordArena:
         cdef uint8_t* made
         if wanted <= self.capacity:
             return 0
-        wanted = max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST)
+        if self.capacity < HUGE_PAGE_BYTES:
+            wanted = max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST)
+        else:
+            wanted = max(wanted, self.capacity + self.capacity // 4)
         if class_of(wanted) >= 0:
             wanted = class_bytes(class_of(wanted))
         elif wanted > HUGE_PAGE_BYTES:
@@ -174,6 +193,16 @@ cdef class RecordArena:
                 raise MemoryError(f"no memory for {wanted} bytes of records")
         self.data, self.capacity = made, wanted
         return 0
+
+    cdef void trim(self) noexcept nogil:
+        cdef Py_ssize_t wanted
+        if self.size < HUGE_PAGE_BYTES or class_of(self.size) < 0:
+            return
+        wanted = class_bytes(class_of(self.size))
+        if wanted < self.capacity:
+            munmap(self.data + wanted, <size_t>(self.capacity - wanted))
+            count_mapped(wanted - self.capacity)
+            self.capacity = wanted
 
     cdef int extend(self, Py_ssize_t more) except -1 nogil:
         if more > 0:

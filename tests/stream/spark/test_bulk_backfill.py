@@ -197,7 +197,7 @@ def test_a_lease_that_ran_out_meanwhile_leaves_nothing(session, rng, fails):
 def test_a_failed_start_drops_what_was_loaded(session, rng, monkeypatch):
     streams = session._playground.meta._streams
 
-    def failing(job, loaded_at=None):
+    def failing(job, *rest):
         raise OSError("no actor today")
 
     with monkeypatch.context() as patch:
