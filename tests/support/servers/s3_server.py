@@ -9,14 +9,22 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The server prints its port when it listens, and exits at the end of its standard input.
+# The server prints its port when it listens, and exits at the end of its standard input. Conditional requests run one at
+# a time: moto looks whether the object exists and stores it in two steps, and two competing requests could both succeed.
 SERVER = """
-import json, sys, threading
+import io, json, sys, threading
 from werkzeug.serving import make_server
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.server import MotoRequestHandler
-server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True,
-                     request_handler=MotoRequestHandler)
+application, one = DomainDispatcherApplication(create_backend_app), threading.Lock()
+def atomic(environ, start_response):
+    length = environ.get("CONTENT_LENGTH")
+    if "HTTP_IF_NONE_MATCH" not in environ or not length:
+        return application(environ, start_response)
+    environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+    with one:
+        return application(environ, start_response)
+server = make_server("127.0.0.1", 0, atomic, threaded=True, request_handler=MotoRequestHandler)
 print(json.dumps(server.port), flush=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 sys.stdin.read()
