@@ -33,7 +33,7 @@ from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType
 
-MOST_FILLED = 5 / 4  # of the capacity, with the saved records of dirty groups
+MOST_FILLED = 3 / 2  # of the capacity, with the saved records of dirty groups
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
 FILTER_SHARE = 1 / 8  # of the capacity that the filter of evicted keys may use besides
 FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then fit the cache

@@ -169,7 +169,7 @@ cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_
 
 @cython.final
 cdef class RecordArena:
-    """Doubles as it grows, and large ones grow by a quarter; its memory is released on deallocation."""
+    """Doubles as it grows, and large ones to the next size class; its memory is released on deallocation."""
 
     def __dealloc__(self):
         release(self.data, self.capacity)
@@ -182,7 +182,7 @@ cdef class RecordArena:
         if self.capacity < HUGE_PAGE_BYTES:
             wanted = max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST)
         else:
-            wanted = max(wanted, self.capacity + self.capacity // 4)
+            wanted = max(wanted, self.capacity + self.capacity // 8)
         if class_of(wanted) >= 0:
             wanted = class_bytes(class_of(wanted))
         elif wanted > HUGE_PAGE_BYTES:

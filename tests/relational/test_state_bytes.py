@@ -23,7 +23,7 @@ ROWS = 300_000
 
 @pytest.fixture
 def in_use():
-    """A function that returns the bytes in use by malloc and by mapped arenas, and the number of malloc's mappings, with
+    """A function that returns the bytes in use by malloc and mapped arenas, and the number of malloc's mappings, with
     the pool disabled."""
     if not has_gnu_malloc():
         pytest.skip("needs the statistics of GNU malloc")

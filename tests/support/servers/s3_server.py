@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The server prints its port when it listens, and exits at the end of its standard input. Conditional requests run one at
-# a time: moto looks whether the object exists and stores it in two steps, and two competing requests could both succeed.
+# The server prints its port when it listens, and exits at the end of its standard input. Conditional requests run one
+# after the other: moto looks whether the object exists and stores it in two steps, between which another could do so.
 SERVER = """
 import io, json, sys, threading
 from werkzeug.serving import make_server
