@@ -26,21 +26,25 @@ cdef extern from * nogil:
     #else
     #define hummock_ask_huge(at, size) ((void)0)
     #endif
-    #define hummock_map_pages(at, size, flags) \\
-        mmap(at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (flags), -1, 0)
+    #define hummock_map_pages(size) \\
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
     #ifdef MREMAP_FIXED
+    #define hummock_can_move_pages 1
     #define hummock_move_pages(from, size, to, grown) \\
         (mremap(from, size, grown, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (void*)(to))
     #else
+    #define hummock_can_move_pages 0
     #define hummock_move_pages(from, size, to, grown) 0
     #endif
     """
     void ask_huge "hummock_ask_huge"(void* at, size_t size) noexcept        # a hint: errors are ignored
     void* MAP_FAILED
-    void* map_pages "hummock_map_pages"(void* at, size_t size, int flags) noexcept
+    void* map_pages "hummock_map_pages"(size_t size) noexcept
     # pages of zeros, not yet in memory; MAP_FAILED
+    bint can_move_pages "hummock_can_move_pages"
     bint move_pages "hummock_move_pages"(void* source, size_t size, void* target, size_t grown) noexcept
-    # moves mapped pages without a copy, over those mapped at `target`; whether the system did it
+    # moves mapped pages without a copy, over those mapped at `target`; false if out of memory: then those at `target`
+    # may be gone, the others are where they were. REQUIRES can_move_pages
     int munmap(void* at, size_t size) noexcept
 
 cdef enum:

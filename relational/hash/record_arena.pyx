@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t, uintptr_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hummock.base.posix cimport HUGE_PAGE_BYTES, MAP_FAILED, ask_huge, map_pages, move_pages, munmap
+from hummock.base.posix cimport HUGE_PAGE_BYTES, MAP_FAILED, ask_huge, can_move_pages, map_pages, move_pages, munmap
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
@@ -122,7 +122,7 @@ cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
 
 cdef uint8_t* map_aligned(Py_ssize_t capacity) noexcept nogil:
     """Pages of zeros from the start of a huge page on; NULL when out of memory."""
-    cdef uint8_t* found = <uint8_t*>map_pages(NULL, <size_t>(capacity + HUGE_PAGE_BYTES), 0)
+    cdef uint8_t* found = <uint8_t*>map_pages(<size_t>(capacity + HUGE_PAGE_BYTES))
     cdef Py_ssize_t before
     if <void*>found == MAP_FAILED:
         return NULL
@@ -150,17 +150,18 @@ cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_
     """Memory of `wanted` bytes that begins with `size` bytes of `memory`, which is released; NULL when out of memory.
     Pages move without a copy: copying them made an eighth of an aggregation whose groups grow."""
     cdef uint8_t* made
-    if capacity >= HUGE_PAGE_BYTES:
+    if capacity >= HUGE_PAGE_BYTES and can_move_pages:
         made = map_aligned(wanted)
         if made == NULL:
             return NULL
         if move_pages(memory, <size_t>capacity, made, <size_t>wanted):
             count_mapped(-capacity)
             return made
-    else:
-        made = acquire(wanted)
-        if made == NULL:
-            return NULL
+        count_mapped(-wanted)
+        return NULL
+    made = acquire(wanted)
+    if made == NULL:
+        return NULL
     if size:
         memcpy(made, memory, <size_t>size)
     release(memory, capacity)
