@@ -91,16 +91,16 @@ def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextS
     and the common types. BindError at the span of a plan that does not fit.
     """
     check_branches(len(plans))
-    of_branches = list(spans) or [None] * len(plans)
+    branch_spans = list(spans) or [None] * len(plans)
     plans = [only(plan, plan.visible) for plan in plans]
     width = len(plans[0].schema)
-    for plan, span in zip(plans, of_branches, strict=True):
+    for plan, span in zip(plans, branch_spans, strict=True):
         if len(plan.schema) != width:
             raise BindError(
                 f"a branch of a UNION has {len(plan.schema)} columns, the first has {width}", **error_span(span)
             )
     values = [[_output_value(plan, column) for plan in plans] for column in range(width)]
-    columns = [_unified(each, column, of_branches) for column, each in enumerate(values)]
+    columns = [_unified(each, column, branch_spans) for column, each in enumerate(values)]
     names = plans[0].schema.names
     fitted = [_selected(plan, values, names) for plan, values in zip(plans, zip(*columns, strict=True), strict=True)]
     flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]

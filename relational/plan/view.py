@@ -103,12 +103,10 @@ def sink_into(
         for at, column in zip(shown, targets, strict=True)
     )
     names = tuple(table.columns[column].name for column in targets)
-    _check_streamed("a sink", query)
     draft, plan = sink_of(name, Project(query, values, names), {}, definition, views)
-    if not plan.is_append_only:
+    if not plan.is_append_only and (table.row_id_index is not None or table.is_append_only):
         reason = "has no primary key" if table.row_id_index is not None else "is append-only"
-        if table.row_id_index is not None or table.is_append_only:
-            raise BindError(f"table {table.name!r} {reason}: it takes a query whose rows are only inserted")
+        raise BindError(f"table {table.name!r} {reason}: it takes a query whose rows are only inserted")
     key = {targets.index(column) for column in table.pk_indices if column in targets}
     is_by_key = plan.stream_key is not None and key.issuperset(plan.stream_key)
     order = SinkOrder.ARRIVAL if plan.is_append_only or is_by_key else SinkOrder.NETTED
