@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
@@ -13,19 +13,13 @@ from relational.sql.context import BindContext
 from relational.sql.ddl.options import Options, read_options
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
-from relational.sql.names import read_name, resolved
+from relational.sql.names import read_job_kind, read_name, resolved
 from relational.sql.query import QueryBinder
 from relational.sql.statement import Explain, ExplainAnalyze, Statement
 from relational.sql.tree import parse
 
 DURATION = "duration_secs"
 DEFAULT_SECONDS, MOST_SECONDS = 1.0, 60.0
-_KINDS: dict[tuple[str, ...], TableKind] = {
-    ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW,
-    ("SINK",): TableKind.SINK,
-    ("INDEX",): TableKind.INDEX,
-    ("TABLE",): TableKind.TABLE,
-}
 _QUERIES = ("SELECT", "WITH", "VALUES", "(")
 
 
@@ -65,7 +59,7 @@ def _analyze(piece: Piece, context: BindContext) -> ExplainAnalyze:
     span = reader.span
     if any(reader.begins(word) for word in _QUERIES):
         return ExplainAnalyze(_read_by(reader.rest(), context, span), seconds)
-    kind = next((kind for words, kind in _KINDS.items() if reader.accept(*words)), None)
+    kind = read_job_kind(reader)
     name, span = read_name(reader, "a materialized view, sink, index or table" if kind is None else kind.one)
     reader.finish()
     table = resolved(context.catalog, name, span)

@@ -5,13 +5,25 @@ from __future__ import annotations
 from sqlglot import exp
 
 from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, NotFound
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.lexer import TokenReader
+
+JOB_KINDS: dict[tuple[str, ...], TableKind] = {
+    ("TABLE",): TableKind.TABLE,
+    ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW,
+    ("SINK",): TableKind.SINK,
+    ("INDEX",): TableKind.INDEX,
+}
+
+
+def read_job_kind(reader: TokenReader) -> TableKind | None:
+    """The kind of a job, if its words are next."""
+    return next((kind for words, kind in JOB_KINDS.items() if reader.accept(*words)), None)
 
 
 def read_name(reader: TokenReader, what: str) -> tuple[ObjectName, TextSpan]:

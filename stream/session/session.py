@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
-MOST_PROFILE_SECONDS = 60.0
-"""How long one call of `analyze` measures."""
 DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
@@ -122,8 +120,10 @@ class Session:
     def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
         """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by
         fragment and executor, see `stream.job_profile`. InvalidOption, NotFound, JobFailed, ProfileInterrupted."""
-        if not 0 < seconds <= MOST_PROFILE_SECONDS:
-            raise InvalidOption("seconds", seconds, f"above 0, up to {MOST_PROFILE_SECONDS:g}")
+        from relational.sql.explain import MOST_SECONDS
+
+        if not 0 < seconds <= MOST_SECONDS:
+            raise InvalidOption("seconds", seconds, f"above 0, up to {MOST_SECONDS:g}")
         self._check_open()
         return self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds)
 

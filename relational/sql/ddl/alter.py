@@ -14,15 +14,8 @@ from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
 from relational.sql.ddl.options import CONNECTOR, TABLE_OPTIONS, TTL, parallelism_of, read_options, ttl_of
 from relational.sql.lexer import Piece, TokenReader
-from relational.sql.names import read_name, resolved
+from relational.sql.names import JOB_KINDS, read_job_kind, read_name, resolved
 from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume, SetParallelism, SetTtl
-
-_KINDS: dict[tuple[str, ...], TableKind] = {
-    ("TABLE",): TableKind.TABLE,
-    ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW,
-    ("SINK",): TableKind.SINK,
-    ("INDEX",): TableKind.INDEX,
-}
 
 _NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
 
@@ -36,9 +29,9 @@ def bind_alter(
     """
     reader = TokenReader(piece)
     reader.expect("ALTER")
-    kind = next((kind for words, kind in _KINDS.items() if reader.accept(*words)), None)
+    kind = read_job_kind(reader)
     if kind is None:
-        raise reader.fail(f"{listed(_KINDS)} is expected here")
+        raise reader.fail(f"{listed(JOB_KINDS)} is expected here")
     if_exists = reader.accept("IF", "EXISTS")
     name, span = read_name(reader, kind.one)
     if if_exists and context.catalog.find(name) is None:
