@@ -41,6 +41,7 @@ BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
 """Key of a row of the offset table, like SKIP_ROW: a job without it and without offsets is new."""
 MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
+LATER_THAN_ANY = 1 << 63  # of the epochs
 SHORT_SECONDS, LONG_SECONDS = 0.0025, 0.01
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
 
@@ -69,11 +70,11 @@ class SourceExecutor(Executor):
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
     waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
-    It reads at most `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before the
-    epoch that its first barrier ends `is_committed`, and with it a new job: then it can be set aside if it fails at its
-    first rows. One that `is_resumed` waits until the resumption is committed too, with what it may skip. A new job
-    begins at `start`. Readers that hold what they delivered release it when `committed_epoch()` covers it.
-    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
+    It reads at most `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before
+    `committed_epoch()` covers the epoch that its first barrier ends, and with it a new job: then it can be set aside if
+    it fails at its first rows. One that `is_resumed` waits for the epoch after that, which holds what it may skip. A
+    new job begins at `start`. Readers that hold what they delivered release it when it is committed. `cpu_clock()`: CPU
+    seconds of the actor so far, on whichever threads."""
 
     def __init__(
         self,
@@ -98,8 +99,7 @@ class SourceExecutor(Executor):
         rate_limit: int = 0,
         start: Start = EARLIEST,
         may_read: Callable[[], bool] = lambda: True,
-        committed_epoch: Callable[[], int] = lambda: 0,
-        is_committed: Callable[[int], bool] = lambda epoch: True,
+        committed_epoch: Callable[[], int] = lambda: LATER_THAN_ANY,
     ) -> None:
         self.info = info
         self._cpu_clock = cpu_clock
@@ -114,7 +114,6 @@ class SourceExecutor(Executor):
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
         self._start, self._is_begun = start, start == EARLIEST
         self._committed_epoch = committed_epoch
-        self._is_committed, self._begins_after = is_committed, 0
         self._held: deque[tuple[int, dict[str, str]]] = deque()  # epoch, and its offsets of readers that hold rows
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
@@ -131,17 +130,19 @@ class SourceExecutor(Executor):
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit
         self._is_reading = False  # not before the stored offsets are known, nor while paused
-        self._resumed_by: int | None = 1 << 63 if is_resumed else None  # the epoch that commits the resumption
+        self._is_resumed = is_resumed
+        self._reads_after = LATER_THAN_ANY  # the epoch by whose commit it may begin to read
 
     def execute(self) -> Iterator[Message]:
         messages = self._messages()
         barrier = yield from first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
-        self._begins_after = barrier.epoch.prev
         self._begin()
         self._is_reading = not begins_paused(barrier)
+        if not self._is_resumed:
+            self._reads_after = barrier.epoch.prev
         yield barrier
-        if self._resumed_by is not None:
+        if self._is_resumed:
             self._request_barrier()
         try:
             if self._skip is not None and not self._skip.is_malformed:
@@ -198,9 +199,7 @@ class SourceExecutor(Executor):
 
     @property
     def _awaits_commit(self) -> bool:
-        if self._resumed_by is not None and self._resumed_by <= self._committed_epoch():
-            self._resumed_by = None
-        return self._resumed_by is not None
+        return self._committed_epoch() < self._reads_after
 
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first active reader, round robin, that has one."""
@@ -210,8 +209,7 @@ class SourceExecutor(Executor):
         splits, rows = self._active, self._rate.allowed(self._rows_at_once)
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
-        may_read = self._may_read_now() and self._is_committed(self._begins_after)
-        for _ in splits if rows and may_read else ():
+        for _ in splits if rows and self._may_read_now() else ():
             split = splits[self._next_reader % len(splits)]
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
@@ -311,8 +309,7 @@ class SourceExecutor(Executor):
                 self._offset_table.update_row((split, self._stored[split]), (split, offset))
             self._stored[split] = offset
         self._allowance.store()
-        if self._resumed_by is not None:
-            self._resumed_by = min(self._resumed_by, barrier.epoch.prev)
+        self._reads_after = min(self._reads_after, barrier.epoch.prev)
         if not self._is_begun:
             self._offset_table.insert_row((BEGUN_ROW, ""))
             self._is_begun = True

@@ -304,7 +304,6 @@ class _ActorChain(ExecutorChain):
             start=settings.start,
             may_read=lambda: not self.progress.is_full,
             committed_epoch=lambda: self.store.committed_epoch,
-            is_committed=lambda epoch: self.store.committed_epoch >= epoch,
         )
         self.sources.append(source)
         return source
