@@ -10,9 +10,9 @@ state store: if its input has no message it yields a Wait, which every other exe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relational.chunk import Op, StreamChunk
 from stream.errors import ChannelClosed, InconsistentStream
@@ -20,6 +20,7 @@ from stream.message import WAIT, Barrier, Message, Receiving, Wait
 from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
+    from relational.table.state_table import StateTable
     from relational.types.schema import Schema
 
 
@@ -74,6 +75,25 @@ def next_of(channel: Receiving) -> Message | None:
         if closed.__cause__ is not None:
             raise
         return None
+
+
+def aligned(before: Barrier | None, barrier: Barrier, identity: str) -> Barrier:
+    """The barrier of another channel of executor `identity`, after `before` of those that delivered it already.
+    InconsistentStream if it is another one."""
+    if before is not None and before.epoch != barrier.epoch:
+        raise InconsistentStream(identity, f"barrier {barrier.epoch} beside {before.epoch}")
+    return barrier
+
+
+def store_rows(table: StateTable, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Writes the rows (key, value) of `wanted` to a table that has those of `stored`, where they differ."""
+    for key in stored.keys() - wanted.keys():
+        table.delete_row((key, stored[key]))
+    for key, value in wanted.items():
+        if key not in stored:
+            table.insert_row((key, value))
+        elif stored[key] != value:
+            table.update_row((key, stored[key]), (key, value))
 
 
 def slices(chunk: StreamChunk, rows: int) -> Iterator[StreamChunk]:

@@ -19,9 +19,9 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
 from relational.errors import InvalidValue
 from relational.table.row_checks import check_rows
-from stream.errors import InconsistentStream, InvalidStatement, StatementError
-from stream.executor.base import Executor, ExecutorInfo, next_of
-from stream.executor.netting import KEPT_ROWS, netted
+from stream.errors import InvalidStatement, StatementError
+from stream.executor.base import Executor, ExecutorInfo, aligned, next_of
+from stream.executor.netting import KeptChanges
 from stream.executor.schema_change import fitted, fitted_rows
 from stream.message import STATEMENTS, WAIT, Barrier, InsertRows, JoinedSink, Message, Statement, Watermark
 from stream.runtime.channel import Channel
@@ -51,10 +51,8 @@ class DmlExecutor(Executor):
         self._table = table
         self._actor_id = actor_id
         self._rows = rows
-        self._request_barrier = request_barrier
         self._sinks: dict[int, JoinedSink] = {}  # by actor
-        self._kept: dict[int, list[StreamChunk]] = {}  # changes of this epoch by actor
-        self._kept_rows = 0
+        self._kept = KeptChanges(request_barrier)
 
     def execute(self) -> Iterator[Message]:
         for sink, message in self._received():
@@ -87,7 +85,7 @@ class DmlExecutor(Executor):
                     if not isinstance(message, Barrier):
                         yield sink, message
                         continue
-                    barrier = self._aligned(barrier, message)
+                    barrier = aligned(barrier, message, self.info.identity)
                     unaligned.remove(sink)
                     if sink is None:
                         unaligned += self._joined(message)
@@ -105,11 +103,6 @@ class DmlExecutor(Executor):
         joined = barrier.joined(self._actor_id)
         self._sinks |= {sink.actor_id: sink for sink in joined}
         return joined
-
-    def _aligned(self, barrier: Barrier | None, message: Barrier) -> Barrier:
-        if barrier is not None and barrier.epoch != message.epoch:
-            raise InconsistentStream(self.info.identity, f"barrier {message.epoch} beside {barrier.epoch}")
-        return message
 
     def _fitted(self, statement: Statement) -> Iterator[Message]:
         if statement.column_ids not in (None, self._table.column_ids):
@@ -143,20 +136,12 @@ class DmlExecutor(Executor):
         if is_only_inserted or (len(self._sinks) == 1 and not self._kept):
             yield rows
         else:
-            self._keep(sink.actor_id, rows)
+            self._kept.add(rows, sink.actor_id)
         self.writer = None
-
-    def _keep(self, writer: int, rows: StreamChunk) -> None:
-        was_below = self._kept_rows <= KEPT_ROWS
-        self._kept.setdefault(writer, []).append(rows.compact())
-        self._kept_rows += rows.visible_rows
-        if was_below and self._kept_rows > KEPT_ROWS:
-            self._request_barrier()
 
     def _netted(self) -> Iterator[Message]:
         """The changes of several sinks in the epoch that ends."""
-        kept, self._kept, self._kept_rows = self._kept, {}, 0
-        changes = [(writer, netted(StreamChunk.concat(chunks))) for writer, chunks in kept.items()]
+        changes = self._kept.take()
         for is_deletion in (True, False):
             for writer, chunk in changes:
                 self.writer = writer

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from relational.chunk import StreamChunk
-from stream.errors import InconsistentStream
-from stream.executor.base import Executor, ExecutorInfo, next_of
+from stream.executor.base import Executor, ExecutorInfo, aligned, next_of
 from stream.message import WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
 
@@ -45,7 +44,7 @@ class MergeExecutor(Executor):
                     continue
                 is_idle = False
                 if isinstance(message, Barrier):
-                    barrier = self._aligned(barrier, message)
+                    barrier = aligned(barrier, message, self.info.identity)
                     unaligned.remove(channel)
                 elif isinstance(message, Watermark):
                     self._watermarks.setdefault(message.column, {})[channel] = message.value
@@ -74,8 +73,3 @@ class MergeExecutor(Executor):
     def _is_ended(self, unaligned: Sequence[Channel]) -> bool:
         """Whether a channel that would have to deliver a barrier was closed by its sender."""
         return any(channel.is_drained for channel in unaligned)
-
-    def _aligned(self, barrier: Barrier | None, message: Barrier) -> Barrier:
-        if barrier is not None and barrier.epoch != message.epoch:
-            raise InconsistentStream(self.info.identity, f"barrier {message.epoch} beside {barrier.epoch}")
-        return message

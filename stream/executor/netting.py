@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from relational.chunk import Op, StreamChunk
@@ -9,7 +11,33 @@ from relational.encoding import KeyEncoder
 from relational.types import OrderType
 
 KEPT_ROWS = 1 << 20
-"""Changes of an epoch that is netted beyond which its barrier is requested."""
+"""Changes of an epoch beyond which its barrier is requested."""
+
+
+class KeptChanges:
+    """The changes of the writers of a table in one epoch."""
+
+    def __init__(self, request_barrier: Callable[[], None]) -> None:
+        self._request_barrier = request_barrier
+        self._chunks: dict[int, list[StreamChunk]] = {}  # by writer
+        self._rows = 0
+
+    def __len__(self) -> int:
+        """Visible changes."""
+        return self._rows
+
+    def add(self, chunk: StreamChunk, writer: int = 0) -> None:
+        """Keeps the visible rows."""
+        was_below = self._rows <= KEPT_ROWS
+        self._chunks.setdefault(writer, []).append(chunk.compact())
+        self._rows += chunk.visible_rows
+        if was_below and self._rows > KEPT_ROWS:
+            self._request_barrier()
+
+    def take(self) -> list[tuple[int, StreamChunk]]:
+        """(writer, its netted changes); none is kept any longer."""
+        chunks, self._chunks, self._rows = self._chunks, {}, 0
+        return [(writer, netted(StreamChunk.concat(each))) for writer, each in chunks.items()]
 
 
 def netted(changes: StreamChunk) -> StreamChunk:

@@ -7,7 +7,7 @@ from the committed row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from relational.chunk import StreamChunk
@@ -53,15 +53,15 @@ class SinkExecutor(Executor):
                 self._table.commit(message.epoch)
             yield message
 
-    def _write(self, chunk: StreamChunk) -> Iterator[Message]:
+    def _write(self, chunk: StreamChunk) -> Iterable[Message]:
         """Deliver a chunk; what is sent on."""
         self._writer.write(chunk)
-        yield from ()
+        return ()
 
-    def _end_epoch(self, barrier: Barrier) -> Iterator[Message]:
+    def _end_epoch(self, barrier: Barrier) -> Iterable[Message]:
         """The epoch ends; what is sent on before the barrier."""
         self._writer.end_epoch(barrier.epoch, is_checkpoint=barrier.checkpoint)
-        yield from ()
+        return ()
 
     def _store(self) -> None:
         state = self._writer.state

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relational.table.state_table import StateTable
+from stream.executor.base import store_rows
 from stream.message import SKIP_ROW
 
 
@@ -53,12 +54,5 @@ class SkipAllowance:
     def store(self) -> None:
         """Write what has changed since the last barrier."""
         wanted = {self._keys[split]: str(rows) for split, rows in self._left.items() if rows}
-        for key in self._stored.keys() - wanted.keys():
-            self._table.delete_row((key, self._stored[key]))
-        for key, value in wanted.items():
-            stored = self._stored.get(key)
-            if stored is None:
-                self._table.insert_row((key, value))
-            elif stored != value:
-                self._table.update_row((key, stored), (key, value))
+        store_rows(self._table, self._stored, wanted)
         self._stored = wanted

@@ -31,7 +31,7 @@ from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from stream.connector.base import EARLIEST, SplitReader, Start, validated, without_malformed
 from stream.errors import MalformedRows, SourcePosition
-from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, received, store_rows
 from stream.executor.rate_limit import RateLimit
 from stream.executor.skip_allowance import SkipAllowance
 from stream.message import WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
@@ -301,13 +301,9 @@ class SourceExecutor(Executor):
         return self._position
 
     def _pass_barrier(self, barrier: Barrier) -> None:
-        for split, reader in self._readers.items():
-            offset = reader.offset
-            if split not in self._stored:
-                self._offset_table.insert_row((split, offset))
-            elif self._stored[split] != offset:
-                self._offset_table.update_row((split, self._stored[split]), (split, offset))
-            self._stored[split] = offset
+        offsets = {split: reader.offset for split, reader in self._readers.items()}
+        store_rows(self._offset_table, self._stored, offsets)
+        self._stored = offsets
         self._allowance.store()
         self._reads_after = min(self._reads_after, barrier.epoch.prev)
         if not self._is_begun:

@@ -39,7 +39,7 @@ class SourceWatermark:
     def restore(self, bound: int) -> None:
         """The bound was `bound` before."""
         with self._lock:
-            self._bound = bound if self._bound is None else max(self._bound, bound)
+            self._bound = raised(self._bound, bound)
 
     def report(self, number: int, epoch: int, report: SplitReport) -> int | None:
         """Adds the report of actor `number` at the barrier that ends `epoch`; returns the bound, None before there is
@@ -51,8 +51,13 @@ class SourceWatermark:
                 del self._reports[epoch]
                 found = _bound_of(reports.values())
                 if found is not None:
-                    self._bound = found if self._bound is None else max(self._bound, found)
+                    self._bound = raised(self._bound, found)
             return self._bound
+
+
+def raised(known: int | None, value: int) -> int:
+    """The greater one; `value` if nothing was known."""
+    return value if known is None else max(known, value)
 
 
 def _bound_of(reports: Iterable[SplitReport]) -> int | None:

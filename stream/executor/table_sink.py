@@ -20,7 +20,7 @@ from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
 from stream.connector.sink import BlackholeWriter
 from stream.executor.base import Executor, ExecutorInfo, slices
-from stream.executor.netting import KEPT_ROWS, netted
+from stream.executor.netting import KeptChanges
 from stream.executor.sink import SinkExecutor
 from stream.message import Barrier, Message
 
@@ -40,24 +40,16 @@ class TableSinkExecutor(SinkExecutor):
         super().__init__(info, input, BlackholeWriter(), table)
         self._is_netted = order is SinkOrder.NETTED
         self._chunk_rows = chunk_rows
-        self._request_barrier = request_barrier
-        self._kept: list[StreamChunk] = []
-        self._kept_rows = 0
+        self._kept = KeptChanges(request_barrier)
 
     def _write(self, chunk: StreamChunk) -> Iterator[Message]:
         if not self._is_netted:
             self._writer.write(chunk)
             yield chunk
             return
-        was_below = self._kept_rows <= KEPT_ROWS
-        self._kept.append(chunk.compact())
-        self._kept_rows += chunk.visible_rows
-        if was_below and self._kept_rows > KEPT_ROWS:
-            self._request_barrier()
+        self._kept.add(chunk)
 
     def _end_epoch(self, barrier: Barrier) -> Iterator[Message]:
-        kept, self._kept, self._kept_rows = self._kept, [], 0
-        if kept:
-            changes = netted(StreamChunk.concat(kept))
+        for _, changes in self._kept.take():
             self._writer.write(changes)
             yield from slices(changes, self._chunk_rows)

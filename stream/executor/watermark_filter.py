@@ -18,9 +18,9 @@ from relational.chunk import Column, StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.types import DataType, TypeKind
-from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, store_rows
 from stream.executor.source import SourceExecutor
-from stream.executor.source_watermark import SourceWatermark, SplitReport
+from stream.executor.source_watermark import SourceWatermark, SplitReport, raised
 from stream.message import Add, Barrier, Message, Watermark
 
 BOUND, ENDED = "\x1fbound", "\x1fended"
@@ -87,9 +87,9 @@ class WatermarkFilterExecutor(Executor):
         for key, value in self._table.scan():
             name, number = str(key), int(str(value))
             if name.startswith(BOUND):
-                self._bound = number if self._bound is None else max(self._bound, number)
+                self._bound = raised(self._bound, number)
             elif name.startswith(ENDED):
-                self._ended = number if self._ended is None else max(self._ended, number)
+                self._ended = raised(self._ended, number)
             elif name in self._source.splits:
                 self._greatest[name] = number
             else:
@@ -110,8 +110,7 @@ class WatermarkFilterExecutor(Executor):
             return chunk
         position = self._source.position
         assert position is not None
-        known = self._greatest.get(position.split)
-        self._greatest[position.split] = greatest if known is None else max(known, greatest)
+        self._greatest[position.split] = raised(self._greatest.get(position.split), greatest)
         if self._bound is None or least >= self._bound - self._delay:
             return chunk
         late = pc.less(values, pa.scalar(self._bound - self._delay, pa.int64())).fill_null(False)
@@ -130,8 +129,7 @@ class WatermarkFilterExecutor(Executor):
 
     def _report(self) -> SplitReport:
         for split in [split for split in self._greatest if self._source.has_ended(split)]:
-            greatest = self._greatest.pop(split)
-            self._ended = greatest if self._ended is None else max(self._ended, greatest)
+            self._ended = raised(self._ended, self._greatest.pop(split))
         awaited = self._source.awaited_splits(self._idle_seconds)
         values = [self._greatest.get(split) for split in awaited]
         known = [value for value in values if value is not None]
@@ -144,14 +142,7 @@ class WatermarkFilterExecutor(Executor):
             rows[self._own_ended] = self._ended
         if self._bound is not None:
             rows[self._own_bound] = self._bound
-        for name in self._stored.keys() - rows.keys():
-            self._table.delete_row((name, self._stored[name]))
-        for name, value in rows.items():
-            known = self._stored.get(name)
-            if known is None:
-                self._table.insert_row((name, value))
-            elif known != value:
-                self._table.update_row((name, known), (name, value))
+        store_rows(self._table, self._stored, rows)
         self._stored = rows
 
 

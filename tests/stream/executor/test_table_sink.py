@@ -11,7 +11,7 @@ from relational.chunk import Op, StreamChunk
 from relational.plan.view import SINK_STATE
 from relational.table.state_table import StateTable
 from relational.types import Field, Schema
-from stream.executor import table_sink
+from stream.executor import netting
 from stream.executor.base import ExecutorInfo
 from stream.executor.netting import netted
 from stream.executor.table_sink import TableSinkExecutor
@@ -74,5 +74,5 @@ def test_changes_go_on_at_once_or_at_the_barrier(run, monkeypatch):
     kinds = [isinstance(each, Barrier) for each in sent]
     assert kinds == [True, False, True, True] and tuple(state) == (2, 2, None) and not requests
     assert sent[1].to_pretty() == changes("- 1 a\n- 2 b\n+ 2 a\n+ 1 b").to_pretty()
-    monkeypatch.setattr(table_sink, "KEPT_ROWS", 3)
+    monkeypatch.setattr(netting, "KEPT_ROWS", 3)
     assert run(SinkOrder.NETTED, messages)[2] == [1]
