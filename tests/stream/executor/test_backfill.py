@@ -20,12 +20,12 @@ from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import ExecutorInfo
 from stream.executor.merge import MergeExecutor
-from stream.message import Barrier, Wait, Watermark
+from stream.message import Barrier, Watermark
 from stream.plan.state_tables import progress_table
 from stream.runtime.channel import Channel
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.seeds import run_seed
-from tests.support.drivers.stream_driver import Folded, barrier, epoch
+from tests.support.drivers.stream_driver import Folded, barrier, epoch, until_barrier
 
 TABLE = Schema.of(id="bigint", note="varchar", v="bigint")
 CATALOG = table_catalog("t", TABLE, (0,))
@@ -92,17 +92,6 @@ def backfill(upstream, *, owned=None, progress=True, slice_rows=3, chunk_rows=40
         info, MergeExecutor(info, [channel], is_compacting=False), open_table, CATALOG, COLUMNS, positions,
         BackfillPace(), chunk_rows, slice_rows=slice_rows, finished=finished or (lambda: None), **options,
     ).execute()
-
-
-def until_barrier(messages):
-    """The messages up to and with the next barrier, without Waits."""
-    found = []
-    for message in messages:
-        if not isinstance(message, Wait):
-            found.append(message)
-        if isinstance(message, Barrier):
-            return found
-    raise AssertionError("the stream ended")
 
 
 def some(messages, count):

@@ -11,7 +11,7 @@ from stream.executor.merge import MergeExecutor
 from stream.message import WAIT, Barrier, Wait, Watermark
 from stream.runtime.channel import Channel
 from tests.support.drivers.seeds import run_seed
-from tests.support.drivers.stream_driver import barrier
+from tests.support.drivers.stream_driver import barrier, until_barrier
 
 SCHEMA = Schema.of(sender="bigint", number="bigint")
 INFO = ExecutorInfo(SCHEMA, (0, 1), "Merge")
@@ -94,16 +94,6 @@ def test_barriers_of_two_epochs_at_once_are_a_fault():
     second.send(barrier(2))
     with pytest.raises(InconsistentStream):
         next(MergeExecutor(INFO, [first, second]).execute())
-
-
-def until_barrier(messages):
-    found = []
-    for message in messages:
-        if not isinstance(message, Wait):
-            found.append(message)
-        if isinstance(message, Barrier):
-            return found
-    raise AssertionError("the stream ended")
 
 
 def test_a_watermark_is_the_least_of_all_channels_and_precedes_the_barrier():

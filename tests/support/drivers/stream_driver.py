@@ -12,7 +12,7 @@ from hummock.epoch import Epoch, EpochPair
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Barrier, Message
+from stream.message import Barrier, Message, Wait
 
 INSERTS = (Op.INSERT, Op.UPDATE_INSERT)
 
@@ -140,3 +140,14 @@ def random_changes(
         chunk = StreamChunk.from_rows(schema, changes)
         out.append(chunk if all(shown) else chunk.with_visibility(np.array(shown, np.uint8)))
     return out
+
+
+def until_barrier(messages: Iterator[Message]) -> list[Message]:
+    """The messages up to and with the next barrier, without Waits."""
+    found: list[Message] = []
+    for message in messages:
+        if not isinstance(message, Wait):
+            found.append(message)
+        if isinstance(message, Barrier):
+            return found
+    raise AssertionError("the stream ended")
