@@ -21,7 +21,6 @@ RANGES = {
     "recovery_backoff_ms": (0, MS_LIMIT),
     "parallelism": (0, 1_024),
     "chunk_rows": (2, 1 << 24),
-    "source_chunk_rows": (2, 1 << 24),
     "split_discovery_ms": (0, MS_LIMIT),
     "watermark_idle_ms": (1, MS_LIMIT),
     "channel_permits_rows": (1, ROWS_LIMIT),
@@ -56,11 +55,9 @@ class StreamOptions:
     parallelism: int = 0
     """Actors of each fragment of a job that can have several, unless its own setting says otherwise; 0: as many as the
     machine has cores."""
-    chunk_rows: int = 4_096
-    """Maximum rows of a chunk; at least two, so that both halves of an update fit."""
-    source_chunk_rows: int = 65_536
-    """Maximum rows that a source reads at once, if that is more than `chunk_rows`: as many as its actor processes in a
-    few milliseconds."""
+    chunk_rows: int = 65_536
+    """Maximum rows of a chunk; at least two, so that both halves of an update fit. Wide rows come in smaller chunks,
+    and a source reads no more at once than its actor processes in tens of milliseconds."""
     split_discovery_ms: int = 2_000
     """Time between two looks for new splits of a connector, such as new files of a directory; 0: none."""
     watermark_idle_ms: int = 30_000

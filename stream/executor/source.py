@@ -42,7 +42,8 @@ BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
 MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
 LATER_THAN_ANY = 1 << 63  # of the epochs
-SHORT_SECONDS, LONG_SECONDS = 0.0025, 0.01
+LEAST_CHUNK_ROWS = 4_096
+SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
 
 
@@ -66,7 +67,7 @@ def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
 
 
 class SourceExecutor(Executor):
-    """Reads `readers` (split -> reader) round robin, `chunk_rows` to `most_chunk_rows` at a time. After
+    """Reads `readers` (split -> reader) round robin, `least_chunk_rows` to `chunk_rows` at a time. After
     `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
     the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
     waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
@@ -92,7 +93,7 @@ class SourceExecutor(Executor):
         skip: SkippedRows | None = None,
         is_resumed: bool = False,
         errors: ErrorCounts | None = None,
-        most_chunk_rows: int = 0,
+        least_chunk_rows: int = LEAST_CHUNK_ROWS,
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
         cpu_clock: Callable[[], float] = time.thread_time,
@@ -107,8 +108,8 @@ class SourceExecutor(Executor):
         self._control = control
         self._readers = dict(readers)
         self._offset_table = offset_table
-        self._chunk_rows = self._rows_at_once = chunk_rows
-        self._most_chunk_rows = max(chunk_rows, most_chunk_rows)
+        self._chunk_rows = chunk_rows
+        self._least_chunk_rows = self._rows_at_once = min(least_chunk_rows, chunk_rows)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
@@ -187,10 +188,10 @@ class SourceExecutor(Executor):
 
     def _adapt(self, rows: int, cpu_seconds: float) -> None:
         """Fit the size of chunks to the time that the actor took for one."""
-        if rows == self._rows_at_once and cpu_seconds < SHORT_SECONDS:
-            self._rows_at_once = min(2 * rows, self._most_chunk_rows)
+        if 2 * rows > self._rows_at_once and cpu_seconds < SHORT_SECONDS:
+            self._rows_at_once = min(2 * self._rows_at_once, self._chunk_rows)
         elif cpu_seconds > LONG_SECONDS:
-            self._rows_at_once = max(self._rows_at_once // 2, self._chunk_rows)
+            self._rows_at_once = max(self._rows_at_once // 2, self._least_chunk_rows)
 
     def _may_read(self) -> bool:
         if not self._is_reading or self._awaits_commit or self._is_finished:

@@ -296,7 +296,6 @@ class _ActorChain(ExecutorChain):
             skip=self.spec.skip,
             is_resumed=self.spec.is_resumed,
             errors=self.errors,
-            most_chunk_rows=self.options.source_chunk_rows,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             cpu_clock=lambda: self.cpu_clock(),

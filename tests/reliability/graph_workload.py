@@ -43,7 +43,7 @@ def work(directory: str, note: Note, phase: str, seed: int, delay: float = 0.0, 
     `ends`: nothing but the check. It notes how many creations were under way, and how many rows are read in all."""
     rng = random.Random(seed)
     options = {"barrier_interval_ms": 2 if phase == "checkpoint" else rng.choice([2, 10]),
-               "checkpoint_frequency": rng.choice([1, 3]), "chunk_rows": 512, "source_chunk_rows": 512,
+               "checkpoint_frequency": rng.choice([1, 3]), "chunk_rows": 512,
                "snapshot_slice_rows": 256, "parallelism": rng.choice([1, 2, 3])}
     with stream.connect(f"file://{directory}/store", **options) as db:
         db.pause()

@@ -15,7 +15,7 @@ SOON_SECONDS = 60.0
 
 def connected(directory: str, **options: Any) -> stream.Session:
     return stream.connect(f"file://{directory}/store", **{
-        "barrier_interval_ms": 5, "source_chunk_rows": 128, "chunk_rows": 128, "parallelism": 2, **options})
+        "barrier_interval_ms": 5, "chunk_rows": 128, "parallelism": 2, **options})
 
 
 def work(directory: str, note: Note) -> tuple[int, int]:

@@ -226,12 +226,12 @@ def test_files_hold_each_change_once_however_often_the_process_ends(tmp_path, in
 
 def test_a_sink_of_a_source_delivers_each_row_once(tmp_path):
     out = tmp_path / "out"
-    with connected(tmp_path / "store", source_chunk_rows=512) as db:
+    with connected(tmp_path / "store", chunk_rows=512) as db:
         db.sql("CREATE SOURCE g (id BIGINT, v INT) WITH (connector = 'datagen', rows = 20000, splits = 2, "
                "fields.id.kind = 'sequence', rows_per_second = 100000)")
         db.sql(f"CREATE SINK s AS SELECT id FROM g WHERE v < 900 WITH (connector = 'parquet', path = '{out}')")
     for _ in range(6):
-        db = connected(tmp_path / "store", source_chunk_rows=512)
+        db = connected(tmp_path / "store", chunk_rows=512)
         time.sleep(0.03)
         db.abandon()
     with connected(tmp_path / "store") as db:
@@ -261,7 +261,7 @@ def test_a_log_that_is_full_sets_the_sink_aside_and_resumes_when_it_is_delivered
 
 
 def test_a_log_that_is_full_may_stop_the_source_instead(tmp_path, receiver):
-    with connected(tmp_path / "store", source_chunk_rows=64, chunk_rows=64) as db:
+    with connected(tmp_path / "store", chunk_rows=64) as db:
         pq.write_table(bids(5_000), tmp_path / "0.parquet")
         db.sql("CREATE SOURCE bid (id BIGINT, url VARCHAR) "
                f"WITH (connector = 'parquet', path = '{tmp_path}', rate_limit = 20000)")

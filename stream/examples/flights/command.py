@@ -24,10 +24,10 @@ from stream.cli.terminal import print_error, print_rows
 from stream.errors import StreamError
 from stream.examples.flights.connector import SPLIT, FlightsReader
 from stream.examples.flights.views import ORDER, TABLE, VIEWS, create_table, create_view
+from stream.options import StreamOptions
 from stream.session.session import Session, connect
 
 POLL_SECONDS = 0.1
-CHUNK_ROWS = 16_384
 SHOWN_ROWS = 12
 
 
@@ -46,9 +46,9 @@ class Sample:
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default="flights-data", show_default=True)
 @click.option("--rows", type=click.IntRange(min=1), help="End after this many changes; the whole year by default.")
 @click.option("--resume", is_flag=True, help="Only continue a run that is there; do not begin one.")
-@click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=1_000, show_default=True)
+@click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=250, show_default=True)
 @click.option("--checkpoint-rows", type=click.IntRange(min=1), help="Also checkpoint each time so many rows were read.")
-@click.option("--chunk-rows", type=click.IntRange(min=2), default=CHUNK_ROWS, show_default=True)
+@click.option("--chunk-rows", type=click.IntRange(min=2), default=StreamOptions().chunk_rows, show_default=True)
 def flights(
     data: Path, rows: int | None, resume: bool, barrier_interval_ms: int, checkpoint_rows: int | None, chunk_rows: int
 ) -> None:
