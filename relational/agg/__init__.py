@@ -2,5 +2,6 @@
 
 from relational.agg.groups import AggChange, AggGroups
 from relational.agg.spec import AggSpec
+from relational.agg.top_values import MOST_VALUES, REFILLED_VALUES
 
-__all__ = ["AggChange", "AggGroups", "AggSpec"]
+__all__ = ["MOST_VALUES", "REFILLED_VALUES", "AggChange", "AggGroups", "AggSpec"]

@@ -24,6 +24,7 @@ from relational.agg.float_sum import FloatSumKernel
 from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
 from relational.agg.spec import AggSpec
+from relational.agg.top_values import TopValuesKernel
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
@@ -201,6 +202,20 @@ class AggGroups:
         """
         self._calls[call].refill(ids, values)
 
+    def overflow(self, call: int) -> tuple[np.ndarray, Column, np.ndarray]:
+        """The changes of the overflow table of `call` since the last time: (int32[n]: groups, values, int64[n]: the
+        change of the number of rows with that value). REQUIRED before each flush, and before `stale`."""
+        ids, values, rows = self._calls[call].overflow()
+        return ids, Column(values, self.specs[call].input_type), rows
+
+    def refill_values(
+        self, call: int, ids: np.ndarray, owners: np.ndarray, values: Column, rows: Column
+    ) -> None:
+        """Moves values from the overflow table of `call` into the stale groups `ids`: row r has the number of rows with
+        one value of group ids[owners[r]]; those of a group are adjacent, its extreme first. ConsistencyError if a group
+        gets none, or more than it has there."""
+        self._calls[call].refill(ids, owners, values, rows)
+
     def flush(self) -> Iterator[AggChange]:
         """The changes since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of these
         groups has ended. REQUIRES that all pieces are consumed before the groups are used again.
@@ -328,7 +343,7 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
     if spec.kind == "count":
         return CountKernel(spec, strict)
     if spec.is_min_max:
-        return MinMaxKernel(spec, strict)
+        return (TopValuesKernel if spec.keeps_values else MinMaxKernel)(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
 
 

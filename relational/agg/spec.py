@@ -21,7 +21,8 @@ class AggSpec:
     """One call. `argument` is a column of the input chunk, None for count(*).
 
     `is_retractable` (MIN and MAX only): rows may be retracted, so the extreme can be lost and must then be looked up
-    again; without it a retraction is an error. `is_filtered`: it has a FILTER.
+    again; without it a retraction is an error. `keeps_values` (such a one, of values of one word): the state
+    has the most extreme values, and an overflow table the others. `is_filtered`: it has a FILTER.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class AggSpec:
     input_type: DataType | None
     output_type: DataType
     is_retractable: bool = False
+    keeps_values: bool = False
     is_filtered: bool = False
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class AggSpec:
         if self.kind == "count":
             return (DataType.BIGINT,)
         if self.is_min_max:
-            return (self.argument_type, DataType.BIGINT)
+            return (DataType.BYTEA if self.keeps_values else self.argument_type, DataType.BIGINT)
         if self.argument_type.is_float:
             return (DataType.DOUBLE, DataType.DOUBLE, *([DataType.BIGINT] * 4))
         return (DataType.numeric(MAX_PRECISION, self.argument_type.scale or 0), DataType.BIGINT)

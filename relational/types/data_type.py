@@ -174,6 +174,13 @@ class DataType:
         return self.kind in (TypeKind.REAL, TypeKind.DOUBLE)
 
     @property
+    def is_word(self) -> bool:
+        """Whether it is a number, a date or a time whose values have at most 64 bits."""
+        return (self.is_numeric and self.kind is not TypeKind.NUMERIC) or (
+            TypeKind.DATE <= self.kind <= TypeKind.TIMESTAMPTZ
+        )
+
+    @property
     def is_nested(self) -> bool:
         return self.kind in (TypeKind.STRUCT, TypeKind.LIST)
 

@@ -1,48 +1,72 @@
-"""The materialized inputs of minima and maxima that a retraction can change.
+"""The tables of minima and maxima that a retraction can change; each such call has one of its own.
 
-Each such call keeps the rows of its groups in a state table of its own, ordered by group, argument (the extreme first)
-and stream key. In memory a group holds only the extreme. When that value is retracted the group is stale, and the next
-flush reads the new extreme from its first remaining row.
+Values of one word: the state of a group has the most extreme ones with their numbers of rows, and an overflow
+table, ordered by group and value, the extreme first, has the others. It changes at a flush only, by the net number of
+rows of each value. A group that has used up its own values is then refilled from its first ones in the table. Most
+groups never have as many different values as a state keeps; then nothing is written here.
+
+Other values: the rows of all groups are kept, ordered by group, argument, the extreme first, and stream key. In memory
+a group has only the extreme. When that value is retracted the group is stale, and the next flush reads the new extreme
+from its first remaining row.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 
-from hummock.epoch import EpochPair
-from relational.agg import AggGroups
-from relational.catalog.objects import TableCatalog
-from relational.chunk import StreamChunk
+from relational.agg import REFILLED_VALUES, AggGroups
+from relational.chunk import Column, DataChunk, Op, StreamChunk
+from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
 
 
-class MaterializedInput:
-    """The kept rows of aggregate call number `call`.
+class ExtremeTable(ABC):
+    """The table of aggregate call number `call`."""
 
-    `columns` are the input columns that form a row of `table`, in its order; `argument` is the position of the argument
-    among them, right after the group columns. Only rows that pass the call's FILTER and have an argument that is not
-    NULL are kept [R9].
-    """
+    keeps_values: ClassVar[bool]
+    """Whether the states of groups keep values, as `AggSpec.keeps_values` says."""
 
-    def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:
+    def __init__(self, call: int, table: StateTable) -> None:
         self.call = call
         self.table = table
+
+    @property
+    @abstractmethod
+    def key(self) -> tuple[int, ...]:
+        """The input columns that are the key of the table."""
+
+    def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:  # noqa: B027  an overflow table waits
+        """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
+
+    @abstractmethod
+    def settle(self, groups: AggGroups) -> None:
+        """Look up the extremes of stale groups, before a flush of `groups`. ConsistencyError if the table lacks rows.
+        """
+
+
+class MaterializedInput(ExtremeTable):
+    """`columns` are the input columns that form a row of `table`, in its order; `argument` is the position of the
+    argument among them, right after the group columns. Only rows that pass the call's FILTER and have an argument that
+    is not NULL are kept [R9].
+    """
+
+    keeps_values = False
+
+    def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:
+        super().__init__(call, table)
         self._columns = tuple(columns)
         self._argument = argument
 
     @property
-    def key(self) -> tuple[TableCatalog, tuple[int, ...]]:
-        """The table, and the input columns that are its key."""
-        catalog = self.table.catalog
-        return catalog, tuple(self._columns[index] for index in catalog.pk_indices)
-
-    def init_epoch(self, epoch: EpochPair) -> None:
-        self.table.init_epoch(epoch)
+    def key(self) -> tuple[int, ...]:
+        return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
     def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
-        """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
         kept = chunk.project(self._columns)
         if mask is not None:
             kept = kept.filter(mask)
@@ -53,8 +77,7 @@ class MaterializedInput:
         if kept.visible_rows:
             self.table.write_chunk(kept)
 
-    def refill(self, groups: AggGroups) -> None:
-        """Set the extreme of every stale group to that of its remaining rows, NULL if there are none."""
+    def settle(self, groups: AggGroups) -> None:
         stale = groups.stale(self.call)
         if not len(stale):
             return
@@ -65,3 +88,47 @@ class MaterializedInput:
         source[owners] = np.arange(len(owners), dtype=np.int32)
         values = rows.project((self._argument,)).take(source)
         groups.refill(self.call, stale, values.columns[0])
+
+
+class OverflowTable(ExtremeTable):
+    """`table` has (group columns, value, number of rows); `columns` are the input columns of all but the last."""
+
+    keeps_values = True
+
+    def __init__(self, call: int, table: StateTable, columns: Sequence[int]) -> None:
+        super().__init__(call, table)
+        self._columns = tuple(columns)
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
+
+    def settle(self, groups: AggGroups) -> None:
+        self._write_changes(groups)
+        stale = groups.stale(self.call)
+        if not len(stale):
+            return
+        prefix = self.table.catalog.pk_indices[:-1]
+        owners, rows = self.table.first_rows(groups.keys(stale).project(prefix), limit=REFILLED_VALUES)
+        *_, values, counts = rows.columns
+        groups.refill_values(self.call, stale, owners, values, counts)
+        self.table.write_slice(StreamChunk(rows.columns, np.full(len(owners), Op.DELETE, np.uint8)))
+
+    def _write_changes(self, groups: AggGroups) -> None:
+        """Write the changes of the numbers of rows. ConsistencyError for a number below 0."""
+        ids, values, changes = groups.overflow(self.call)
+        if not len(ids):
+            return
+        keys = (*groups.keys(ids).columns, values)
+        stored, found = self.table.get_rows(DataChunk(keys).project(self.table.catalog.pk_indices))
+        before = stored.columns[-1].array.fill_null(0).to_numpy() * found
+        after = before + changes
+        if after.min() < 0:
+            wrong = next(iter(DataChunk(keys).slice(int(after.argmin()), 1).rows()))
+            reason = f"{-after.min()} rows more were retracted than came"
+            raise ConsistencyError(reason, table=self.table.catalog.name, key=wrong)
+        ops = np.full(len(ids), Op.UPDATE_INSERT, np.uint8)
+        ops[before == 0] = Op.INSERT
+        ops[after == 0] = Op.DELETE
+        counts = Column(pa.array(np.where(after == 0, before, after)))
+        self.table.write_slice(StreamChunk([*keys, counts], ops))

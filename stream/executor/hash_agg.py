@@ -25,7 +25,7 @@ from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
-from stream.executor.agg_state import MaterializedInput
+from stream.executor.agg_state import ExtremeTable
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.message import Barrier, Message, Watermark
 
@@ -34,8 +34,8 @@ class HashAggExecutor(Executor):
     """`info`'s columns are the group columns, then one per call. Without group columns there is one group,
     which always exists and emits its row at the first barrier: count 0 before any input.
 
-    `inputs` are the materialized inputs of the minima and maxima that a retraction can change. `state_table` has the
-    columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush; far beyond it, and
+    `extremes` are the tables of the minima and maxima that a retraction can change. `state_table` has the columns that
+    `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush; far beyond it, and
     from `flush_groups` dirty groups on, groups are flushed before the barrier. `errors` counts rows whose FILTER
     failed, rows dropped because a key made of them is too long for the store [R55], and groups whose sum or average
     exceeds its type.
@@ -48,7 +48,7 @@ class HashAggExecutor(Executor):
         group_by: Sequence[int],
         calls: Sequence[AggCall],
         state_table: StateTable,
-        inputs: Sequence[MaterializedInput],
+        extremes: Sequence[ExtremeTable],
         errors: ErrorCounts,
         *,
         cache_bytes: int,
@@ -59,14 +59,16 @@ class HashAggExecutor(Executor):
         self._input = input
         self._filters = [call.filter for call in calls]
         self._errors = errors
-        self._groups = agg_groups(group_by, input.info.schema.types, calls, inputs, cache_bytes)
+        self._groups = agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
         self._is_global = not group_by
         self._state_table = state_table
-        self._inputs = tuple(inputs)
+        self._extremes = tuple(extremes)
+        self._tables = (state_table, *(each.table for each in extremes))
         self._group_by = tuple(group_by)
         self._key = state_table.catalog.pk_indices  # positions of the group columns, in key order
         self._keys = [
-            (state_table.catalog, tuple(group_by[index] for index in self._key)), *(kept.key for kept in inputs)
+            (state_table.catalog, tuple(group_by[index] for index in self._key)),
+            *((each.table.catalog, each.key) for each in extremes),
         ]
         self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
         self._flush_groups = flush_groups
@@ -97,9 +99,8 @@ class HashAggExecutor(Executor):
 
     def _pass_barrier(self, barrier: Barrier) -> Iterator[Message]:
         """Commits the tables, without what a watermark has passed, then the watermarks and the barrier."""
-        tables = (self._state_table, *(kept.table for kept in self._inputs))
         closing = self._watermarks.get(self._key[0]) if self._key else None
-        for table in tables:
+        for table in self._tables:
             if closing is not None:
                 table.update_watermark(closing.value)
             table.commit(barrier.epoch)
@@ -110,9 +111,8 @@ class HashAggExecutor(Executor):
         yield barrier
 
     def _open(self, barrier: Barrier) -> None:
-        self._state_table.init_epoch(barrier.epoch)
-        for kept in self._inputs:
-            kept.init_epoch(barrier.epoch)
+        for table in self._tables:
+            table.init_epoch(barrier.epoch)
         if next(self._state_table.scan_chunks(), None) is None:
             self._groups.track_evictions()
         if self._is_global:
@@ -125,8 +125,8 @@ class HashAggExecutor(Executor):
         located = self._groups.locate(chunk)
         self._load(located.new_ids)
         masks = [self._mask(chunk, call) for call in range(len(self._filters))]
-        for kept in self._inputs:
-            kept.write(chunk, masks[kept.call])
+        for each in self._extremes:
+            each.write(chunk, masks[each.call])
         self._groups.apply(chunk, located.ids, masks)
 
     def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
@@ -140,8 +140,8 @@ class HashAggExecutor(Executor):
             self._groups.load(wanted, *self._state_table.get_rows(self._groups.keys(wanted).project(self._key)))
 
     def _flush(self) -> Iterator[StreamChunk]:
-        for kept in self._inputs:
-            kept.refill(self._groups)
+        for each in self._extremes:
+            each.settle(self._groups)
         for change in self._groups.flush():
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
@@ -155,11 +155,11 @@ def agg_groups(
     group_by: Sequence[int],
     types: Sequence[DataType],
     calls: Sequence[AggCall],
-    inputs: Sequence[MaterializedInput],
+    extremes: Sequence[ExtremeTable],
     cache_bytes: int,
 ) -> AggGroups:
     """Empty groups for `calls` over input columns of `types`."""
-    retractable = {kept.call for kept in inputs}
+    retractable = {each.call: each.keeps_values for each in extremes}
     specs = [
         AggSpec(
             call.kind,
@@ -167,6 +167,7 @@ def agg_groups(
             None if call.argument is None else types[call.argument],
             call.data_type,
             is_retractable=number in retractable,
+            keeps_values=retractable.get(number, False),
             is_filtered=call.filter is not None,
         )
         for number, call in enumerate(calls)

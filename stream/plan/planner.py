@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
-from relational.expr.aggregates import AggKind
+from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.plan.logical import (
@@ -28,6 +28,7 @@ from relational.plan.logical import (
     table_schema,
 )
 from relational.plan.serialize import plan_from_text
+from relational.types import Schema
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
@@ -47,6 +48,7 @@ from stream.plan.stream_plan import (
     StreamPlan,
     StreamScanNode,
     UnionNode,
+    ValueOverflow,
     WatermarkFilterNode,
 )
 
@@ -83,7 +85,7 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
 def plan_query(job: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
     """The job that keeps a view or index equal to `query`, which has its columns, or that delivers the changes of
     `query` to a sink. PlanNotSupported names a node that only a batch query can have."""
-    planner = _Planner(job, table_ids, has_progress=True)
+    planner = _Planner(job, table_ids)
     root = with_exchanges(planner.root(query))
     assert isinstance(root, MaterializeNode | SinkNode)
     errors = state_tables.error_table(table_ids(state_tables.error_table_name(job)), job)
@@ -98,7 +100,7 @@ def plan_known(job: TableCatalog, table_of_id: Callable[[int], TableCatalog], ta
 def plan_of_one_actor(job: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
     """The job of a view, index or sink that was created when no plans were stored and each job had one actor, as it was
     planned then."""
-    root = _Planner(job, table_ids, has_progress=False).root(plan_from_text(job.plan, table_of_id))
+    root = _Planner(job, table_ids, is_of_one_actor=True).root(plan_from_text(job.plan, table_of_id))
     return StreamPlan(root, _known_error_table(job, table_ids), is_single=True)
 
 
@@ -115,13 +117,13 @@ def _has_exchange(root: StreamNode) -> bool:
 
 
 class _Planner:
-    """Plans one job; numbers its aggregations and its scans from the root down. `has_progress`: its scans store how far
-    they have read the existing rows."""
+    """Plans one job; numbers its aggregations and its scans from the root down. `is_of_one_actor`: as the first release
+    did; then scans do not store how far they have read the existing rows, and states of groups keep no values."""
 
-    def __init__(self, job: TableCatalog, table_ids: TableIds, *, has_progress: bool) -> None:
+    def __init__(self, job: TableCatalog, table_ids: TableIds, *, is_of_one_actor: bool = False) -> None:
         self._job = job
         self._table_ids = table_ids
-        self._has_progress = has_progress
+        self._is_of_one_actor = is_of_one_actor
         self._aggregations = self._scans = 0
         self._shares: dict[int, ShareNode] = {}
         self._offsets: TableCatalog | None = None
@@ -190,7 +192,7 @@ class _Planner:
         return self._shares[query.number]
 
     def _progress(self) -> TableCatalog | None:
-        if not self._has_progress:
+        if self._is_of_one_actor:
             return None
         name = f"{self._job.name}.scan{self._scans}.progress"
         self._scans += 1
@@ -224,16 +226,38 @@ class _Planner:
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
         job, closing = self._job, query.closing_group
+        retractable = [
+            number for number, call in enumerate(query.calls) if call.keeps_inputs(query.input.is_append_only)
+        ]
+        short = [number for number in retractable if self._keeps_values(query.calls[number], child.schema)]
         state_table = state_tables.group_table(
-            self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count, closing
+            self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count, closing,
+            short,
         )
         kept = tuple(
-            self._kept_input(f"{prefix}.call{call}", call, query, child)
-            for call in range(len(query.calls))
-            if query.calls[call].keeps_inputs(query.input.is_append_only)
+            self._kept_input(f"{prefix}.call{number}", number, query, child)
+            for number in retractable if number not in short
         )
+        overflows = tuple(self._overflow(f"{prefix}.overflow{number}", number, query, child) for number in short)
         key = query.stream_key
-        return HashAggNode(query.schema, key, child, query.group_by, query.calls, state_table, kept, closing)
+        return HashAggNode(
+            query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows
+        )
+
+    def _keeps_values(self, call: AggCall, schema: Schema) -> bool:
+        """Whether the states of a MIN or MAX can keep values."""
+        assert call.argument is not None
+        return not self._is_of_one_actor and schema[call.argument].data_type.is_word
+
+    def _overflow(self, name: str, number: int, query: Aggregate, child: StreamNode) -> ValueOverflow:
+        job, argument = self._job, query.calls[number].argument
+        assert argument is not None
+        columns = (*query.group_by, argument)
+        table = state_tables.overflow_table(
+            self._table_ids(name), name, job.id, child.schema.project(columns), query.calls[number].kind,
+            job.vnode_count, query.closing_group,
+        )
+        return ValueOverflow(number, table, columns)
 
     def _kept_input(self, name: str, number: int, query: Aggregate, child: StreamNode) -> KeptInput:
         call, groups = query.calls[number], len(query.group_by)

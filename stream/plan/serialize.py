@@ -1,8 +1,9 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 or 2, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1, 2 or 3, "root": node, "errors": table id or null, "is_single": bool}
 
-Version 2 has watermarks; a plan without one is written in version 1, which older releases read.
+Version 2 has watermarks, version 3 overflow tables of MIN and MAX. A plan is written in the first version that has what
+it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -37,18 +38,18 @@ from stream.plan.stream_plan import (
     StreamPlan,
     StreamScanNode,
     UnionNode,
+    ValueOverflow,
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, FIRST_VERSION = 2, 1
+FORMAT_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
 TableOfId = Callable[[int], TableCatalog]
 
 
 def stream_plan_to_text(plan: StreamPlan) -> str:
     """The plan of a view, index or sink; `stream_plan_from_text` restores an equal one."""
     errors = None if plan.error_table is None else plan.error_table.id
-    has_watermark = any(_has_watermark(node) for node in plan.root.walk())
-    version = FORMAT_VERSION if has_watermark else FIRST_VERSION
+    version = max(_version_of(node) for node in plan.root.walk())
     record = {"version": version, "root": _node(plan.root), "errors": errors, "is_single": plan.is_single}
     return json.dumps(record, sort_keys=True)
 
@@ -64,8 +65,13 @@ def stream_plan_from_text(text: str, table_of_id: TableOfId) -> StreamPlan:
     return StreamPlan(root, errors, record["is_single"])
 
 
-def _has_watermark(node: StreamNode) -> bool:
-    return isinstance(node, WatermarkFilterNode) or (isinstance(node, HashAggNode) and node.closing is not None)
+def _version_of(node: StreamNode) -> int:
+    """The first version that can describe a node."""
+    if isinstance(node, HashAggNode) and node.overflows:
+        return FORMAT_VERSION
+    if isinstance(node, WatermarkFilterNode) or (isinstance(node, HashAggNode) and node.closing is not None):
+        return WATERMARKS_VERSION
+    return FIRST_VERSION
 
 
 def _node(node: StreamNode) -> dict[str, Any]:
@@ -96,7 +102,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     HashAggNode: ("aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept],
-        **({} if node.closing is None else {"closing": node.closing})}),
+        **({} if node.closing is None else {"closing": node.closing}),
+        **({"overflows": [[each.call, each.table.id, list(each.columns)] for each in node.overflows]}
+           if node.overflows else {})}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -151,8 +159,12 @@ class _Reader:
             for call, table, columns, argument in record["kept"]
         )
         calls = tuple(map(call_from_json, record["calls"]))
+        overflows = tuple(
+            ValueOverflow(call, self._table(table), tuple(columns))
+            for call, table, columns in record.get("overflows", ())
+        )
         groups, table = tuple(record["group_by"]), self._table(record["table"])
-        return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"))
+        return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"), overflows)
 
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]

@@ -4,6 +4,7 @@
     watermark of a source split                                      | greatest value
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
+    aggregation, overflow group columns, argument                    | number of rows
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
     log of a sink         sequence number                            | changes
@@ -15,7 +16,7 @@ distribution of its executor's rows, by the group columns, and as many vnodes as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from relational.catalog.objects import TABLE_CONNECTOR, ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
@@ -116,15 +117,16 @@ def group_table(
     calls: Sequence[AggCall],
     vnode_count: int = DEFAULT_VNODE_COUNT,
     closing: int | None = None,
+    with_values: Collection[int] = (),
 ) -> TableCatalog:
     """One row per group of an aggregation over `schema`, as `AggGroups` flushes it. The group column number `closing`
-    is the first of the key."""
+    is the first of the key. `with_values`: numbers of the calls whose states keep values."""
     groups = tuple(range(len(group_by)))
     fields = [schema[index] for index in group_by]
     fields.append(Field("row_count", DataType.BIGINT))
     arguments = [None if call.argument is None else schema[call.argument].data_type for call in calls]
     for number, (call, argument) in enumerate(zip(calls, arguments, strict=True)):
-        states = state_types(call, argument)
+        states = (DataType.BYTEA, DataType.BIGINT) if number in with_values else state_types(call, argument)
         fields += (Field(f"state_{number}_{part}", state) for part, state in enumerate(states))
     for number, (call, argument) in enumerate(zip(calls, arguments, strict=True)):
         fields += (Field(f"state_{number}_above", state) for state in wide_state_types(call, argument))
@@ -156,6 +158,24 @@ def wide_state_types(call: AggCall, argument: DataType | None) -> tuple[DataType
     if argument is None or call.kind not in (AggKind.SUM, AggKind.AVG) or (argument.precision or 0) <= 19:
         return ()
     return (DataType.BIGINT,)
+
+
+def overflow_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    columns: Schema,
+    kind: AggKind,
+    vnode_count: int = DEFAULT_VNODE_COUNT,
+    closing: int | None = None,
+) -> TableCatalog:
+    """The number of rows with each value for which the state of its group has no room, the extreme first in each group.
+    `columns`: the group columns, then the value. The group column number `closing` is the first of the key."""
+    order = DESCENDING if kind is AggKind.MAX else OrderType()
+    groups = tuple(range(len(columns) - 1))
+    pk = [*(SortKey(index) for index in _key_order(len(groups), closing)), SortKey(len(groups), order)]
+    fields = [*columns, Field("row_count", DataType.BIGINT)]
+    return internal_table(table_id, name, job_id, fields, pk, groups, len(groups), vnode_count)
 
 
 def input_columns(

@@ -238,8 +238,19 @@ class KeptInput:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueOverflow:
+    """The values of aggregate call number `call` that the states of groups have no room for, with their numbers of
+    rows. `columns`: those of the input in the table, the group columns and the call's argument."""
+
+    call: int
+    table: TableCatalog
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HashAggNode(_UnaryNode):
-    """Groups by input columns; `kept` has an entry for each call whose extreme a retraction can change. `closing`: the
+    """Groups by input columns; each call whose extreme a retraction can change has an entry in `overflows` if its
+    values are words, else, or if an earlier release planned it, in `kept`. `closing`: the
     position of the group column below whose watermark the state is dropped; it is the first of the key of all its
     tables. None: without a watermark."""
 
@@ -248,10 +259,11 @@ class HashAggNode(_UnaryNode):
     state_table: TableCatalog
     kept: tuple[KeptInput, ...]
     closing: int | None = None
+    overflows: tuple[ValueOverflow, ...] = ()
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
-        return (self.state_table, *(each.table for each in self.kept))
+        return (self.state_table, *(each.table for each in self.kept), *(each.table for each in self.overflows))
 
     @property
     def details(self) -> str:

@@ -21,7 +21,7 @@ from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_s
 from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition, StatementError
-from stream.executor.agg_state import MaterializedInput
+from stream.executor.agg_state import ExtremeTable, MaterializedInput, OverflowTable
 from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
@@ -173,17 +173,13 @@ class ExecutorChain:
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
-        kept = [
-            MaterializedInput(each.call, self.state_table(each.table), each.columns, each.argument)
-            for each in node.kept
-        ]
         return HashAggExecutor(
             info,
             self.build(node.input),
             node.group_by,
             node.calls,
             self.state_table(node.state_table),
-            kept,
+            extreme_tables(node, self.state_table),
             self.errors,
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
@@ -219,6 +215,14 @@ class ExecutorChain:
         limits = check_target(options, SinkIdentity(node.table.name, node.table.id), schema)
         log, batches = (self.state_table(each) for each in node.log)
         return LogWriter(node.table.name, schema, log, batches, limits, self.progress)
+
+
+def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[ExtremeTable]:
+    """The tables of the minima and maxima of an aggregation."""
+    found: list[ExtremeTable] = [
+        MaterializedInput(each.call, open_table(each.table), each.columns, each.argument) for each in node.kept
+    ]
+    return found + [OverflowTable(each.call, open_table(each.table), each.columns) for each in node.overflows]
 
 
 class _ActorChain(ExecutorChain):

@@ -320,11 +320,11 @@ def test_tables_and_views_with_any_number_of_vnodes(count):
     for text in (f"CREATE TABLE t (id BIGINT PRIMARY KEY, g INT, v INT) WITH (vnode_count = {count})",
                  f"CREATE TABLE keyless (w TEXT) WITH (vnode_count = {count})",
                  f"CREATE MATERIALIZED VIEW m WITH (vnode_count = {count}) AS "
-                 "SELECT g, count(*) AS n, min(v) AS lo, sum(v) AS total FROM t GROUP BY g",
+                 "SELECT g, count(*) AS n, min(v) AS lo, min(v::text) AS low, sum(v) AS total FROM t GROUP BY g",
                  f"CREATE MATERIALIZED VIEW p WITH (vnode_count = {count}) AS SELECT id, v + 1 AS w FROM t WHERE v > 5",
                  "CREATE INDEX i ON t (g)"):
         world.session.sql(text)
-    named = ("t", "keyless", "m", "p", "i", "m.agg0.groups", "m.agg0.call1")
+    named = ("t", "keyless", "m", "p", "i", "m.agg0.groups", "m.agg0.overflow1", "m.agg0.call2")
     assert {name: world.table(name).vnode_count for name in named} == dict.fromkeys(named, count)
     model, words = {}, 0
     for turn in range(8):
@@ -343,7 +343,7 @@ def test_tables_and_views_with_any_number_of_vnodes(count):
             world.compact()
             world.restart()
         check_view_of(world.session, model, words)
-    assert_vnodes(world, named, count)
+    assert_vnodes(world, [name for name in named if name != "m.agg0.overflow1"], count)    # which has no rows
     world.close()
 
 
@@ -353,8 +353,8 @@ def check_view_of(session, model, words):
     groups = {}
     for group, value in model.values():
         groups.setdefault(group, []).append(value)
-    assert rows(session, "SELECT g, n, lo, total FROM m") == sorted(
-        ((group, len(values), min(values), sum(values)) for group, values in groups.items()), key=repr)
+    assert rows(session, "SELECT g, n, lo, low, total FROM m") == sorted(
+        ((group, len(values), min(values), min(map(str, values)), sum(values)) for group, values in groups.items()), key=repr)
     assert rows(session, "SELECT id, w FROM p") == sorted(
         ((key, value + 1) for key, (_, value) in model.items() if value > 5), key=repr)
     assert len(rows(session, "SELECT id FROM t WHERE id = 7")) == (7 in model)

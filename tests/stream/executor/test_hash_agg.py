@@ -8,22 +8,22 @@ import pytest
 
 import hummock
 from hummock.store.memory_store import MemoryStateStore
-from relational.agg import AggGroups, AggSpec
+from relational.agg import MOST_VALUES, AggGroups, AggSpec
 from relational.agg.groups import MIN_CLOSED
 from relational.catalog.watermarks import WatermarkCatalog
-from relational.chunk import StreamChunk
+from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.expression import Call, InputRef, Literal
 from relational.plan.logical import Aggregate, Scan
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
-from stream.executor.agg_state import MaterializedInput
 from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
+from stream.worker.actor_builder import extreme_tables
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
@@ -63,17 +63,13 @@ def hash_agg(
     ids = iter(range(10, 100))
     view = table_catalog("mv", query.schema, range(len(group_by)), table_id=2)
     node = plan_query(view, query, lambda name: next(ids)).root.input
-    kept = [
-        MaterializedInput(each.call, StateTable(each.table, store), each.columns, each.argument)
-        for each in node.kept
-    ]
     return HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"),
         input,
         node.group_by,
         node.calls,
         StateTable(node.state_table, store),
-        kept,
+        extreme_tables(node, lambda table: StateTable(table, store)),
         ErrorCounts(),
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
@@ -174,6 +170,28 @@ class TestGlobalAggregation(HashAggSuite):
 
     def oracle(self, rows):
         return [expected([row[2] for row in rows])]
+
+
+class TestExtremesOfTexts(HashAggSuite):
+    """Their inputs are kept."""
+
+    def build(self, input, store):
+        return hash_agg(input, store, (1,), [call(AggKind.MIN, 1), call(AggKind.COUNT, 2), call(AggKind.MAX, 1)])
+
+    def oracle(self, rows):
+        return [(key, key, known, key) for key, _, known, *_ in grouped(rows)]
+
+
+class TestMoreValuesThanAStateKeeps(HashAggSuite):
+    keys = tuple((number,) for number in range(200))
+    rows_per_chunk: ClassVar = 100
+
+    def new_row(self, rng, key):
+        return (*key, rng.choice(["a", None]), rng.choice([None, *range(1_000)]), rng.random())
+
+
+class TestMoreValuesThanAStateKeepsWithEvictions(TestMoreValuesThanAStateKeeps):
+    options: ClassVar = {"cache_bytes": 1, "flush_groups": 1}
 
 
 class TestDistinct(HashAggSuite):
@@ -338,15 +356,32 @@ def windowed(input, store, *, keeps_rows=False, schema=WINDOWS):
     query = Aggregate(Scan(table), (1, 2), calls, ("n", "most"))
     ids = iter(range(10, 100))
     node = plan_query(table_catalog("mv", query.schema, (0, 1), table_id=2), query, lambda name: next(ids)).root.input
-    assert isinstance(node, HashAggNode) and node.closing == 1 and len(node.kept) == keeps_rows
-    kept = [MaterializedInput(each.call, StateTable(each.table, store), each.columns, each.argument)
-            for each in node.kept]
+    assert isinstance(node, HashAggNode) and node.closing == 1 and len(node.kept) + len(node.overflows) == keeps_rows
     executor = HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"), input, node.group_by, node.calls,
-        StateTable(node.state_table, store), kept, ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20,
-        chunk_rows=4096,
+        StateTable(node.state_table, store), extreme_tables(node, lambda table: StateTable(table, store)),
+        ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
     )
-    return executor, [node.state_table, *(each.table for each in node.kept)]
+    return executor, list(node.state_tables)
+
+
+def test_a_group_that_used_up_its_values_is_refilled_from_its_overflow_table():
+    """Also after a recovery, and from more rows of one value than one."""
+    store, schema = MemoryStateStore(), Schema.of(id="bigint", k="varchar", v="int")
+
+    def build(input):
+        return hash_agg(input, store, (1,), [call(AggKind.MIN, 2, schema), call(AggKind.COUNT, None, schema)], schema)
+
+    def rows(op, numbers):
+        return [StreamChunk.from_rows(schema, [(op, (number, "a", number // 2)) for number in numbers])]
+
+    epochs = [rows(Op.INSERT, range(200)), rows(Op.DELETE, range(70)), rows(Op.DELETE, range(70, 71)),
+              rows(Op.DELETE, range(71, 198)), rows(Op.INSERT, range(70, 71))]
+    made = []
+    for first, epoch in enumerate(epochs, 1):
+        (out,) = run_epochs(build, store, schema, (0,), [epoch], first=first)
+        made.append(out[-1].to_pretty().split("\n")[-1])
+    assert made == ["+ a 0 200", "U+ a 35 130", "U+ a 35 129", "U+ a 99 2", "U+ a 35 3"]
 
 
 @pytest.mark.parametrize("keeps_rows", [False, True])
@@ -362,7 +397,11 @@ def test_a_watermark_closes_groups_in_all_tables_and_is_passed_on_after_their_ch
     def chunk(text):
         return StreamChunk.from_pretty(text, WINDOWS)
 
+    more = 2 * MOST_VALUES if keeps_rows else 0     # so that there are rows in the overflow table
+    small = [(Op.INSERT, (1_000 * window + number, "a", window, -1 - number))
+             for window in (10, 20, 30) for number in range(more)]
     epochs = [
+        [StreamChunk.from_rows(WINDOWS, small)],
         [chunk("+ 1 a 10 5\n+ 2 b 10 6\n+ 3 a 20 7"), Watermark(0, 3), Watermark(2, 10)],
         [chunk("+ 4 a 10 9\n+ 5 a 30 1"), Watermark(2, 20)],
         [chunk("+ 6 a 20 8\n+ 7 b 20 1"), *([chunk("- 3 a 20 7")] if keeps_rows else [])],
@@ -370,19 +409,20 @@ def test_a_watermark_closes_groups_in_all_tables_and_is_passed_on_after_their_ch
     ]
     made = run_epochs(build, store, WINDOWS, (0,), epochs)
     assert [[each for each in out if isinstance(each, Watermark)] for out in made] == [
-        [Watermark(1, 10)], [Watermark(1, 20)], [], [Watermark(1, 25)]]
+        [], [Watermark(1, 10)], [Watermark(1, 20)], [], [Watermark(1, 25)]]
     assert all(not isinstance(each, Watermark) for out in made for each in out[:-1]), "changes come first"
     folded = Folded((0, 1))
     for out in made:
         folded.apply_all(out)
     assert set(folded.rows.values()) == {
-        ("a", 10, 2, 9), ("b", 10, 1, 6), ("a", 20, 1 if keeps_rows else 2, 8), ("b", 20, 1, 1), ("a", 30, 1, 1)}
+        ("a", 10, 2 + more, 9), ("b", 10, 1, 6), ("a", 20, 1 + more if keeps_rows else 2, 8), ("b", 20, 1, 1),
+        ("a", 30, 1 + more, 1)}
     for table in tables:
         assert table.columns[table.pk_indices[0]].name == "window"
         reader = StateTable(table, store)
-        reader.init_epoch(barrier(5).epoch)
+        reader.init_epoch(barrier(6).epoch)
         assert {row[1] for row in reader.scan()} == {30}, "what is below the watermark is not read"
-        assert store.version.tables[table.id].watermarks[0].epoch == barrier(5).epoch.prev
+        assert store.version.tables[table.id].watermarks[0].epoch == barrier(6).epoch.prev
     store.close()
 
 

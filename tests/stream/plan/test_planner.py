@@ -55,8 +55,8 @@ def test_a_grouped_view_explains_its_executors_and_its_tables():
             "table 100 mv.scan0.progress: key [vnode ASC NULLS LAST] value [position, is_done, rows]",
             "table 101 mv.agg0.groups: key [region ASC NULLS LAST] "
             "value [row_count, state_0_0, state_0_1, state_1_0, state_1_1]",
-            "table 102 mv.agg0.call1: "
-            "key [region ASC NULLS LAST, amount DESC NULLS FIRST, id ASC NULLS LAST] value []",
+            "table 102 mv.agg0.overflow1: "
+            "key [region ASC NULLS LAST, amount DESC NULLS FIRST] value [row_count]",
             "table 103 mv.errors: key [fragment ASC NULLS LAST, vnode ASC NULLS LAST, reason ASC NULLS LAST] "
             "value [rows]",
         ]
@@ -77,10 +77,23 @@ def test_extremes_of_an_append_only_input_keep_no_rows():
 
 
 def test_a_kept_input_names_no_column_twice():
-    query = Aggregate(Scan(ORDERS), (1,), (call(AggKind.MIN, 0, DataType.BIGINT),), ("first",))
+    orders = table_catalog("orders", Schema.of(id="varchar", region="varchar", amount="int"), (0,))
+    query = Aggregate(Scan(orders), (1,), (call(AggKind.MIN, 0, DataType.VARCHAR),), ("first",))
     (kept,) = plan_query(view_of(query, (0,)), query, counted_ids()).root.input.kept
     assert kept.columns == (1, 0) and kept.argument == 1
     assert kept.table.prefix_columns == 1 and kept.table.value_indices == ()
+
+
+def test_an_overflow_table_is_in_the_order_of_the_extreme():
+    calls = call(AggKind.MAX, 0, DataType.BIGINT), call(AggKind.MIN, 1, DataType.VARCHAR)
+    query = Aggregate(Scan(ORDERS), (1,), calls, ("last", "first"))
+    node = plan_query(view_of(query, (0,)), query, counted_ids()).root.input
+    assert [each.call for each in node.kept] == [1]
+    (overflow,) = node.overflows
+    assert overflow.columns == (1, 0) and overflow.table.prefix_columns == 1
+    assert overflow.table.schema == Schema.of(region="varchar", id="bigint", row_count="bigint")
+    assert [key.order.descending for key in overflow.table.pk] == [False, True]
+    assert node.state_table.schema.types[2] == DataType.BYTEA
 
 
 def test_adjacent_filters_become_one():

@@ -29,6 +29,7 @@ class ExecutorSuite(ABC):
     schema: ClassVar[Schema]
     stream_key: ClassVar[tuple[int, ...]]
     keys: ClassVar[tuple[tuple, ...]]
+    rows_per_chunk: ClassVar[int] = 20
 
     @abstractmethod
     def build(self, input: Executor, store) -> Executor:
@@ -48,7 +49,7 @@ class ExecutorSuite(ABC):
     def random_epochs(self, seed: int) -> list[list[Message]]:
         rng = random.Random(seed)
         chunks = random_changes(
-            rng, self.schema, self.keys, lambda key: self.new_row(rng, key), chunks=3 * EPOCHS, rows=20
+            rng, self.schema, self.keys, lambda key: self.new_row(rng, key), chunks=3 * EPOCHS, rows=self.rows_per_chunk
         )
         return [chunks[3 * number : 3 * number + 3] for number in range(EPOCHS)]
 
