@@ -25,6 +25,7 @@ from stream.message import Barrier, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
@@ -83,7 +84,7 @@ def hash_agg(
 
 def epochs_of(build, *texts, schema=INPUT, store=None):
     """The output of each epoch as sorted lines."""
-    epochs = [[StreamChunk.from_pretty(text, schema)] if text else [] for text in texts]
+    epochs = [[from_pretty(text, schema)] if text else [] for text in texts]
     outputs = run_epochs(build, store or MemoryStateStore(), schema, (0,), epochs)
     return ["\n".join(sorted_changes(made)) for made in outputs]
 
@@ -208,7 +209,7 @@ def test_the_view_of_the_seed_america_and_asia():
     first = "+ 2 AMERICA\n+ 3 ASIA\n+ 4 AMERICA\n+ 5 ASIA"
     second = "+ 6 EUROPE\n+ 7 EUROPE"
     folded = Folded((0,))
-    chunks = [[StreamChunk.from_pretty(text, SEED)] for text in (first, second)]
+    chunks = [[from_pretty(text, SEED)] for text in (first, second)]
     made = run_epochs(
         lambda input: hash_agg(input, store, (1,), sums, SEED),
         store := MemoryStateStore(),
@@ -258,7 +259,7 @@ def test_a_recovered_global_count_does_not_begin_again():
     def count(input):
         return hash_agg(input, store, (), [call(AggKind.COUNT, None)])
 
-    run_epochs(count, store, INPUT, (0,), [[], [StreamChunk.from_pretty("+ 1 a 5 0", INPUT)]])
+    run_epochs(count, store, INPUT, (0,), [[], [from_pretty("+ 1 a 5 0", INPUT)]])
     assert run_epochs(count, store, INPUT, (0,), [[]], first=3) == [[]]
 
 
@@ -360,7 +361,7 @@ def test_a_watermark_closes_groups_in_all_tables_and_is_passed_on_after_their_ch
         return executor
 
     def chunk(text):
-        return StreamChunk.from_pretty(text, WINDOWS)
+        return from_pretty(text, WINDOWS)
 
     epochs = [
         [chunk("+ 1 a 10 5\n+ 2 b 10 6\n+ 3 a 20 7"), Watermark(0, 3), Watermark(2, 10)],

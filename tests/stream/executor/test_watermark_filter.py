@@ -22,6 +22,7 @@ from stream.message import Add, Barrier, Wait, Watermark
 from stream.plan.state_tables import offset_table, watermark_table
 from stream.runtime.channel import Channel
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import barrier
 
 SCHEMA = Schema.of(at="bigint", name="varchar")
@@ -131,7 +132,7 @@ def test_late_deletes_are_dropped_too_and_update_pairs_are_parted():
     reader = ListReader([100])
     job = Job({"a": reader})
     job.epoch()
-    reader.chunks.append(StreamChunk.from_pretty("- 5 x\nU- 7 x\nU+ 95 x\n+ 96 x", SCHEMA))
+    reader.chunks.append(from_pretty("- 5 x\nU- 7 x\nU+ 95 x\n+ 96 x", SCHEMA))
     job.number += 1
     chunk = next(each for each in job.messages if isinstance(each, StreamChunk))
     assert chunk.compact().to_pretty() == "+ 95 x\n+ 96 x" and late(job) == 2
