@@ -17,6 +17,7 @@ from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
 from stream.session.session import Session
+from tests.support.drivers.stream_driver import emitted_rows
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
@@ -253,7 +254,7 @@ def test_a_slow_store_holds_the_source_back(stage):
     most = overlapping = 0
     committed = 0
     while committed < 3_000:
-        emitted = stage.session.emitted_rows("events")
+        emitted = emitted_rows(stage.session, "events")
         committed = sum(map(len, stage.made[: stage.offset()]))
         most = max(most, emitted - committed)
         overlapping += stage.session.figures.in_flight > 1
