@@ -1,6 +1,6 @@
 """Aggregation in memory: groups by dense id, their aggregates in columns."""
 
-from relational.agg.groups import AggChange, AggGroups
+from relational.agg.groups import AggGroups
 from relational.agg.spec import AggSpec
 
-__all__ = ["AggChange", "AggGroups", "AggSpec"]
+__all__ = ["AggGroups", "AggSpec"]

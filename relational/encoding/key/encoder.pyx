@@ -2,8 +2,8 @@
 
 For any two rows, comparing the keys as byte strings gives the order of the rows under the encoder's orders, and equal
 keys mean rows equal in SQL's sense: -0.0 = 0.0, NaN = NaN and above all, 1 month = 30 days. A key decodes to an
-SQL-equal row, not always to the same one: it may differ in floating-point numbers and intervals. No key is a prefix of another
-of the same encoder, so a key of the leading columns is a prefix of exactly their rows.
+SQL-equal row, not always to the same one: it may differ in floating-point numbers and intervals. No key is a prefix of
+another of the same encoder, so a key of the leading columns is a prefix of exactly their rows.
 """
 
 import numpy as np

@@ -4,9 +4,9 @@ import random
 
 from hummock.compaction.task import RangeResult
 from hummock.meta.compaction.manager import _overtaken, raise_safe_epoch
-from hummock.meta.compaction.records import CANCELLED, TaskAnswer, read_board
+from hummock.meta.compaction.records import TaskAnswer, read_board
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.records import REPORTS, decode
+from hummock.meta.records import CANCELLED, REPORTS, decode
 from hummock.meta.version_state import retry_overtaken
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
