@@ -97,11 +97,6 @@ def verbs() -> dict[str, dict[str, Callable[[], object]]]:
             "pyarrow, our hash": split_by_pyarrow,
             "memcpy": copied(BATCH.nbytes),
         },
-        "inverse": {
-            "hummock": chunk.inverse,
-            "pyarrow": lambda: BATCH.take(pa.array(np.arange(ROWS - 1, -1, -1, dtype=np.int32))),
-            "memcpy": copied(BATCH.nbytes),
-        },
         "to Arrow and back": {"hummock": lambda: StreamChunk.from_arrow(pa.record_batch(chunk))},
     }
 

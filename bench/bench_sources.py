@@ -29,14 +29,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream
-from bench.nexmark import BATCH_ROWS, SEED, write_bids
+from bench.nexmark import BATCH_ROWS, SEED, batch, write_bids
 from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
 from relational.types import Schema
 from stream.connector.arrow_streams import arrow_source
 from stream.connector.base import open_connector, validated
-from stream.connector.nexmark import BID_COLUMNS, batch
+from stream.connector.nexmark import BID_COLUMNS
 from stream.connector.sink import LogLimits
 from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.plan.state_tables import sink_log_tables

@@ -1,16 +1,24 @@
-"""Bids of the Nexmark connector as Arrow IPC files."""
+"""Events of the Nexmark connector as Arrow, and bids as Arrow IPC files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from stream.connector.nexmark import BID_COLUMNS, batch
+from stream.connector.nexmark import BID_COLUMNS, DEFAULT_RATE, TYPES
 
 COLUMNS = ", ".join(f"{name} {column[0]}" for name, column in BID_COLUMNS.items())
 BATCH_ROWS = 65_536
 SEED = 42
+
+
+def batch(
+    kind: str, names: Sequence[str], first: int, rows: int, *, seed: int = 0, rate: int = DEFAULT_RATE
+) -> pa.RecordBatch:
+    """The columns `names` of rows `first` to `first + rows` of a type of events."""
+    return pa.record_batch(TYPES[kind].compute(names, seed, rate, first, 1, rows), names=list(names))
 
 
 def write_bids(

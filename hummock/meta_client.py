@@ -130,8 +130,5 @@ class HummockMetaClient(Protocol):
     def hand_back_task(self, task_id: int, token: str) -> None:
         """Returns the task, which did not fail: others may take it at once."""
 
-    def cancel_task(self, task_id: int, reason: str) -> bool:
-        """Cancels the task; whether it was running. Its worker learns of it by the next heartbeat or report."""
-
     def compaction_debt(self) -> int:
         """Number of tasks that are running, requested or due; every subscriber has the version that was examined."""

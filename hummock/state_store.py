@@ -8,15 +8,15 @@ syncs, and each read sees one consistent snapshot from its first row to its last
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from hummock.base.closing import ClosedAtExit
 from hummock.base.key import KeyRange
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import Tables
@@ -68,7 +68,7 @@ class ChangeBatch:
         return zip(self.keys, self.old, self.new, strict=True)
 
 
-class StateStoreIterator(ABC):
+class StateStoreIterator(ClosedAtExit):
     """Rows of one scan, in its order, as columns; iterating over pairs is a convenience API.
 
     Holds its snapshot until it is closed or exhausted. A batch stays valid after the iterator has advanced or is
@@ -78,10 +78,6 @@ class StateStoreIterator(ABC):
     @abstractmethod
     def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
         """The next rows, 1 to `max_rows` of them (None: the store's own limits); None at the end."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Releases everything held. Idempotent."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         while (batch := self.next_batch()) is not None:
@@ -99,37 +95,17 @@ class StateStoreIterator(ABC):
         """`to_arrow`, for consumers of Arrow streams: `polars.DataFrame(scan)`, `pyarrow.table(scan)`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class StateStoreChanges(ABC):
+class StateStoreChanges(ClosedAtExit):
     """Changes of one feed, in key order, as columns. Same ownership and life cycle as a StateStoreIterator."""
 
     @abstractmethod
     def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
         """The next changes, 1 to `max_rows` of them (None: the store's own limits); None at the end."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Releases everything held. Idempotent."""
-
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         while (batch := self.next_batch()) is not None:
             yield from batch
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class StateStore(Protocol):

@@ -192,11 +192,6 @@ class StatementsLost(StreamError):
         more = f" and {len(self.statements) - SHOWN} more" if len(self.statements) > SHOWN else ""
         super().__init__(f"{len(self.statements)} statement(s) were lost in a recovery: {shown}{more}; send them again")
 
-    @property
-    def statement_ids(self) -> tuple[int, ...]:
-        """Their numbers."""
-        return tuple(each.statement_id for each in self.statements)
-
 
 class JobFailed(StreamError):
     """The job of `job` was set aside: it keeps its rows of epoch `since`, does not change, and cannot be read as if it

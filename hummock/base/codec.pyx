@@ -25,7 +25,6 @@ cdef enum:
     LZ4_ACCELERATION = 4                # measured: 1.0x-1.8x the speed of 1 for 0-9 % more bytes
     KEPT_CONTEXTS = 8                   # zstd contexts kept for reuse, per direction
     LZ4_LARGEST = 0x7E000000            # the library's limit for one block
-    ZSTD_UNKNOWN_SIZES = 2              # the two highest values mean "not stated" and "not a frame"
 
 ctypedef int (*Lz4Compress)(const char*, char*, int, int, int) noexcept nogil
 ctypedef int (*Lz4Decompress)(const char*, char*, int, int) noexcept nogil

@@ -13,17 +13,16 @@ from libc.string cimport memcpy
 
 from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
+from hummock.columnar.size_class cimport size_class, size_of_class
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
 
-cdef extern from * nogil:
-    int __builtin_clzll(unsigned long long) noexcept
-
 cdef enum:
     SMALLEST_EXPONENT = 11      # sizes up to 2 KiB go to malloc, which has its own caches for them
     LARGEST_EXPONENT = 27       # sizes above 128 MiB are too rare to pool
-    CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 4
+    STEPS = 2                   # four classes to each power of two
+    CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) << STEPS
     PAGE_BYTES = 4096           # alignment of large buffers, for direct I/O
 
 cdef Py_ssize_t SMALLEST = (<Py_ssize_t>1) << SMALLEST_EXPONENT
@@ -44,15 +43,11 @@ pthread_mutex_init(&pool_lock, NULL)
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
     """The class whose buffers hold `size` bytes; -1 for sizes that are not pooled."""
-    cdef int exponent
-    if size <= SMALLEST or size > LARGEST:
-        return -1
-    exponent = 63 - __builtin_clzll(<unsigned long long>(size - 1))
-    return ((exponent - SMALLEST_EXPONENT) << 2) + <int>(((size - 1) >> (exponent - 2)) & 3)
+    return size_class(size, SMALLEST_EXPONENT, STEPS) if SMALLEST < size <= LARGEST else -1
 
 
 cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
-    return (<Py_ssize_t>(5 + (index & 3))) << (SMALLEST_EXPONENT - 2 + (index >> 2))
+    return size_of_class(index, SMALLEST_EXPONENT, STEPS)
 
 
 cdef uint8_t* pop_kept(int index) noexcept nogil:

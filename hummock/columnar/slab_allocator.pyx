@@ -11,20 +11,21 @@ from libc.stdint cimport uint8_t, uintptr_t
 from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
+from hummock.columnar.size_class cimport size_class, size_of_class
 
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* at, size_t size, int protection, int flags, int file, Py_ssize_t offset) noexcept
     int munmap(void* at, size_t size) noexcept
 
 cdef extern from * nogil:
-    int __builtin_clzll(unsigned long long) noexcept
     int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
     void* MAP_FAILED
 
 cdef enum:
     SMALLEST_EXPONENT = 14      # sizes up to 16 KiB are left to the pool
     LARGEST_EXPONENT = 22       # and those above 4 MiB, which are few
-    CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 8
+    STEPS = 3                   # eight classes to each power of two
+    CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) << STEPS
     SMALL_SLOT = 128 << 10      # larger slots are in large slabs
     SMALL_SLAB = HUGE_PAGE_BYTES
     LARGE_SLOT = 1 << 20        # even larger ones, filters of whole files, are in huge slabs
@@ -57,15 +58,13 @@ pthread_mutex_init(&lock, NULL)
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
     """The class whose slots hold `size` bytes; -1 for sizes outside the classes."""
-    cdef int exponent
     if size <= (<Py_ssize_t>1 << SMALLEST_EXPONENT) or size > (<Py_ssize_t>1 << LARGEST_EXPONENT):
         return -1
-    exponent = 63 - __builtin_clzll(<unsigned long long>(size - 1))
-    return ((exponent - SMALLEST_EXPONENT) << 3) + <int>(((size - 1) >> (exponent - 3)) & 7)
+    return size_class(size, SMALLEST_EXPONENT, STEPS)
 
 
 cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
-    return (<Py_ssize_t>(9 + (index & 7))) << (SMALLEST_EXPONENT - 3 + (index >> 3))
+    return size_of_class(index, SMALLEST_EXPONENT, STEPS)
 
 
 cdef inline Py_ssize_t slab_bytes(int index) noexcept nogil:

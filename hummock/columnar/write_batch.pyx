@@ -76,11 +76,6 @@ cdef class WriteBatch(KvBatch):
         check_batch(self.keys, self.values)
         self.size_bytes = self.keys.nbytes + self.values.nbytes
 
-    @classmethod
-    def from_pairs(cls, pairs) -> WriteBatch:
-        """A batch of an iterable of (key, value | None) pairs."""
-        return cls(pairs)
-
 
 cdef check_batch(BinaryColumn keys, BinaryColumn values):
     cdef Py_ssize_t row = 0

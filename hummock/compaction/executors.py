@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from hummock.compaction.index_cache import IndexCache
 from hummock.compaction.subcompaction import IsCancelled, Progress, run_subcompaction
@@ -21,23 +21,6 @@ from hummock.object_store.base import ObjectStore, mint_sstable_name
 Mint = Callable[[str], str]     # a new object name with the given prefix
 MINT: Mint = partial(mint_sstable_name, os.urandom)
 Result = TypeVar("Result")
-
-
-class Runner(Protocol):
-    """Thread safe."""
-
-    @property
-    def slots(self) -> int:
-        """How many ranges run at once."""
-
-    def run(self, specs: Sequence[RangeSpec], prefix: str, *, progress: Progress | None = None,
-            is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        """The results of `specs`, in their order. Specs are started in it too, so put the largest first.
-
-        File names begin with `prefix`. `progress` is called with the rows read so far, as far as known; `is_cancelled`
-        is polled; both may be called on several threads. The first error ends the other ranges too. Raises
-        `TaskCancelled`, `Corruption` naming the object, or what the store raises.
-        """
 
 
 class ThreadRunner:
@@ -53,6 +36,12 @@ class ThreadRunner:
 
     def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
+        """The results of `specs`, in their order. Specs are started in it too, so put the largest first.
+
+        File names begin with `prefix`. `progress` is called with the rows read so far, as far as known; `is_cancelled`
+        is polled; both may be called on several threads. The first error ends the other ranges too. Raises
+        `TaskCancelled`, `Corruption` naming the object, or what the store raises.
+        """
         workers = max(1, min(2 * self.slots, len(specs)))
         merge_slots, indexes = threading.Semaphore(self.slots), IndexCache()
         rows: dict[int, int] = {}

@@ -98,11 +98,6 @@ cdef class ReadAhead:
         return self.fetched_bytes
 
     @property
-    def most_bytes(self) -> int:
-        """Upper bound of the windows of all runs, unless single blocks are larger."""
-        return self.run_count * SLOTS * self.window_bytes
-
-    @property
     def readers(self) -> int:
         """Number of threads that should call `serve`."""
         first = next((files.infos[0].name for files in self.runs if files.infos), None)

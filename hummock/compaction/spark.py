@@ -34,7 +34,7 @@ SAMPLED_BY_TASK = 500       # per Spark task, if there are more
 
 
 class SparkRunner:
-    """A Runner on the executors of `spark`, which reach the store at `url`; each task uses `memory_bytes`.
+    """Runs ranges on the executors of `spark`, which reach the store at `url`; each task uses `memory_bytes`.
 
     An attempt at a range ends `limit_ms` after its beginning at the latest, even if nothing waits for it any more.
     """
@@ -49,7 +49,7 @@ class SparkRunner:
 
     def run(self, specs: Sequence[RangeSpec], prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None, log: TaskProgressLog | None = None) -> list[RangeResult]:
-        """See `Runner`. With a `log` results are recorded when they are ready, for a later driver."""
+        """See `ThreadRunner.run`. With a `log` results are recorded when they are ready, for a later driver."""
         if not specs:
             return []
         task = specs[0].task
@@ -81,7 +81,9 @@ class SparkTasks:
 
     def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        """The results of all ranges of `task`, possibly some of earlier attempts. Raises what a Runner raises."""
+        """The results of all ranges of `task`, possibly some of earlier attempts. Raises what `ThreadRunner.run`
+        raises.
+        """
         log = TaskProgressLog(self._store, task)
         split = log.split(partial(self._split, task))
         specs = replace(task, cuts=split.cuts).ranges()

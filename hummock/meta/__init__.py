@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption, MetaStoreUnfit
-from hummock.meta.store.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.object_log import ObjectLogMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
@@ -15,7 +15,6 @@ from hummock.object_store import ObjectStore, directory_of, open_object_store
 from hummock.options import MetaOptions
 
 __all__ = [
-    "NONE",
     "MemoryMetaStore",
     "MetaOperations",
     "MetaStore",

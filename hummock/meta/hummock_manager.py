@@ -30,8 +30,8 @@ from hummock.errors import (
 )
 from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
-from hummock.meta.compaction.manager import CompactionManager, raise_safe_epoch
-from hummock.meta.compaction.records import RunningTask, TaskAnswer
+from hummock.meta.compaction.manager import CompactionManager
+from hummock.meta.compaction.records import RunningTask
 from hummock.meta.ingest_placement import read_load
 from hummock.meta.leases import PinTable
 from hummock.meta.notification import TopicSubscription
@@ -301,18 +301,6 @@ class HummockManager:
             self.refresh()
         raise MetaStoreError(f"the lease of node {node} was overtaken at each try")
 
-    def advance_safe_epoch(self, epoch: Epoch) -> Epoch:
-        """Raises the safe epoch towards `epoch`, as far as pins and commits allow; the result.
-
-        A compaction with that watermark requires this before it drops a row version: from here on reads below raise
-        `EpochTooOld`, and expired leases are deleted in the same transaction.
-        """
-        self._keeper.change(lambda position: self._plan_safe_epoch(pure_epoch(epoch), position), retry_overtaken)
-        return self.version.safe_epoch
-
-    def _plan_safe_epoch(self, epoch: Epoch, position: LogPosition) -> Change | None:
-        return raise_safe_epoch(position, epoch, self._meta_store, self._clock, self.options.checkpoint_deltas)
-
     # -- compaction ----------------------------------------------------------------------------------------
 
     @property
@@ -349,10 +337,6 @@ class HummockManager:
         """Returns the task, which did not fail: others may take it at once."""
         self._compaction.hand_back(task_id, token)
 
-    def cancel_task(self, task_id: int, reason: str = "it was cancelled") -> bool:
-        """Cancels the task; whether it was running. Its worker learns of it by the next heartbeat or report."""
-        return self._compaction.cancel(task_id, reason)
-
     def compact_range(self, key_range: KeyRange) -> int:
         """Requests that all files that may hold keys of the range are merged into the last level; the request's number.
 
@@ -371,10 +355,6 @@ class HummockManager:
     def running_tasks(self) -> list[RunningTask]:
         """The running tasks of all processes."""
         return self._compaction.running()
-
-    def task_answers(self) -> list[TaskAnswer]:
-        """The results of the newest tasks, oldest first."""
-        return self._compaction.answers()
 
     def compaction_debt(self) -> int:
         """Number of tasks that are running, requested or needed by the newest version, which every subscriber has then.

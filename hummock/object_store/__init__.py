@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption
 from hummock.metrics import Metrics
-from hummock.object_store.base import ObjectMeta, ObjectStore
+from hummock.object_store.base import ObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
@@ -15,7 +15,7 @@ from hummock.object_store.opendal import SERVICES, open_opendal
 from hummock.object_store.url import parse_address
 from hummock.options import RetryOptions
 
-__all__ = ["ObjectMeta", "ObjectStore", "directory_of", "open_object_store"]
+__all__ = ["ObjectStore", "directory_of", "open_object_store"]
 
 
 def open_object_store(url: str, *, metrics: Metrics | None = None, retry: RetryOptions | None = None,

@@ -12,8 +12,8 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import Self
 
+from hummock.base.closing import ClosedAtExit
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.columnar.write_batch import WriteBatch
@@ -38,7 +38,7 @@ from hummock.store.reads import ViewReads
 from hummock.version import HummockVersion
 
 
-class BulkStore(ViewReads):
+class BulkStore(ViewReads, ClosedAtExit):
     """A StateStore without history: none of its epochs is ever committed, and all data is gone when it closes.
 
     `options.shared_buffer_bytes` are buffered in memory; the rest is spilled to files under `directory`.
@@ -129,12 +129,6 @@ class BulkStore(ViewReads):
         self.clear_uncommitted()
         self._files, self._is_closed = None, True
         self._undo.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     # -- internals -----------------------------------------------------------------------------------------
 

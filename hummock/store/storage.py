@@ -13,8 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Self
 
+from hummock.base.closing import ClosedAtExit
 from hummock.base.forked import watch
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules, Tables
@@ -69,7 +69,7 @@ class _VersionHold:
         self.pinned.drop()
 
 
-class HummockStorage(ViewReads):
+class HummockStorage(ViewReads, ClosedAtExit):
     """A StateStore over `object_store`, whose versions come from `meta_client`.
 
     Without a `session` (the writer role) it can write, sync and read, but not `commit`; the holder of the role may
@@ -329,12 +329,6 @@ class HummockStorage(ViewReads):
         self._local.close()
         if self._on_close is not None:
             self._on_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     # -- internals -----------------------------------------------------------------------------------------
 

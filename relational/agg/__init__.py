@@ -1,7 +1,7 @@
 """Aggregation in memory: groups by dense id, their aggregates in columns."""
 
-from relational.agg.groups import AggChange, AggGroups
+from relational.agg.groups import AggGroups
 from relational.agg.spec import AggSpec
 from relational.agg.top_values import MOST_VALUES, REFILLED_VALUES
 
-__all__ = ["MOST_VALUES", "REFILLED_VALUES", "AggChange", "AggGroups", "AggSpec"]
+__all__ = ["MOST_VALUES", "REFILLED_VALUES", "AggGroups", "AggSpec"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
-from relational.plan.tree_text import tree_text
+from relational.plan.tree_text import grouping_text, select_items, tree_text
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
@@ -123,9 +123,7 @@ class BatchProject(_Unary):
 
     @property
     def details(self) -> str:
-        texts = (each.describe(self.input.schema.names) for each in self.expressions)
-        pairs = zip(texts, self.schema.names, strict=True)
-        return ", ".join(text if text == name else f"{text} AS {name}" for text, name in pairs)
+        return ", ".join(select_items(self.expressions, self.input.schema.names, self.schema.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +135,7 @@ class BatchHashAgg(_Unary):
 
     @property
     def details(self) -> str:
-        names = self.input.schema.names
-        groups = ", ".join(names[index] for index in self.group_by)
-        return f"[{groups}] {', '.join(call.describe(names) for call in self.calls)}"
+        return grouping_text(self.group_by, self.calls, self.input.schema.names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,12 +164,9 @@ def set_ttl(snapshot: CatalogSnapshot, table_id: int, ttl_ms: int) -> tuple[Tabl
     altered = with_ttl(table, ttl_ms)
     followers = [each for each in snapshot.dependents(table_id) if each.kind.is_job and table_id in each.inputs]
     if followers and not table.ttl_ms:
-        names = snapshot.show(followers)
-        raise DependencyError(
-            f"table {table.name!r} is followed by {', '.join(names)}, which would keep the rows that expire: drop them"
-            " first",
-            name=table.name,
-            dependents=names,
+        raise _needed(
+            snapshot, table.name, f"table {table.name!r} is followed by", followers,
+            ", which would keep the rows that expire: drop them first",
         )
     return altered, alter_table(snapshot, altered)
 
@@ -184,12 +181,9 @@ def drop_column(
     altered = without_column(table, name)
     readers = snapshot.dependents(table_id, table.columns[column_index(table, name)].column_id)
     if readers and not cascade:
-        names = snapshot.show(readers)
-        raise DependencyError(
-            f"column {name!r} of table {table.name!r} is read by {', '.join(names)};"
-            " DROP COLUMN … CASCADE drops them too",
-            name=table.name,
-            dependents=names,
+        raise _needed(
+            snapshot, table.name, f"column {name!r} of table {table.name!r} is read by", readers,
+            "; DROP COLUMN … CASCADE drops them too",
         )
     plan = _dropping(snapshot, snapshot.with_dependents(readers))
     return altered, DropPlan(plan.dropped, plan.states, plan.operations + alter_table(snapshot, altered))
@@ -203,12 +197,10 @@ def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool 
     own = (table, *(each for each in snapshot.dependents(table.id) if each.kind is TableKind.INDEX))
     readers = {each.id: each for mine in own for each in snapshot.dependents(mine.id) if each not in own}
     if readers and not cascade:
-        names = snapshot.show(readers.values())
         verb = "read or written" if snapshot.writers(table.id) else "read"
-        raise DependencyError(
-            f"{table.kind} {table.name!r} is {verb} by {', '.join(names)}; DROP … CASCADE drops them too",
-            name=table.name,
-            dependents=names,
+        raise _needed(
+            snapshot, table.name, f"{table.kind} {table.name!r} is {verb} by", readers.values(),
+            "; DROP … CASCADE drops them too",
         )
     return _dropping(snapshot, dropped)
 
@@ -226,6 +218,14 @@ def replace_table(
     delete = tuple(key for key in plan.operations.delete if key != name)
     operations = MetaOperations(require=require, put={**put, name: str(table.id).encode()}, delete=delete)
     return replace(plan, operations=operations)
+
+
+def _needed(
+    snapshot: CatalogSnapshot, name: str, needed: str, users: Iterable[TableCatalog], rest: str
+) -> DependencyError:
+    """The refusal to change the object `name`: what is `needed`, the names of its `users`, the rest of the text."""
+    names = snapshot.show(users)
+    return DependencyError(f"{needed} {', '.join(names)}{rest}", name=name, dependents=names)
 
 
 def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> DropPlan:
@@ -260,11 +260,9 @@ def drop_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog, *, cascade: bo
         raise CatalogError("the schema 'public' is always there: drop what stands in it", name=schema.name)
     content = snapshot.list(schema_id=schema.id)
     if content and not cascade:
-        names = snapshot.show(content)
-        raise DependencyError(
-            f"schema {schema.name!r} holds {', '.join(names)}; DROP SCHEMA … CASCADE drops them too",
-            name=schema.name,
-            dependents=names,
+        raise _needed(
+            snapshot, schema.name, f"schema {schema.name!r} holds", content,
+            "; DROP SCHEMA … CASCADE drops them too",
         )
     plan = _dropping(snapshot, snapshot.with_dependents(content))
     key = schema_key(schema.id)
@@ -294,11 +292,9 @@ def drop_database(snapshot: CatalogSnapshot, database: DatabaseCatalog) -> DropP
     schemas = [schema for schema in snapshot.schemas.values() if schema.database_id == database.id]
     content = [table for schema in schemas for table in snapshot.list(schema_id=schema.id)]
     if content:
-        names = snapshot.show(content)
-        raise DependencyError(
-            f"database {database.name!r} holds {', '.join(names)}: drop them first, or their schemas with CASCADE",
-            name=database.name,
-            dependents=names,
+        raise _needed(
+            snapshot, database.name, f"database {database.name!r} holds", content,
+            ": drop them first, or their schemas with CASCADE",
         )
     keys = [database_key(database.id), *(schema_key(schema.id) for schema in schemas)]
     names = [

@@ -6,7 +6,6 @@ from hummock.columnar.buffer_pool cimport ByteBuffer
 
 cdef struct Member:                     # of an object being written; offsets in the output
     Py_ssize_t start                    # of the key's first quote
-    Py_ssize_t key_stop                 # after the key's last quote
     Py_ssize_t stop
     Py_ssize_t key_bytes                # of the key unescaped
     Py_ssize_t number                   # in text order

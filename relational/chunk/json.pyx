@@ -195,7 +195,6 @@ cdef class JsonText:
             member.start = self.out.size
             if not self.string(&member.key_bytes):
                 return False
-            member.key_stop = self.out.size
             if self.skip_blanks() != b":":
                 return self.fail("a key is followed by a colon")
             self.at += 1

@@ -20,7 +20,7 @@ from relational.chunk.scalar cimport load32, load64
 
 from relational.chunk.arrow_export import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
-from relational.chunk.text import format_changes, parse_pretty
+from relational.chunk.text import format_changes
 from relational.chunk.vnode import vnodes_of
 from relational.types.vnode_rule import VnodeRule
 
@@ -32,10 +32,6 @@ class Op(IntEnum):
     DELETE = 1
     UPDATE_INSERT = 2
     UPDATE_DELETE = 3
-
-    @property
-    def is_retraction(self) -> bool:
-        return bool(self & 1)
 
     def __str__(self) -> str:
         return ("+", "-", "U+", "U-")[self]
@@ -91,15 +87,8 @@ cdef class StreamChunk(DataChunk):
         ops = np.zeros(chunk.capacity, dtype=np.uint8)
         return StreamChunk(chunk.columns, ops, chunk.visibility)
 
-    @staticmethod
-    def from_pretty(text, schema=None) -> StreamChunk:
-        """A chunk from lines such as `U- 1 a`; the syntax is in `relational.chunk.text`."""
-        schema, changes, shown = parse_pretty(text, schema)
-        chunk = StreamChunk.from_rows(schema, changes)
-        return chunk if all(shown) else chunk.with_visibility(np.array(shown, dtype=np.uint8))
-
     def to_pretty(self) -> str:
-        """The visible changes, one per line, in the syntax of `from_pretty`."""
+        """The visible changes, one per line: `U- 1 a`; the syntax is in `relational.chunk.text`."""
         return format_changes(self.changes())
 
     def changes(self):
@@ -125,13 +114,6 @@ cdef class StreamChunk(DataChunk):
         visibility = None if self.visibility is None else self.visibility[start:start + rows]
         columns = [column.slice(start, rows) for column in self.columns]
         return StreamChunk(columns, self.ops[start:start + rows], visibility)
-
-    def inverse(self) -> StreamChunk:
-        """The changes that undo these: reversed rows with inverted ops (U- and U+ stay in that order)."""
-        order = np.arange(self.capacity - 1, -1, -1, dtype=np.int32)
-        visibility = None if self.visibility is None else self.visibility[order]
-        turned = self.picked(order)
-        return StreamChunk(turned.columns, turned.ops ^ 1, visibility)
 
     def split_by_vnode(self, key_columns, vnode_map, rule=VnodeRule.HASH) -> dict:
         """target -> the changes whose key columns have a vnode of that target, by `rule`, for targets with any.

@@ -70,12 +70,6 @@ class VnodeMap:
         owners[is_free] = np.concatenate(takers)
         return VnodeMap(owners)
 
-    def moved_to(self, later: VnodeMap) -> np.ndarray:
-        """The vnodes that `later` assigns to another target, ascending: uint16[n]. ValueError for another count."""
-        if later.vnode_count != self.vnode_count:
-            raise ValueError(f"{self.vnode_count} vnodes cannot become {later.vnode_count}")
-        return np.flatnonzero(self.targets != later.targets).astype(np.uint16)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VnodeMap) and np.array_equal(self.targets, other.targets)
 

@@ -3,20 +3,15 @@
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import evaluate
 from relational.expr.eval_context import ErrorCounts
-from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.unbound import UnboundExpr, col, lit
+from relational.expr.expression import InputRef, Literal
+from relational.expr.unbound import col, lit
 
 __all__ = [
     "AggCall",
     "AggKind",
-    "Call",
-    "Case",
-    "Cast",
     "ErrorCounts",
-    "Expression",
     "InputRef",
     "Literal",
-    "UnboundExpr",
     "col",
     "evaluate",
     "lit",

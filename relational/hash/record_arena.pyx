@@ -12,18 +12,17 @@ from libc.string cimport memcpy, memset
 
 from hummock.base.posix cimport HUGE_PAGE_BYTES, MAP_FAILED, ask_huge, can_move_pages, map_pages, move_pages, munmap
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
+from hummock.columnar.size_class cimport size_class, size_of_class
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
-
-cdef extern from * nogil:
-    int __builtin_clzll(unsigned long long) noexcept
 
 cdef enum:
     LINE = 64
     SMALLEST = 1024
     HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least this large is mapped to huge pages, and is kept
-    CLASSES = (34 - HUGE_EXPONENT) * 4      # of kept memory, four to each power of two
+    STEPS = 2                   # four classes to each power of two
+    CLASSES = (34 - HUGE_EXPONENT) << STEPS     # of kept memory
 
 cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # upper limit of kept memory
 
@@ -58,17 +57,15 @@ cdef void count_mapped(Py_ssize_t more) noexcept nogil:
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
     """The size class of `size` bytes; -1 if such memory is not kept."""
-    cdef int exponent, index
+    cdef int index
     if size < HUGE_PAGE_BYTES:
         return -1
-    size = max(size, HUGE_PAGE_BYTES + 1) - 1
-    exponent = 63 - __builtin_clzll(<unsigned long long>size)
-    index = 4 * (exponent - HUGE_EXPONENT) + <int>((size >> (exponent - 2)) & 3)
+    index = size_class(max(size, HUGE_PAGE_BYTES + 1), HUGE_EXPONENT, STEPS)
     return index if index < CLASSES else -1
 
 
 cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
-    return (<Py_ssize_t>(5 + (index & 3))) << (HUGE_EXPONENT - 2 + (index >> 2))
+    return size_of_class(index, HUGE_EXPONENT, STEPS)
 
 
 cdef uint8_t* pop_kept(int index) noexcept nogil:

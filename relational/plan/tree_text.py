@@ -1,9 +1,12 @@
-"""Plans as indented text."""
+"""Plans as indented text, and the parts of a line that plans of all kinds write alike."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
+
+from relational.expr.aggregates import AggCall
+from relational.expr.expression import Expression
 
 
 class PlanNode(Protocol):
@@ -36,3 +39,15 @@ def tree_text(root: PlanNode) -> str:
         lines.append(indent + node.summary)
         todo += ((child, indent + "  ") for child in reversed(node.inputs))
     return "\n".join(lines)
+
+
+def select_items(expressions: Iterable[Expression], inputs: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Expressions over columns called `inputs`, as output columns called `names`."""
+    pairs = zip((each.describe(inputs) for each in expressions), names, strict=True)
+    return [text if text == name else f"{text} AS {name}" for text, name in pairs]
+
+
+def grouping_text(group_by: Iterable[int], calls: Iterable[AggCall], inputs: tuple[str, ...]) -> str:
+    """The group columns and the aggregates over columns called `inputs`."""
+    groups = ", ".join(inputs[index] for index in group_by)
+    return f"[{groups}] {', '.join(call.describe(inputs) for call in calls)}".rstrip()

@@ -45,7 +45,6 @@ class WrittenRows:
     rows_dropped: int = 0
     duplicates: int = 0
     duplicate_keys: tuple[bytes, ...] = ()      # a sample
-    encoded_bytes: int = 0
     spills: int = 0
     seconds: dict[str, float] = field(default_factory=dict)     # of all tasks, by phase
 
@@ -110,4 +109,4 @@ def joined(parts: Sequence[LoadPart], spec: LoadSpec, name: str) -> WrittenRows:
     return WrittenRows(
         tuple(info for part in parts for info in part.sstables), sum(part.rows_sent for part in parts),
         sum(part.rows_dropped for part in parts), sum(part.duplicates for part in parts), tuple(keys[:SHOWN_KEYS]),
-        sum(part.bytes_in for part in parts), sum(part.spills for part in parts), seconds)
+        sum(part.spills for part in parts), seconds)

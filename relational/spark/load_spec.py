@@ -117,7 +117,6 @@ class LoadPart:
     rows_dropped: int = 0
     duplicates: int = 0
     keys: tuple[bytes, ...] = ()
-    bytes_in: int = 0
     spills: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)      # by phase
     error: str = ""                         # not retryable

@@ -106,7 +106,7 @@ class PartitionWriter:
             self._clock("sort")
             if sorter.duplicates and spec.on_duplicate == "error":
                 return LoadPart(self._partition, (), sorter.senders, sorter.counted, 0, sorter.duplicates,
-                                tuple(sorter.duplicate_keys), self._bytes_in, len(self._runs), self._seconds)
+                                tuple(sorter.duplicate_keys), len(self._runs), self._seconds)
             infos = self._write(rows)
             self._clock("write")
         duplicates = sorter.duplicates + (retention.dropped_rows if retention is not None else 0)
@@ -118,7 +118,7 @@ class PartitionWriter:
                            f"files and {dropped} gave way to others")
         keys = (*sorter.duplicate_keys, *(beside.met_keys if beside is not None else ()))
         return LoadPart(self._partition, infos, sorter.senders, sorter.counted, dropped, duplicates + met, keys,
-                        self._bytes_in, len(self._runs), self._seconds)
+                        len(self._runs), self._seconds)
 
     def _check_received(self) -> None:
         sorter = self._sorter

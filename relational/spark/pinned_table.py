@@ -10,9 +10,8 @@ import os
 import weakref
 from collections.abc import Iterable
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
+from hummock.base.closing import ClosedAtExit
 from hummock.base.key import KeyRange
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
@@ -29,7 +28,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 
 
-class PinnedTable:
+class PinnedTable(ClosedAtExit):
     """`name`, a table or materialized view of the store at `url`, at `epoch`; None: at the newest committed one.
 
     The table and its files at that epoch remain readable until `close`, until the end of its `with` block, or until
@@ -113,13 +112,6 @@ class PinnedTable:
     def close(self) -> None:
         """Releases the files. Idempotent."""
         self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"PinnedTable({self.name!r} at {self.epoch}, {self.url!r})"

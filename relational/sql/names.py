@@ -77,14 +77,6 @@ def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) ->
         raise BindError(str(error), **error_span(span)) from error
 
 
-def stored(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
-    """The object with rows of its own under a name; BindError for a view or a source too."""
-    table = resolved(catalog, name, span)
-    if not table.kind.has_rows:
-        raise BindError(f"{name.name!r} is {table.kind.one}, which has no rows of its own", **error_span(span))
-    return table
-
-
 def schema_of(catalog: CatalogReader, name: str, database: str, span: TextSpan | None) -> SchemaCatalog:
     """The schema of a name; BindError at `span` with the closest name if there is none."""
     try:

@@ -8,7 +8,6 @@ writer in memory, so that repeated lookups by key do not read the store; one thr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,21 +75,6 @@ class WholeRows(RowStore):
 
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
         self._store.ingest_batch(batch, epoch, local_only=local_only)
-
-
-@dataclass(frozen=True, slots=True)
-class RowCacheCounts:
-    """Statistics of a row cache, for `Metrics.watch`."""
-
-    row_cache_rows: int  # known absences included
-    row_cache_bytes: int  # touched so far, of the budget
-    row_cache_hits: int  # keys
-    row_cache_misses: int
-    row_cache_evictions: int
-
-    @classmethod
-    def of(cls, cache: RowCache) -> RowCacheCounts:
-        return cls(len(cache), cache.held_bytes, cache.hits, cache.misses, cache.evictions)
 
 
 class CachedRows(RowStore):

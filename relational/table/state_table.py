@@ -35,7 +35,7 @@ from relational.errors import ConsistencyError
 from relational.table.mem_table import MemTable
 from relational.table.overlay import merged
 from relational.table.row_cache import RowCache
-from relational.table.row_layout import CachedRows, RowCacheCounts
+from relational.table.row_layout import CachedRows
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
 from relational.table.slice_buffer import SliceBuffer
@@ -110,11 +110,6 @@ class StateTable:
     def size_bytes(self) -> int:
         """Memory used by the writes of this epoch."""
         return (self._mem.size_bytes if len(self._mem) else 0) + self._slices.size_bytes
-
-    @property
-    def row_cache(self) -> RowCacheCounts | None:
-        """Statistics of the row cache; None without one."""
-        return None if self._cache is None else RowCacheCounts.of(self._cache)
 
     @property
     def is_dirty(self) -> bool:

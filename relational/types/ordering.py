@@ -21,11 +21,6 @@ class OrderType:
         """Whether NULL compares above every value, before the direction is applied."""
         return self.nulls_first == self.descending
 
-    @property
-    def reversed(self) -> OrderType:
-        """The order of a reverse iteration over the same rows."""
-        return OrderType(not self.descending, not self.nulls_first)
-
     def __str__(self) -> str:
         return f"{'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 

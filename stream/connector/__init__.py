@@ -2,7 +2,6 @@
 
 from stream.connector.base import (
     Connector,
-    SplitEnumerator,
     SplitReader,
     open_connector,
     register_connector,
@@ -10,5 +9,4 @@ from stream.connector.base import (
     without_malformed,
 )
 
-__all__ = ["Connector", "SplitEnumerator", "SplitReader", "open_connector", "register_connector", "validated",
-           "without_malformed"]
+__all__ = ["Connector", "SplitReader", "open_connector", "register_connector", "validated", "without_malformed"]

@@ -13,11 +13,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
+from hummock.base.closing import ClosedAtExit
 from stream.connector.option_values import OptionValues
 from stream.connector.sink import SinkIdentity, SinkTarget
 from stream.errors import ConnectorError
@@ -29,7 +29,7 @@ _FUNCTIONS: dict[str, ArrowSink] = {}
 _LOCK = threading.Lock()
 
 
-class ArrowSink:
+class ArrowSink(ClosedAtExit):
     """A registered function; a context manager that removes it at its end. Thread safe."""
 
     def __init__(self, name: str, function: Receive) -> None:
@@ -40,14 +40,6 @@ class ArrowSink:
         with _LOCK:
             if _FUNCTIONS.get(self.name) is self:
                 del _FUNCTIONS[self.name]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def arrow_sink(name: str, function: Receive) -> ArrowSink:

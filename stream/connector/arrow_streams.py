@@ -17,11 +17,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
+from hummock.base.closing import ClosedAtExit
 from relational.chunk import Column, DataChunk, StreamChunk
 from relational.expr.comparisons import Comparison
 from relational.types import Field, Schema
@@ -72,7 +72,7 @@ def _part(part: Any) -> Any:
     return part
 
 
-class ArrowStream:
+class ArrowStream(ClosedAtExit):
     """A registered stream. Thread safe; a context manager that closes it."""
 
     def __init__(self, name: str, batches: Iterator[pa.RecordBatch], buffer_bytes: int) -> None:
@@ -98,14 +98,6 @@ class ArrowStream:
             self._held.clear()
             self._held_bytes = 0
             self._changed.notify_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- interface of readers --------------------------------------------------------------------------
 

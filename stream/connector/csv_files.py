@@ -33,7 +33,6 @@ TRUE, FALSE = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "o
 WITHOUT_TEXT = (TypeKind.INTERVAL, TypeKind.BYTEA, TypeKind.STRUCT, TypeKind.LIST)
 INTEGERS = (TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
 FLOATS = (TypeKind.REAL, TypeKind.DOUBLE)
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class CsvFormat(RecordFormat):

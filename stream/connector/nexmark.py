@@ -272,13 +272,6 @@ TYPES: Mapping[str, EventType] = {
 }
 
 
-def batch(
-    kind: str, names: Sequence[str], first: int, rows: int, *, seed: int = 0, rate: int = DEFAULT_RATE
-) -> pa.RecordBatch:
-    """The columns `names` of rows `first` to `first + rows` of a type."""
-    return pa.record_batch(TYPES[kind].compute(names, seed, rate, first, 1, rows), names=list(names))
-
-
 class NexmarkConnector(Connector):
     """`WITH (connector = 'nexmark', …)`."""
 

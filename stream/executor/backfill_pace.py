@@ -31,11 +31,6 @@ class BackfillPace:
         self._latency = 0.0
         self._lock = threading.Lock()
 
-    @property
-    def limit_rows(self) -> int:
-        """Rows that all actors of the job together may read within an epoch."""
-        return self._limit
-
     def may_read(self) -> bool:
         """Whether the job may read more rows in this epoch."""
         return self._rows < self._limit

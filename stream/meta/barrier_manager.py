@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from hummock.errors import LoadRefused
-from hummock.meta_client import NO_WATERMARKS
 from stream.errors import ActorFailed, BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
 from stream.meta.barrier_schedule import BarrierPayload, BarrierSchedule, Command, JobChange
@@ -57,16 +56,9 @@ class Committer(Protocol):
         """The newest committed epoch, 0 before the first."""
         ...
 
-    def commit(
-        self,
-        epoch: int,
-        sstables: Sequence[Any],
-        changes: Sequence[JobChange],
-        backfilled: Sequence[int] = (),
-        watermarks: Mapping[int, Any] = NO_WATERMARKS,
-    ) -> None:
-        """Commits the files, the watermarks of state tables and all changes in one transaction [C7]. `backfilled`:
-        actors that have read all existing rows by the end of `epoch`. Reads see `epoch` when it returns."""
+    def commit(self, collected: CollectedEpoch, changes: Sequence[JobChange]) -> None:
+        """Commits the files and watermarks of a checkpoint and all changes in one transaction [C7]. `backfilled` of
+        `collected` holds what was reported since the last commit. Reads see the epoch when it returns."""
         ...
 
 
@@ -282,7 +274,7 @@ class BarrierManager:
         self._backfilled += collected.backfilled
         if head.barrier.checkpoint:
             self._observer(Step.COMMIT, epoch)
-            commands = self._commit(collected, head.payload.commands)
+            commands = self._commit(replace(collected, backfilled=tuple(self._backfilled)), head.payload.commands)
             self._backfilled = []
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
@@ -302,10 +294,7 @@ class BarrierManager:
         left = list(commands)
         while True:
             try:
-                changes = [command.change for command in left]
-                self._committer.commit(
-                    collected.epoch, collected.sstables, changes, self._backfilled, collected.watermarks
-                )
+                self._committer.commit(collected, [command.change for command in left])
                 return left
             except LoadRefused as refusal:
                 refused = [command for command in left if not command.in_new_epoch

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.meta.store.base import NONE
-from hummock.meta_client import NO_WATERMARKS
 from relational.catalog.manager import CatalogManager
 from relational.table.store_rules import rule_changes
 from stream.message import Add
@@ -26,7 +25,7 @@ from stream.meta.recovery import RecoveryPolicy
 from stream.meta.schedule import Beginning
 from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
-from stream.protocol import Step, StepObserver, Worker, unobserved
+from stream.protocol import CollectedEpoch, Step, StepObserver, Worker, unobserved
 
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager
@@ -44,22 +43,15 @@ class HummockCommitter:
     def committed_epoch(self) -> Epoch:
         return self._manager.refresh().max_committed_epoch
 
-    def commit(
-        self,
-        epoch: int,
-        sstables: Sequence[Any],
-        changes: Sequence[JobChange],
-        backfilled: Sequence[int] = (),
-        watermarks: Mapping[int, Any] = NO_WATERMARKS,
-    ) -> None:
+    def commit(self, collected: CollectedEpoch, changes: Sequence[JobChange]) -> None:
         operations = sum((change.operations for change in changes), NONE)
         self._manager.commit_epoch(
             self._session,
-            Epoch(epoch),
-            sstables,
+            Epoch(collected.epoch),
+            collected.sstables,
             operations=operations,
             tables=rule_changes(operations.put),
-            watermarks=watermarks,
+            watermarks=collected.watermarks,
             dropped_tables=[table for change in changes for table in change.dropped_tables],
             loads=[load for change in changes for load in change.loads],
         )
@@ -201,23 +193,16 @@ class _CatalogCommitter:
     def committed_epoch(self) -> Epoch:
         return self._committer.committed_epoch
 
-    def commit(
-        self,
-        epoch: int,
-        sstables: Sequence[Any],
-        changes: Sequence[JobChange],
-        backfilled: Sequence[int] = (),
-        watermarks: Mapping[int, Any] = NO_WATERMARKS,
-    ) -> None:
+    def commit(self, collected: CollectedEpoch, changes: Sequence[JobChange]) -> None:
         known = self._catalog.snapshot
         unrecorded = self._failures.unrecorded(known)
         if unrecorded:
             beside = [change.operations for change in changes]
             changes = [*changes, JobChange(self._catalog.plan_failures(unrecorded, beside))]
-        created = self._streams.backfilled(backfilled) & known.creating
+        created = self._streams.backfilled(collected.backfilled) & known.creating
         if created:
             changes = [*changes, JobChange(self._catalog.plan_created(created))]
-        self._committer.commit(epoch, sstables, changes, backfilled, watermarks)
+        self._committer.commit(collected, changes)
         if changes:
             has_rows = any(change.operations.put for change in changes)
             self._history.keep_only(self._failures.failed(self._catalog.refresh(is_forced=has_rows)))

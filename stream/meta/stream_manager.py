@@ -142,12 +142,6 @@ class StreamManager:
         """Whether sources are paused."""
         return self._is_paused
 
-    @property
-    def running_jobs(self) -> tuple[int, ...]:
-        """Ids of the jobs that run or are prepared to."""
-        with self._lock:
-            return tuple(self._running)
-
     def _added(self, specs: Iterable[ActorSpec]) -> Add:
         return Add(frozenset(spec.actor_id for spec in specs), is_paused=self._is_paused, loading=self._loading)
 

@@ -16,6 +16,7 @@ from relational.catalog.watermarks import watermark_text
 from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
+from relational.plan.tree_text import grouping_text, select_items
 from relational.types import Schema, VnodeRule
 
 
@@ -221,9 +222,7 @@ class ProjectNode(_UnaryNode):
 
     @property
     def details(self) -> str:
-        texts = (each.describe(self.input.schema.names) for each in self.expressions)
-        pairs = zip(texts, self.schema.names, strict=True)
-        return ", ".join(text if text == name else f"{text} AS {name}" for text, name in pairs)
+        return ", ".join(select_items(self.expressions, self.input.schema.names, self.schema.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +267,8 @@ class HashAggNode(_UnaryNode):
     @property
     def details(self) -> str:
         names = self.input.schema.names
-        groups = ", ".join(names[index] for index in self.group_by)
-        calls = ", ".join(call.describe(names) for call in self.calls)
         closing = "" if self.closing is None else f" until watermark [{names[self.group_by[self.closing]]}]"
-        return f"[{groups}] {calls}".rstrip() + closing
+        return grouping_text(self.group_by, self.calls, names) + closing
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,11 +135,6 @@ class Channel:
         """The share of its permits that is taken, by rows or by bytes; above 1 for one large message."""
         return max(self._rows / self._permits_rows, self._bytes / self._permits_bytes)
 
-    @property
-    def waiting_messages(self) -> int:
-        """Messages in the queue."""
-        return len(self._queue)
-
     def _put(self, message: Message, rows: int, size: int) -> Barrier | None:
         if self._closed:
             raise self._closed_error()

@@ -474,11 +474,6 @@ class Session:
         """Where the session serves its metrics; None without the option `metrics_port`."""
         return self._playground.metrics_url
 
-    def emitted_rows(self, *names: str) -> int:
-        """The number of changes that the jobs of these tables and views have emitted since they were started."""
-        jobs = [self._playground.catalog.resolve(ObjectName.parse(name)).id for name in names]
-        return self._playground.node.emitted_rows(jobs)
-
     def source_offsets(self, name: str, *, epoch: int | None = None) -> dict[str, str]:
         """The offsets of the connector of table `name`: split -> offset, as committed at `epoch` or last.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
+from hummock.base.closing import ClosedAtExit
 from hummock.epoch import Epoch
 from relational.batch import run_query
 from relational.catalog.names import ObjectName
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stream.playground import Playground
 
 
-class Snapshot:
+class Snapshot(ClosedAtExit):
     """Pinned from construction until close(). Names are resolved in the current catalog."""
 
     def __init__(self, playground: Playground, epoch: int | None = None) -> None:
@@ -98,11 +98,3 @@ class Snapshot:
     def close(self) -> None:
         """Unpin the epoch. Idempotent."""
         self._pin.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -200,14 +200,6 @@ class ComputeNode:
         self.pending.acknowledged(number)
         return rows
 
-    def emitted_rows(self, job_ids: Iterable[int]) -> int:
-        """The number of changes that the actors of these jobs have emitted since they were built."""
-        wanted = frozenset(job_ids)
-        with self._changed:
-            return sum(
-                each.actor.rows for each in self._running.values() if each.spec.job_id in wanted and each.spec.is_root
-            )
-
     def fragments(self) -> list[FragmentFigures]:
         """Figures of all running fragments, by job and fragment."""
         with self._changed:

@@ -183,11 +183,6 @@ class PendingStatements:
             lost, self._lost = tuple(sorted(self._lost)), []
             return lost
 
-    @property
-    def uncommitted(self) -> int:
-        """The number of uncommitted statements."""
-        return len(self._pending)
-
     # -- internals -------------------------------------------------------------------------------------
 
     def _has_room(self) -> bool:

@@ -90,8 +90,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.state_store"
     ),
     "stream.connector": (
-        "relational.types relational.chunk relational.expr relational.catalog relational.table hummock.object_store "
-        "hummock.state_store"
+        "relational.types relational.chunk relational.expr relational.catalog relational.table hummock.base "
+        "hummock.object_store hummock.state_store"
     ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "

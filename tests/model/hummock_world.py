@@ -30,6 +30,7 @@ from hummock.options import VacuumOptions
 from tests.model.ruled_model import GOING, later_rules
 from tests.model.store_processes import LEASE_MS, NODE, refused
 from tests.model.world_reads import EVERYTHING, ConcurrentReaders, Reads, rows_of
+from tests.support.worlds.manager_parts import cancel_task
 
 LOCAL = b"local"        # keys of tables that are written locally only
 
@@ -135,7 +136,7 @@ class World(Reads):
                 continue
             results = self.done(task, token)
             if fate < .2:
-                manager.cancel_task(task.id)
+                cancel_task(manager, task.id)
                 with refused(TaskRefused):
                     manager.report_compact_task(task.id, token, results)
                 continue

@@ -171,7 +171,7 @@ def changes_in(chunk: StreamChunk) -> list[tuple[tuple | None, tuple | None]]:
         if op is Op.UPDATE_INSERT:
             found[-1] = (previous, row)
         else:
-            found.append((row, None) if op.is_retraction else (None, row))
+            found.append((row, None) if op & 1 else (None, row))
         previous = row
     return found
 

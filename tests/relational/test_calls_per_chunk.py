@@ -44,7 +44,6 @@ def all_verbs(chunk):
         values.decode(values.encode(dense.columns), [0, 2])
         chunk.split_by_vnode([0], owners)
         chunk.without_unchanged_updates()
-        chunk.inverse()
         StreamChunk.concat([chunk, dense])
         StreamChunk.from_arrow(pa.record_batch(kept))
         chunk.take(np.zeros(10, np.int32))

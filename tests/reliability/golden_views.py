@@ -1,15 +1,8 @@
-"""The golden stores of views: DDL, the changes of each step, and the queries after it.
-
-`tests/golden_stores/<name>` has the store after the first step and `answers.json`: the results of the release that
-wrote it, step by step. Later steps update and delete rows, so that views must read back their state.
+"""The golden stores of views: DDL, and the changes of each step. Later steps update and delete rows, so that views must
+read back their state.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
-
-NEVER_MS = 3_600_000
 
 TABLE = """CREATE TABLE t (id BIGINT PRIMARY KEY, s SMALLINT, i INT, b BIGINT, n NUMERIC, p NUMERIC(10, 2),
     q NUMERIC(38, 30), r NUMERIC(20, 0), w NUMERIC(38, 0), d DOUBLE, txt VARCHAR, at TIMESTAMP, iv INTERVAL, j JSONB)"""
@@ -86,21 +79,3 @@ CHANGED: tuple[tuple[str, ...], ...] = (
     ),
 )
 """Views whose rows the first kernels computed differently from version 1."""
-
-
-def play(session: Any, step: tuple[str, ...]) -> None:
-    """Executes the statements of one step, then flushes."""
-    for statement in step:
-        session.sql(statement)
-    session.flush()
-
-
-def answers(session: Any, views: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-    """View name -> columns with their types, and sorted rows as text."""
-    found = {}
-    for name in views:
-        table = session.sql(f"SELECT * FROM {name}").to_arrow()
-        columns = [f"{field.name} {field.type}" for field in table.schema]
-        found[name] = {"columns": columns, "rows": sorted(" | ".join(map(str, row.values())) for row in
-                                                          table.to_pylist())}
-    return found

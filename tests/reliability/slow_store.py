@@ -34,6 +34,7 @@ from tests.support.drivers.slow_store_child import OPTIONS as STORE_OPTIONS
 from tests.support.drivers.slow_store_child import POOL_BYTES
 from tests.support.servers.slow_object_store import MIB, SlowStore
 from tests.support.suites.process_memory import status
+from tests.support.worlds.manager_parts import task_answers
 
 OPTIONS = replace(STORE_OPTIONS, shared_buffer_bytes=12 * MIB, sstable_bytes=2 * MIB)
 SHAPE = CompactionOptions(l0_runs=4, l0_runs_slowdown=8, l0_runs_limit=24, l0_base_bytes=24 * MIB, history_ms=0,
@@ -133,7 +134,7 @@ def main(directory: str) -> None:
         with store.scan(KeyRange(b"", None), store.committed_epoch) as scan:
             while (batch := scan.next_batch()) is not None:
                 rows += len(batch)
-        debt, answers = manager.compaction_debt(), manager.task_answers()
+        debt, answers = manager.compaction_debt(), task_answers(manager)
     meta.close()
     print(json.dumps({
         "rows": rows, "expected_rows": writing.count * ROWS, "peak_bytes": peak, "budget_bytes": BUDGET,

@@ -1,28 +1,18 @@
 """[P13]: tables with options of a released store continue: rows, vnodes, row formats, rules in the store.
 
-`tests/golden_stores/options-<catalog format>` is such a store after the first step, with the answers after each. The
-store of a new format is written by
-
-    HUMMOCK_WRITE_GOLDEN_STORE=options-<format> pytest tests/reliability/test_golden_options.py -k written
+`tests/golden_stores/options-<catalog format>` is such a store after the first step, with the answers after each.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import stream
 from hummock.base.table_rules import tables_to_json
-from tests.reliability import golden_views
-from tests.reliability.test_golden_views import GOLDEN
+from tests.reliability.golden_store import GoldenStore, rows_of
 
-FORMATS = sorted(path.name for path in GOLDEN.glob("options-*"))
-WANTED = os.environ.get("HUMMOCK_WRITE_GOLDEN_STORE", "")
 NAMES = ("events", "wide", "keyless", "extremes")
 STEPS = (
     (
@@ -56,24 +46,14 @@ def answers(session: stream.Session) -> dict[str, Any]:
     version = session._playground.manager.version
     kinds = dict.fromkeys(NAMES, "TABLE") | {"extremes": "MATERIALIZED VIEW"}
     shown = {name: session.sql(f"SHOW CREATE {kind} {name}")["definition"][0].as_py() for name, kind in kinds.items()}
-    return {"rows": golden_views.answers(session, NAMES), "definitions": shown, "rules": tables_to_json(version.tables)}
+    return {"rows": rows_of(session, NAMES), "definitions": shown, "rules": tables_to_json(version.tables)}
 
 
-def played(directory: Path, first: int, copy_to: Path | None = None) -> list[dict[str, Any]]:
-    """The answers after each step from `first` on, each in a session of its own; before it those of the store."""
-    found = []
-    for number in range(max(first - 1, 0), len(STEPS)):
-        with stream.connect(f"file://{directory}", barrier_interval_ms=golden_views.NEVER_MS) as session:
-            if number >= first:
-                golden_views.play(session, STEPS[number])
-            found.append(json.loads(json.dumps(answers(session))))
-        if copy_to is not None and number == 0:
-            shutil.copytree(directory, copy_to, ignore=shutil.ignore_patterns(".temporary"))
-    return found
+STORE = GoldenStore("options", STEPS, answers)
 
 
 def test_tables_with_options_that_are_written_today_answer(tmp_path):
-    found = played(tmp_path / "store", 0)
+    found = STORE.played(tmp_path / "store")
     assert [len(each["rows"]["wide"]["rows"]) for each in found] == [2, 4, 1, 0]
     assert [each["rows"]["events"]["rows"][0] for each in found] == ["1 | 2020-01-01 00:00:00"] * 4
     assert found[1]["rows"]["extremes"]["rows"] == ["1 | a | 7.0 | 2", "2 | a | 2.5 | 1", "None | b | 9.0 | 1"]
@@ -81,15 +61,11 @@ def test_tables_with_options_that_are_written_today_answer(tmp_path):
     assert "row_format = 'cell', vnode_count = '7'" in found[2]["definitions"]["wide"]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", STORE.formats)
 def test_tables_with_options_of_an_older_release_answer_and_continue(name, tmp_path):
-    shutil.copytree(GOLDEN / name / "store", tmp_path / "store")
-    assert played(tmp_path / "store", 1) == json.loads((GOLDEN / name / "answers.json").read_text())
+    STORE.check(name, tmp_path / "store")
 
 
-@pytest.mark.skipif(not WANTED.startswith("options-"), reason="names a new format whose store is to be written")
+@pytest.mark.skipif(not STORE.is_wanted, reason="names a new format whose store is to be written")
 def test_a_golden_store_of_options_is_written(tmp_path):
-    target = GOLDEN / WANTED
-    assert not target.exists(), "a golden store is never rewritten"
-    found = played(tmp_path / "store", 0, target / "store")
-    (target / "answers.json").write_text(json.dumps(found, indent=1) + "\n")
+    STORE.write(tmp_path / "store")

@@ -1,22 +1,17 @@
 """Views of a released store continue: their rows, types and state are those of the release that wrote them.
 
 `tests/golden_stores/views-<catalog format>` is such a store, with views over casts of text, NUMERIC arithmetic of mixed
-scales, aggregates, intervals and JSONB; `golden_views` has its statements. The store of a new format is written by
-
-    HUMMOCK_WRITE_GOLDEN_STORE=views-<format> pytest tests/reliability/test_golden_views.py -k written
+scales, aggregates, intervals and JSONB; `golden_views` has its statements.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-import stream
 from hummock.meta import open_meta_store
 from hummock.object_store import open_object_store
 from relational.catalog.manager import CatalogManager
@@ -25,41 +20,25 @@ from relational.expr.kernel_version import KERNEL_VERSION
 from relational.plan.kernels import kernels_changed
 from relational.plan.serialize import plan_from_text
 from tests.reliability import golden_views
+from tests.reliability.golden_store import GOLDEN, GoldenStore, known_answers, play, rows_of
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden_stores"
-FORMATS = sorted(path.name for path in GOLDEN.glob("views-*") if path.name.removeprefix("views-").isdigit())
-WANTED = os.environ.get("HUMMOCK_WRITE_GOLDEN_STORE", "")
-
-
-def opened(directory: Path) -> stream.Session:
-    return stream.connect(f"file://{directory}", barrier_interval_ms=golden_views.NEVER_MS)
+STORE = GoldenStore("views", golden_views.STEPS, lambda session: rows_of(session, golden_views.VIEWS))
 
 
-def view_answers(session: stream.Session) -> dict:
-    return golden_views.answers(session, golden_views.VIEWS)
-
-
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", STORE.formats)
 def test_views_of_an_older_release_answer_and_follow_as_they_did(name, tmp_path):
-    """Each step runs in a new session, so that all state is read back from the store."""
-    expected = json.loads((GOLDEN / name / "answers.json").read_text())
-    shutil.copytree(GOLDEN / name / "store", tmp_path / "store")
-    for number, answers in enumerate(expected):
-        with opened(tmp_path / "store") as session:
-            if number:
-                golden_views.play(session, golden_views.STEPS[number])
-            assert view_answers(session) == answers, number
-    assert {name: len(view["rows"]) for name, view in expected[-1].items()} == {
+    STORE.check(name, tmp_path / "store")
+    assert {name: len(view["rows"]) for name, view in known_answers(name)[-1].items()} == {
         name: int(name == "totals") for name in golden_views.VIEWS
     }
 
 
 def test_views_of_an_older_release_forget_all_rows_at_once(tmp_path):
-    shutil.copytree(GOLDEN / FORMATS[0] / "store", tmp_path / "store")
-    expected = json.loads((GOLDEN / FORMATS[0] / "answers.json").read_text())
-    with opened(tmp_path / "store") as session:
-        golden_views.play(session, golden_views.STEPS[-1])
-        assert view_answers(session) == expected[-1]
+    shutil.copytree(GOLDEN / STORE.formats[0] / "store", tmp_path / "store")
+    expected = known_answers(STORE.formats[0])
+    with STORE.opened(tmp_path / "store") as session:
+        play(session, golden_views.STEPS[-1])
+        assert rows_of(session, golden_views.VIEWS) == expected[-1]
 
 
 def test_views_of_an_older_release_say_what_changed(tmp_path):
@@ -83,11 +62,11 @@ def test_views_of_an_older_release_say_what_changed(tmp_path):
 def test_a_view_that_would_be_computed_otherwise_is_built_anew_and_says_so(tmp_path, caplog):
     """Views over it too: all have rows of today's kernels, which later deletes retract."""
     shutil.copytree(GOLDEN / "views-2-changed" / "store", tmp_path / "store")
-    with opened(tmp_path / "store") as session:
+    with STORE.opened(tmp_path / "store") as session:
         assert {record.getMessage().partition(":")[0] for record in caplog.records} == {
             "'numbers' is built anew", "'wide' is built anew"}
         assert "CAST(VARCHAR AS INT) otherwise" in caplog.text
-        answers = golden_views.answers(session, golden_views.CHANGED_VIEWS)
+        answers = rows_of(session, golden_views.CHANGED_VIEWS)
         assert answers["numbers"]["rows"] == ["None | 2"]
         assert answers["wide"]["rows"] == [
             "1 | 900000000000000000.00000000000000000000 | 0E-20", "2 | 1.00000000000000000000 | 0E-20"]
@@ -96,7 +75,7 @@ def test_a_view_that_would_be_computed_otherwise_is_built_anew_and_says_so(tmp_p
         session.sql("CREATE MATERIALIZED VIEW upon AS SELECT k, rows + 1 AS more FROM numbers")
         session.flush()
     caplog.clear()
-    with opened(tmp_path / "store") as session:
+    with STORE.opened(tmp_path / "store") as session:
         assert not caplog.records
         assert session.sql("SELECT * FROM numbers ORDER BY k").rows() == [{"k": 16, "rows": 1}, {"k": None, "rows": 3}]
         session.sql("DELETE FROM c")
@@ -106,7 +85,7 @@ def test_a_view_that_would_be_computed_otherwise_is_built_anew_and_says_so(tmp_p
 
 def test_views_upon_views_of_an_older_release_are_built_anew_together(tmp_path):
     shutil.copytree(GOLDEN / "views-2" / "store", tmp_path / "store")
-    with opened(tmp_path / "store") as session:
+    with STORE.opened(tmp_path / "store") as session:
         versions = {table.name: table.kernel_version for table in session._playground.catalog.list()
                     if table.kind is TableKind.MATERIALIZED_VIEW}
     rebuilt = {"text_casts", "by_text", "rounded", "layered"}
@@ -125,7 +104,7 @@ def catalog_of(directory: Path) -> tuple[TableCatalog, ...]:
 def test_types_of_a_stored_plan_stay(tmp_path):
     """Later rows are computed with the scale that the view has, not with that of today's rule."""
     shutil.copytree(GOLDEN / "views-2" / "store", tmp_path / "store")
-    with opened(tmp_path / "store") as session:
+    with STORE.opened(tmp_path / "store") as session:
         session.sql("INSERT INTO t (id, p, n) VALUES (100, 1, 2)")
         session.flush()
         third = session.sql("SELECT third, np FROM quotients WHERE id = 100").to_arrow()
@@ -134,15 +113,6 @@ def test_types_of_a_stored_plan_stay(tmp_path):
         assert fresh.to_pylist() == [{"third": Decimal("0.333333")}]
 
 
-@pytest.mark.skipif(not WANTED.startswith("views-"), reason="names a new format whose store is to be written")
+@pytest.mark.skipif(not STORE.is_wanted, reason="names a new format whose store is to be written")
 def test_a_golden_store_of_views_is_written(tmp_path):
-    target = GOLDEN / WANTED
-    assert not target.exists(), "a golden store is never rewritten"
-    found = []
-    for number, step in enumerate(golden_views.STEPS):
-        with opened(tmp_path / "store") as session:
-            golden_views.play(session, step)
-            found.append(view_answers(session))
-        if number == 0:
-            shutil.copytree(tmp_path / "store", target / "store", ignore=shutil.ignore_patterns(".temporary"))
-    (target / "answers.json").write_text(json.dumps(found, indent=1) + "\n")
+    STORE.write(tmp_path / "store")

@@ -1,31 +1,21 @@
 """[P13]: sources with watermarks, and views of windows over them, of a released store continue.
 
-`tests/golden_stores/watermarks-<catalog format>` is such a store after the first step, with the answers after each. The
-store of a new format is written by
-
-    HUMMOCK_WRITE_GOLDEN_STORE=watermarks-<format> pytest tests/reliability/test_golden_watermarks.py -k written
+`tests/golden_stores/watermarks-<catalog format>` is such a store after the first step, with the answers after each.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import stream
 from relational.table.storage_table import StorageTable
-from tests.reliability import golden_views
-from tests.reliability.test_golden_views import GOLDEN
+from tests.reliability.golden_store import GoldenStore, rows_of
 
-FORMATS = sorted(path.name for path in GOLDEN.glob("watermarks-*"))
-WANTED = os.environ.get("HUMMOCK_WRITE_GOLDEN_STORE", "")
 ROWS = 3_000
 MARKED = {"w.agg0.groups", "lows.agg0.groups", "lows.agg0.overflow0", "tens.agg0.groups"}
-ONCE_MARKED = {"lows.agg0.call0"}
+KNOWN = MARKED | {"lows.agg0.call0"}       # as earlier releases call one of them
 FIELDS = ("fields.at.kind = 'sequence', fields.at.step = 1000000, fields.k.min = 0, fields.k.max = 3, "
           "fields.v.seed = 7")
 STEPS = (
@@ -55,7 +45,9 @@ def settled(session: stream.Session) -> None:
 
 
 def answers(session: stream.Session) -> dict[str, Any]:
-    """The rows of each view, the tables of the first step with a watermark in the store, the states of sources."""
+    """The rows of each view, the tables of the first step with a watermark in the store, the states of sources: after
+    all sources are read to the end."""
+    settled(session)
     names = [name for name in ("w", "lows", "tens", "hours", "v") if name in session.names()]
     playground = session._playground
     tables = playground.catalog.snapshot.tables
@@ -66,29 +58,18 @@ def answers(session: stream.Session) -> dict[str, Any]:
             rows = StorageTable(table, playground.storage).scan(session.committed_epoch)
             found[table.name] = sorted(row for chunk in rows for row in chunk.rows())
     return {
-        "rows": golden_views.answers(session, names),
-        "marked": sorted({tables[each].name for each, rule in rules.items() if rule.watermarks} & (MARKED | ONCE_MARKED)),
+        "rows": rows_of(session, names),
+        "marked": sorted({tables[each].name for each, rule in rules.items() if rule.watermarks} & KNOWN),
         "known": found,
         "definition": session.sql("SHOW CREATE TABLE kept")["definition"][0].as_py(),
     }
 
 
-def played(directory: Path, first: int, copy_to: Path | None = None) -> list[dict[str, Any]]:
-    """The answers after each step from `first` on, each in a session of its own; before it those of the store."""
-    found = []
-    for number in range(max(first - 1, 0), len(STEPS)):
-        with stream.connect(f"file://{directory}", barrier_interval_ms=golden_views.NEVER_MS, parallelism=1) as session:
-            if number >= first:
-                golden_views.play(session, STEPS[number])
-            settled(session)
-            found.append(json.loads(json.dumps(answers(session))))
-        if copy_to is not None and number == 0:
-            shutil.copytree(directory, copy_to, ignore=shutil.ignore_patterns(".temporary"))
-    return found
+STORE = GoldenStore("watermarks", STEPS, answers, parallelism=1)
 
 
 def test_watermarks_that_are_written_today_answer(tmp_path):
-    found = played(tmp_path / "store", 0)
+    found = STORE.played(tmp_path / "store")
     assert [len(each["rows"]["w"]["rows"]) for each in found] == [200] * 3
     assert found[1]["rows"]["hours"]["rows"] == ["2024-01-01 00:00:00 | 3000"] and "lows" not in found[2]["rows"]
     assert set(found[0]["marked"]) == MARKED
@@ -96,15 +77,11 @@ def test_watermarks_that_are_written_today_answer(tmp_path):
         {"w.watermark", "kept.watermark", "v.watermark"}]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", STORE.formats)
 def test_watermarks_of_an_older_release_go_on(name, tmp_path):
-    shutil.copytree(GOLDEN / name / "store", tmp_path / "store")
-    assert played(tmp_path / "store", 1) == json.loads((GOLDEN / name / "answers.json").read_text())
+    STORE.check(name, tmp_path / "store")
 
 
-@pytest.mark.skipif(not WANTED.startswith("watermarks-"), reason="names a new format whose store is to be written")
+@pytest.mark.skipif(not STORE.is_wanted, reason="names a new format whose store is to be written")
 def test_a_golden_store_of_watermarks_is_written(tmp_path):
-    target = GOLDEN / WANTED
-    assert not target.exists(), "a golden store is never rewritten"
-    found = played(tmp_path / "store", 0, target / "store")
-    (target / "answers.json").write_text(json.dumps(found, indent=1) + "\n")
+    STORE.write(tmp_path / "store")

@@ -24,6 +24,7 @@ from hummock.options import StorageOptions
 from hummock.tools.verify import verify_version
 from tests.reliability.mutated_files import mutated
 from tests.reliability.store_harness import EVERYTHING, Lab, at, keys
+from tests.support.worlds.manager_parts import task_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 STRANGE = (None, True, -1, 0, 1 << 31, 1 << 63, 1 << 64, 10 ** 40, 0.5, float("inf"), float("nan"), "", "x",
@@ -131,7 +132,7 @@ def use_everything(lab):
         list(verify_version(store.version, lab.objects))
     manager.get_compact_task("other")
     manager.running_tasks()
-    manager.task_answers()
+    task_answers(manager)
     manager.claim_writer()
     lab.vacuum(grace_ms=1 << 40)
     return rows

@@ -19,6 +19,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
+from tests.support.worlds.manager_parts import task_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT, BATCHES, ROWS = 20_000, 300, 8
@@ -83,7 +84,7 @@ def test_writers_and_compaction_together_keep_to_the_buffers_limit(monkeypatch):
         assert maintenance.wait_compacted(timeout=60)
         assert max(held) <= LIMIT and len(held) > BATCHES
         assert sum(1 for _ in store.scan(KeyRange(b"", None), store.committed_epoch)) == BATCHES * ROWS
-        assert manager.task_answers()
+        assert task_answers(manager)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from hummock.store.storage import HummockStorage
 from tests.support.drivers.compaction_files import run_ranges
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
-from tests.support.worlds.manager_parts import StandingClock, epoch_of, open_manager
+from tests.support.worlds.manager_parts import StandingClock, cancel_task, epoch_of, open_manager, task_answers
 
 OPTIONS = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=2_000, base_level_bytes=4_000, level_multiplier=2,
                             sstable_bytes=1_500, block_bytes=300, range_bytes=3_000, threads=1, memory_bytes=1 << 20,
@@ -98,7 +98,7 @@ class World:
         while (given := self.manager.get_compact_task("one")) is not None:
             self.report(*given, self.attempt(*given))
         self.check()
-        done = [answer for answer in self.manager.task_answers() if answer.outcome == "done"]
+        done = [answer for answer in task_answers(self.manager) if answer.outcome == "done"]
         assert self.reported == len(done) > 0
         version = self.manager.version
         self.storage.close()
@@ -181,7 +181,7 @@ def stalled(world):
 def cancelled(world):
     task, token = world.task()
     results = world.attempt(task, token)
-    assert world.open(0).cancel_task(task.id)
+    assert cancel_task(world.open(0), task.id)
     world.refused(task, token, results)
     world.write()
     task, token = world.task()

@@ -20,6 +20,7 @@ from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
 from stream.errors import ConnectorError, MalformedRows
+from tests.support.drivers.numbered_reader import NumberedReader
 
 NAME = "scripted"
 COLUMNS = ("id", "a", "b")
@@ -133,38 +134,28 @@ class Script:
 SCRIPTS: dict[str, Script] = {}
 
 
-class _Reader(SplitReader):
+class _Reader(NumberedReader):
     def __init__(self, script: Script, split: str, columns: Sequence[int]) -> None:
-        self._script, self._name, self._columns, self._next = script, split, columns, 0
+        super().__init__()
+        self._script, self._name, self._columns = script, split, columns
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         split, changes = self._script.splits[self._name], []
-        while self._next < split.available and len(changes) + len(split.records[self._next]) <= max_rows:
-            fault = split.faults.get(self._next)
+        while self.next < split.available and len(changes) + len(split.records[self.next]) <= max_rows:
+            fault = split.faults.get(self.next)
             if fault is Fault.BROKEN and self._script.is_mended:
                 fault = None
             if fault is not None and changes:
                 break
             if fault is Fault.BROKEN:
-                raise RuntimeError(f"the reader cannot go on at record {self._next}")
-            changes += split.records[self._next]
-            self._next += 1
+                raise RuntimeError(f"the reader cannot go on at record {self.next}")
+            changes += split.records[self.next]
+            self.next += 1
             if fault is Fault.UNDECODABLE:
                 raise MalformedRows(NAME, self._name, "these bytes are no record")
             if fault is Fault.INVALID:
                 return _invalid().project(self._columns)
         return StreamChunk.from_rows(SCHEMA, changes).project(self._columns) if changes else None
-
-    @property
-    def offset(self) -> str:
-        return str(self._next)
-
-    def seek(self, offset: str) -> None:
-        self._next = int(offset)
-
-    @property
-    def is_finished(self) -> bool:
-        return False
 
 
 def _invalid() -> StreamChunk:

@@ -12,11 +12,13 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
-from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
+from stream.connector.base import Connector, SplitEnumerator, register_connector
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
 from stream.session.session import Session
+from tests.support.drivers.numbered_reader import NumberedReader
+from tests.support.drivers.stream_driver import emitted_rows
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
@@ -45,27 +47,21 @@ def history(seed, steps):
     return made
 
 
-class HistoryReader(SplitReader):
+class HistoryReader(NumberedReader):
     def __init__(self, made):
-        self.made, self.position = made, 0
+        super().__init__()
+        self.made = made
 
     def next_chunk(self, max_rows):
         changes = []
-        while self.position < len(self.made) and len(changes) + len(self.made[self.position]) <= max_rows:
-            changes += self.made[self.position]
-            self.position += 1
+        while self.next < len(self.made) and len(changes) + len(self.made[self.next]) <= max_rows:
+            changes += self.made[self.next]
+            self.next += 1
         return StreamChunk.from_rows(SCHEMA, changes) if changes else None
 
     @property
-    def offset(self):
-        return str(self.position)
-
-    def seek(self, offset):
-        self.position = int(offset)
-
-    @property
     def is_finished(self):
-        return self.position == len(self.made)
+        return self.next == len(self.made)
 
 
 class HistoryConnector(Connector):
@@ -253,7 +249,7 @@ def test_a_slow_store_holds_the_source_back(stage):
     most = overlapping = 0
     committed = 0
     while committed < 3_000:
-        emitted = stage.session.emitted_rows("events")
+        emitted = emitted_rows(stage.session, "events")
         committed = sum(map(len, stage.made[: stage.offset()]))
         most = max(most, emitted - committed)
         overlapping += stage.session.figures.in_flight > 1

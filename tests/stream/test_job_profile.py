@@ -8,12 +8,12 @@ import pytest
 
 import stream
 from hummock.errors import InvalidOption
-from relational.chunk import StreamChunk
 from stream.errors import JobFailed, ProfileInterrupted
 from stream.executor.base import Executor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.message import WAIT
 from tests.stream.test_sources import connected
+from tests.support.drivers.pretty import from_pretty
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ class _Emitting(Executor):
 
 
 def test_a_meter_counts_visible_rows_while_it_is_read():
-    chunk = StreamChunk.from_pretty("I\n+ 1\n+ 2\n- 3").filter(np.array([1, 0, 1], np.uint8))
+    chunk = from_pretty("I\n+ 1\n+ 2\n- 3").filter(np.array([1, 0, 1], np.uint8))
     messages, meter = [chunk, WAIT, chunk], ExecutorMeter()
     assert list(MeteredExecutor(_Emitting(messages), meter).execute()) == messages and meter.rows == 0
     meter.readers = 1

@@ -12,7 +12,7 @@ import stream
 from hummock.options import StorageOptions
 from relational.errors import Duplicate
 from relational.table.store_rules import prefix_of, rules_of
-from tests.reliability.test_golden_views import GOLDEN
+from tests.reliability.golden_store import GOLDEN
 from tests.support.drivers.seeds import run_seed
 from tests.support.servers.counting_object_store import CountingObjectStore
 from tests.support.worlds.timed_session import TimedSession

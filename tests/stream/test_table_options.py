@@ -343,7 +343,7 @@ def test_tables_and_views_with_any_number_of_vnodes(count):
             world.compact()
             world.restart()
         check_view_of(world.session, model, words)
-    assert_vnodes(world, [name for name in named if name != "m.agg0.overflow1"], count)    # which has no rows
+    assert_vnodes(world, [name for name in named if name != "m.agg0.overflow1"], count)     # it has no rows
     world.close()
 
 

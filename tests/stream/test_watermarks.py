@@ -19,6 +19,7 @@ from relational.errors import BindError, SourceTextError
 from relational.table.storage_table import StorageTable
 from stream.executor.watermark_filter import late_reason
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.stream_driver import emitted_rows
 from tests.support.worlds.timed_session import TimedSession
 
 SOON_SECONDS = 60.0
@@ -329,8 +330,8 @@ def test_a_watermark_enters_the_version_with_the_epoch_that_carries_it(feed):
     assert known and known[0].epoch <= epoch
     feed.add([(60 * number, 1, number) for number in range(3, 9)])
     deadline = time.monotonic() + SOON_SECONDS
-    emitted = feed.db.emitted_rows("w")
-    while feed.db.emitted_rows("w") == emitted:
+    emitted = emitted_rows(feed.db, "w")
+    while emitted_rows(feed.db, "w") == emitted:
         assert time.monotonic() < deadline
         feed.db._playground.meta.request_barrier()
         time.sleep(0.005)

@@ -24,7 +24,6 @@ from hummock.meta.compaction.records import (
     claim_large,
     large_until_ms,
     read_answer,
-    read_answers,
     read_board,
     read_running,
     remember,
@@ -275,21 +274,6 @@ class CompactionManager:
 
         self._keeper.change(plan, _overtaken)
 
-    def cancel(self, task_id: int, reason: str) -> bool:
-        found = False
-
-        def plan(position: LogPosition) -> Change | None:
-            nonlocal found
-            board = read_board(self._meta_store)
-            row = board.find(task_id)
-            if row is None:
-                return None
-            found = True
-            return self._ended(row, CANCELLED, reason) + board.step(), position
-
-        self._keeper.change(plan, _overtaken)
-        return found
-
     def _ended(self, row: RunningTask, outcome: str, error: str = "", *, version_id: int = 0,
                digest: str = "") -> MetaOperations:
         answer = TaskAnswer(row.task.id, row.token, outcome, row.task.kind.value, version_id, digest,
@@ -338,9 +322,6 @@ class CompactionManager:
 
     def running(self) -> list[RunningTask]:
         return read_running(self._meta_store)
-
-    def answers(self) -> list[TaskAnswer]:
-        return read_answers(self._meta_store)
 
     def debt(self) -> int:
         left = 0

@@ -145,11 +145,6 @@ def read_running(meta_store: MetaStore) -> list[RunningTask]:
     return [RunningTask.decode(key, row) for key, row in meta_store.list(TASK)]
 
 
-def read_answers(meta_store: MetaStore) -> list[TaskAnswer]:
-    """Results of ended tasks, oldest first."""
-    return [decode(TaskAnswer, key, row) for key, row in meta_store.list(REPORTS)]
-
-
 def read_answer(meta_store: MetaStore, task_id: int) -> TaskAnswer | None:
     row = meta_store.get(report_key(task_id))
     return None if row is None else decode(TaskAnswer, report_key(task_id), row)

@@ -10,14 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from hummock.epoch import wall_clock_ms
 from hummock.errors import MetaStoreError
 
 KEY_BYTES_LIMIT = 512
 VALUE_BYTES_LIMIT = 512 << 20
-NOTHING: Mapping = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

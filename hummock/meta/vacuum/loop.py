@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Self
 
+from hummock.base.closing import ClosedAtExit
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError
 from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 
 
-class VacuumLoop:
+class VacuumLoop(ClosedAtExit):
     """Removes obsolete files soon after `notify`, and lists all objects every `listing_ms`, on one thread of its own.
 
     The first round is `pause_ms` after `notify`; the pause doubles from round to round up to `interval_ms`, at which
@@ -62,13 +62,6 @@ class VacuumLoop:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
 
     def _run(self) -> None:
         options = self._vacuum.options

@@ -79,12 +79,6 @@ class VacuumReport:
     pages_left: int = 0             # pages that concurrent commits invalidated at every try
     is_complete: bool = False       # the whole listing was processed
 
-    @property
-    def garbage(self) -> Footprint:
-        """The files that nothing needs."""
-        stale, orphaned = self.found[Need.STALE], self.found[Need.ORPHANED]
-        return Footprint(stale.files + orphaned.files, stale.bytes + orphaned.bytes)
-
     def rows(self) -> Iterator[tuple[str, int, int]]:
         """(word, files, bytes), as a table shows them."""
         for need in Need:

@@ -2,8 +2,8 @@
 
 For any two rows, comparing the keys as byte strings gives the order of the rows under the encoder's orders, and equal
 keys mean rows equal in SQL's sense: -0.0 = 0.0, NaN = NaN and above all, 1 month = 30 days. A key decodes to an
-SQL-equal row, not always to the same one; `is_lossy` names the types where it may differ. No key is a prefix of another
-of the same encoder, so a key of the leading columns is a prefix of exactly their rows.
+SQL-equal row, not always to the same one: it may differ in floating-point numbers and intervals. No key is a prefix of
+another of the same encoder, so a key of the leading columns is a prefix of exactly their rows.
 """
 
 import numpy as np
@@ -20,22 +20,11 @@ from relational.encoding.field cimport Field, RowFormat
 from relational.encoding.key.batch cimport read_key_rows, write_key_rows
 from relational.encoding.key.nested cimport pass_flip_on
 
-from relational.types import ASCENDING, TypeKind
+from relational.types import ASCENDING
 
 MOST_KEY_BYTES = MAX_KEY_BYTES          # of a user key accepted by the store
 cdef int KEY_BYTES[KINDS]               # tag and payload; 0: depends on the value
 KEY_BYTES[:] = [2, 3, 5, 9, 0, 5, 9, 0, 5, 9, 13, 9, 17, 0, 0, 0, 0]
-
-cdef object LOSSY = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
-
-
-def is_lossy(data_type) -> bool:
-    """Whether a key of this type may decode to another, SQL-equal value, so a table stores the column in its value too.
-
-    This holds for -0.0 and the NaNs, and for intervals, also inside a nested type. NUMERIC is exact: the scale belongs
-    to the type, not to the value.
-    """
-    return any([data_type.contains(kind) for kind in LOSSY])
 
 
 cdef const ColumnView* view_of(Column column, object data_type, Py_ssize_t rows, int column_index) except NULL:

@@ -5,7 +5,7 @@ One file per kind of node. Column indices are positions in the output of a node'
 
 from relational.plan.logical.aggregate import Aggregate
 from relational.plan.logical.filter import Filter
-from relational.plan.logical.node import LogicalPlan, Properties, nodes, positions_of
+from relational.plan.logical.node import LogicalPlan, nodes, positions_of
 from relational.plan.logical.project import Project, only
 from relational.plan.logical.scan import Scan, table_schema
 from relational.plan.logical.share import Share
@@ -20,7 +20,6 @@ __all__ = [
     "Limit",
     "LogicalPlan",
     "Project",
-    "Properties",
     "Scan",
     "Share",
     "Sort",

@@ -17,6 +17,7 @@ from relational.plan.logical.node import (
     UnaryPlan,
     renumbered,
 )
+from relational.plan.tree_text import grouping_text
 from relational.types.schema import Field, Schema
 
 
@@ -58,10 +59,8 @@ class Aggregate(UnaryPlan):
     @property
     def summary(self) -> str:
         names = self.input.schema.names
-        groups = ", ".join(names[index] for index in self.group_by)
-        calls = ", ".join(call.describe(names) for call in self.calls)
         closed = "" if self.closing_group is None else f" watermark [{names[self.group_by[self.closing_group]]}]"
-        return f"Aggregate [{groups}] {calls}".rstrip() + closed
+        return f"Aggregate {grouping_text(self.group_by, self.calls, names)}{closed}"
 
     @property
     def closing_group(self) -> int | None:

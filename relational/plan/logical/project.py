@@ -22,6 +22,7 @@ from relational.plan.logical.node import (
     positions_of,
     renumbered,
 )
+from relational.plan.tree_text import select_items
 from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
 
@@ -65,12 +66,8 @@ class Project(UnaryPlan):
 
     @property
     def summary(self) -> str:
-        names = self.input.schema.names
-        parts = []
-        for position, (name, expression) in enumerate(zip(self.names, self.expressions, strict=True)):
-            text = expression.describe(names)
-            text = text if text == name else f"{text} AS {name}"
-            parts.append(f"{text} (hidden)" if position in self.concealed else text)
+        items = select_items(self.expressions, self.input.schema.names, self.names)
+        parts = [f"{text} (hidden)" if position in self.concealed else text for position, text in enumerate(items)]
         return f"Project {', '.join(parts)}"
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:

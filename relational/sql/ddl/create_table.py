@@ -50,7 +50,6 @@ MAX_LENGTH = 10_485_760
 _LIMITED = re.compile(
     r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
 )
-_OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)
 _BEFORE_QUERY = (("AS",), ("WITH",), ("APPEND", "ONLY"), ("ON", "CONFLICT"))
 _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 

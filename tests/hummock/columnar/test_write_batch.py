@@ -20,9 +20,9 @@ def test_the_examples_of_the_design():
 
 
 def test_a_key_that_is_a_prefix_of_another_sorts_before_it():
-    assert len(WriteBatch.from_pairs([(b"", b""), (b"a", b""), (b"a\0", b""), (b"ab", b"")])) == 4
+    assert len(WriteBatch([(b"", b""), (b"a", b""), (b"a\0", b""), (b"ab", b"")])) == 4
     with pytest.raises(InvalidWriteBatch):
-        WriteBatch.from_pairs([(b"ab", b""), (b"a", b"")])
+        WriteBatch([(b"ab", b""), (b"a", b"")])
 
 
 def test_null_keys_and_unequal_columns_are_refused():

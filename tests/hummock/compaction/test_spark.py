@@ -20,6 +20,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
 from hummock.options import CompactionOptions
 from tests.support.drivers.compaction_files import names, put_run
+from tests.support.worlds.manager_parts import cancel_task
 
 pytestmark = pytest.mark.spark
 OPTIONS = CompactionOptions(large_task_bytes=1, l0_runs=4, sstable_bytes=1 << 14, history_ms=0, task_retry_ms=1)
@@ -109,7 +110,7 @@ def test_a_cancelled_task_cancels_the_job_and_is_free_at_once(world):
     task, _ = world.manager.get_compact_task("spark", does_large=True)
     with pytest.raises(TaskCancelled):
         world.large.run(task, "c" * 16, is_cancelled=lambda: True)
-    world.manager.cancel_task(task.id, "enough")
+    cancel_task(world.manager, task.id, "enough")
     world.check()
 
 

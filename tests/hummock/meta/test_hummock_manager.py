@@ -27,7 +27,7 @@ from hummock.meta_client import WriterSession
 from hummock.object_store.memory import MemoryObjectStore
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
-from tests.support.worlds.manager_parts import Files, epoch_of, names_of, open_manager
+from tests.support.worlds.manager_parts import Files, advance_safe_epoch, epoch_of, names_of, open_manager
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -136,7 +136,7 @@ class TestCommit:
             with pytest.raises(InvalidEpoch, match="watermark"):
                 manager.commit_epoch(writer, epoch_of(4), [], tables={
                     7: TableRules(watermarks=(KeyWatermark(epoch_of(number), ((0, 0, b"z"),)),))})
-        manager.advance_safe_epoch(epoch_of(3))
+        advance_safe_epoch(manager, epoch_of(3))
         assert manager.version.tables[7].watermarks == (newest,)
 
     def test_a_commit_moves_watermarks_and_keeps_the_other_rules(self, manager, writer):

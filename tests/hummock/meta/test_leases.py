@@ -11,7 +11,7 @@ from hummock.meta.records import LEASES
 from hummock.meta.store.memory import MemoryMetaStore
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
-from tests.support.worlds.manager_parts import StandingClock, epoch_of, open_manager
+from tests.support.worlds.manager_parts import StandingClock, advance_safe_epoch, epoch_of, open_manager
 
 LEASE_MS = 30_000
 
@@ -72,14 +72,14 @@ def test_a_pinned_epoch_holds_the_safe_epoch_back(manager, commit):
         commit(number)
     assert manager.pin_snapshot("n", epoch_of(2)) == epoch_of(2)
     commit(9)
-    assert manager.advance_safe_epoch(epoch_of(9)) == epoch_of(2)
+    assert advance_safe_epoch(manager, epoch_of(9)) == epoch_of(2)
     assert manager.pin_snapshot("n", epoch_of(2)) == epoch_of(2)
     manager.unpin_snapshot("n", epoch_of(2))
     manager.renew_lease("n")
-    assert manager.advance_safe_epoch(epoch_of(9)) == epoch_of(2), "one of the two pins is left"
+    assert advance_safe_epoch(manager, epoch_of(9)) == epoch_of(2), "one of the two pins is left"
     manager.unpin_snapshot("n", epoch_of(2))
     manager.renew_lease("n")
-    assert manager.advance_safe_epoch(epoch_of(7)) == epoch_of(7)
+    assert advance_safe_epoch(manager, epoch_of(7)) == epoch_of(7)
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["a new node", "a node with a row"])
@@ -99,12 +99,12 @@ def test_a_pin_that_comes_while_the_safe_epoch_is_raised_is_seen(manager, commit
         return rows
 
     monkeypatch.setattr(store, "list", list_then_pin)
-    assert manager.advance_safe_epoch(epoch_of(3)) == epoch_of(1) == pinned[0]
+    assert advance_safe_epoch(manager, epoch_of(3)) == epoch_of(1) == pinned[0]
 
 
 def test_pins_below_the_safe_epoch_and_above_the_committed_one_are_refused(manager, commit):
     commit(3)
-    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
+    assert advance_safe_epoch(manager, epoch_of(2)) == epoch_of(2)
     with pytest.raises(EpochTooOld) as caught:
         manager.pin_snapshot("n", epoch_of(1))
     assert caught.value.safe_epoch == epoch_of(2)
@@ -115,8 +115,8 @@ def test_pins_below_the_safe_epoch_and_above_the_committed_one_are_refused(manag
 
 def test_the_safe_epoch_never_passes_the_committed_one_nor_goes_back(manager, commit):
     commit(3)
-    assert manager.advance_safe_epoch(epoch_of(9)) == epoch_of(3)
-    assert manager.advance_safe_epoch(epoch_of(1)) == epoch_of(3)
+    assert advance_safe_epoch(manager, epoch_of(9)) == epoch_of(3)
+    assert advance_safe_epoch(manager, epoch_of(1)) == epoch_of(3)
     assert manager.version.id == 2
 
 
@@ -132,12 +132,12 @@ def test_pins_of_several_processes_count_together(manager, commit, store, clock)
     for number, reader in enumerate(readers):
         reader.pin_snapshot(f"reader-{number}")
     commit(2)
-    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(1)
+    assert advance_safe_epoch(manager, epoch_of(2)) == epoch_of(1)
     readers[0].release_node("reader-0")
-    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(1)
+    assert advance_safe_epoch(manager, epoch_of(2)) == epoch_of(1)
     readers[1].release_node("reader-1")
     assert read_leases(store) == []
-    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
+    assert advance_safe_epoch(manager, epoch_of(2)) == epoch_of(2)
 
 
 def test_closing_a_manager_releases_its_nodes(manager, commit, store):
@@ -156,7 +156,7 @@ def test_a_lease_that_ran_out_protects_nothing_and_its_node_gets_an_error(manage
     reader.pin_snapshot("r")
     clock.advance(LEASE_MS)
     commit(2)
-    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
+    assert advance_safe_epoch(manager, epoch_of(2)) == epoch_of(2)
     assert read_leases(store) == []
     with pytest.raises(SnapshotExpired, match="node r"):
         reader.renew_lease("r")
@@ -170,7 +170,7 @@ def test_a_lease_that_ran_out_unnoticed_is_renewed_without_loss(manager, commit,
     commit(2)
     manager.renew_lease("n")
     assert lease_of(store).min_epoch == epoch_of(1)
-    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(1)
+    assert advance_safe_epoch(manager, epoch_of(2)) == epoch_of(1)
 
 
 def test_renewal_lifts_the_row_to_the_oldest_pin(manager, commit, store, clock):
@@ -212,7 +212,7 @@ def test_releasing_what_is_gone_is_fine(manager, commit, store, clock):
     manager.pin_version("n")
     clock.advance(LEASE_MS)
     commit(2)
-    manager.advance_safe_epoch(epoch_of(2))
+    advance_safe_epoch(manager, epoch_of(2))
     manager.release_node("n")
     manager.unpin_snapshot("n", epoch_of(1))
     assert manager.pin_version("n").id == manager.version.id
@@ -243,7 +243,7 @@ def test_pinning_threads_and_a_rising_safe_epoch_never_cross(store, clock, manag
     reached = set()
     for number in range(2, 3000):
         commit(number)
-        reached.add(manager.advance_safe_epoch(epoch_of(number)))
+        reached.add(advance_safe_epoch(manager, epoch_of(number)))
         if len(reached) > 20:
             break
     stop.set()
@@ -296,7 +296,7 @@ def test_a_lease_that_was_taken_away_is_not_lifted_and_its_node_learns_of_it(man
     manager.pin_version("n")
     manager.unpin_version_before("n", 2)
     clock.advance(LEASE_MS)
-    open_manager(store, clock, seed=1).advance_safe_epoch(epoch_of(2))
+    advance_safe_epoch(open_manager(store, clock, seed=1), epoch_of(2))
     manager._keeper.left_at = 2
     manager.lift_leases()
     assert read_leases(store) == []

@@ -14,7 +14,14 @@ from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
-from tests.support.worlds.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager
+from tests.support.worlds.manager_parts import (
+    Files,
+    StandingClock,
+    advance_safe_epoch,
+    epoch_of,
+    names_of,
+    open_manager,
+)
 
 PROGRAMS = 560
 ON_DISK = 6
@@ -162,7 +169,7 @@ class World:
     def raise_safe_epoch(self, process):
         before = process.manager.refresh().safe_epoch
         wanted = epoch_of(self.rng.randrange(self.number + 2))
-        reached = process.manager.advance_safe_epoch(wanted)
+        reached = advance_safe_epoch(process.manager, wanted)
         assert before <= reached <= max(before, min(wanted, self.last_epoch))
 
     def refresh(self, process):

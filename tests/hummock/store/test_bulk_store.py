@@ -31,7 +31,7 @@ SMALL = StorageOptions(shared_buffer_bytes=20_000, sstable_bytes=4_000, block_by
 
 def random_batch(rng):
     keys = {user_key(rng.choice(TABLES), rng.randrange(4), bytes([rng.randrange(200)])) for _ in range(80)}
-    return WriteBatch.from_pairs((key, None if rng.random() < 0.3 else rng.randbytes(20)) for key in sorted(keys))
+    return WriteBatch((key, None if rng.random() < 0.3 else rng.randbytes(20)) for key in sorted(keys))
 
 
 def filled(rng, batches=40):
@@ -94,13 +94,13 @@ def test_files_are_built_by_the_rules_that_were_announced():
     with closing(open_object_store("memory://")) as objects, BulkStore(SMALL) as store:
         store.announce_rules({3: rules[3]})
         store.announce_rules({4: rules[4], 9: rules[9]})
-        store.ingest_batch(WriteBatch.from_pairs([(user_key(table, 0, b"key"), b"v") for table in (3, 4)]), EPOCH)
+        store.ingest_batch(WriteBatch([(user_key(table, 0, b"key"), b"v") for table in (3, 4)]), EPOCH)
         infos = store.write_out(objects, lambda: mint_sstable_name(random.randbytes), (3, 4))
         assert [info.prefixes for info in infos] == [((table, rules[table].prefix),) for table in (3, 4)]
 
 
 def test_rows_that_came_once_each_are_as_many_as_leave():
-    batches = [WriteBatch.from_pairs([(user_key(3, 0, bytes([key])), b"v")]) for key in (2, 1, 2)]
+    batches = [WriteBatch([(user_key(3, 0, bytes([key])), b"v")]) for key in (2, 1, 2)]
     with closing(open_object_store("memory://")) as objects:
         for count, left in ((2, 2), (3, 2)):
             with BulkStore(SMALL) as store:
@@ -114,8 +114,8 @@ def test_where_all_was_deleted_nothing_is_written():
     key = user_key(3, 0, b"k")
     with closing(open_object_store("memory://")) as objects, BulkStore(SMALL) as store:
         assert store.write_out(objects, lambda: "", (3,)) == ()
-        store.ingest_batch(WriteBatch.from_pairs([(key, b"v")]), EPOCH)
-        store.ingest_batch(WriteBatch.from_pairs([(key, None)]), EPOCH)
+        store.ingest_batch(WriteBatch([(key, b"v")]), EPOCH)
+        store.ingest_batch(WriteBatch([(key, None)]), EPOCH)
         assert store.get(key, EPOCH) is None
         assert store.write_out(objects, lambda: mint_sstable_name(random.randbytes), (3,)) == ()
 
@@ -124,7 +124,7 @@ def test_a_sealed_epoch_takes_no_writes_and_a_closed_store_no_reads():
     store = BulkStore(SMALL)
     store.commit(EPOCH)
     with pytest.raises(InvalidEpoch):
-        store.ingest_batch(WriteBatch.from_pairs([(user_key(3, 0, b"k"), b"v")]), EPOCH)
+        store.ingest_batch(WriteBatch([(user_key(3, 0, b"k"), b"v")]), EPOCH)
     store.close()
     with pytest.raises(StoreClosed):
         store.get(user_key(3, 0, b"k"), EPOCH)

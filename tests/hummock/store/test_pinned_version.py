@@ -11,7 +11,7 @@ from hummock.meta.store.memory import MemoryMetaStore
 from hummock.store.pinned_version import LocalVersionManager
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
-from tests.support.worlds.manager_parts import Files, StandingClock, epoch_of, open_manager
+from tests.support.worlds.manager_parts import Files, StandingClock, advance_safe_epoch, epoch_of, open_manager
 
 LEASE_MS = 30_000
 
@@ -158,7 +158,7 @@ def test_pins_lost_with_the_lease_are_marked(reader, commit, store, manager, clo
     held = reader.pin()
     clock.advance(LEASE_MS)
     commit(2)
-    manager.advance_safe_epoch(epoch_of(2))
+    advance_safe_epoch(manager, epoch_of(2))
     assert not held.is_lost
     reader.refresh()
     assert held.is_lost and reader.version.id == 3
@@ -173,7 +173,7 @@ def test_an_epoch_that_is_pinned_first_finds_out_what_was_lost(reader, commit, m
     held = reader.pin()
     clock.advance(LEASE_MS)
     commit(2)
-    manager.advance_safe_epoch(epoch_of(2))
+    advance_safe_epoch(manager, epoch_of(2))
     assert reader.pin_snapshot(None) == epoch_of(2)
     assert held.is_lost
     with pytest.raises(SnapshotExpired):
@@ -209,7 +209,7 @@ def test_the_refresher_marks_what_it_lost(store, clock, manager, commit):
     commit(1)
     held = local.pin()
     clock.advance(LEASE_MS)
-    manager.advance_safe_epoch(epoch_of(1))
+    advance_safe_epoch(manager, epoch_of(1))
     assert not held.is_lost
     local.start(refresh_ms=2)
     local.wait_epoch(epoch_of(1), 10_000)

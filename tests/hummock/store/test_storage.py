@@ -36,6 +36,7 @@ from tests.support.drivers.seeds import run_seed
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.support.suites.interpreter_work import PER_ROW, assert_no_work_per_row, work_of
 from tests.support.suites.state_store_suite import StateStoreSuite
+from tests.support.worlds.manager_parts import advance_safe_epoch
 
 
 class TestHummockStorageInMemory(StateStoreSuite):
@@ -275,7 +276,7 @@ def test_a_snapshot_of_the_newest_epoch_is_not_overtaken(monkeypatch):
                 store.ingest_batch(WriteBatch([(b"k", b"new")]), newer)
                 store.commit(newer)
                 store.meta_client.renew_lease(store._node)
-                assert store.meta_client.advance_safe_epoch(newer) == newer
+                assert advance_safe_epoch(store.meta_client, newer) == newer
             return pin(epoch)
 
         monkeypatch.setattr(store._local, "pin_snapshot", overtaken)

@@ -16,6 +16,7 @@ from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError, EvaluationError
 from relational.types import DataType, Schema
+from tests.support.drivers.pretty import from_pretty
 
 COUNT_ALL = AggSpec("count", None, None, DataType.BIGINT)
 NUMERIC = DataType.numeric(20, 3)
@@ -301,12 +302,12 @@ def test_global_group_always_has_a_row():
     (change,) = groups.flush()
     assert list(change.output.changes()) == [(Op.INSERT, (0, None))]
     assert list(change.state.changes()) == [(Op.INSERT, (0, 0, Decimal(0), 0))]
-    chunk = StreamChunk.from_pretty("+ 5\n+ 7\n- 5\n- 7", Schema.of(v="bigint"))
+    chunk = from_pretty("+ 5\n+ 7\n- 5\n- 7", Schema.of(v="bigint"))
     groups.apply(chunk, groups.locate(chunk).ids)
     assert [piece.output for piece in groups.flush()] == [None]
     again = AggGroups([], [], groups.specs)
     again.load(again.open_global(), DataChunk(change.state.columns), np.ones(1, np.uint8))
-    first = StreamChunk.from_pretty("+ 5", Schema.of(v="bigint"))
+    first = from_pretty("+ 5", Schema.of(v="bigint"))
     again.apply(first, again.locate(first).ids)
     assert [op for piece in again.flush() for op, _ in piece.output.changes()] == [Op.UPDATE_DELETE, Op.UPDATE_INSERT]
 
@@ -315,7 +316,7 @@ def test_masks_hide_rows_of_one_call():
     most = single("max", DataType.BIGINT, DataType.BIGINT)
     filtered = replace(COUNT_ALL, is_filtered=True)
     groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL, filtered, most])
-    chunk = StreamChunk.from_pretty("+ 1\n+ 2 \n+ 1\n+ 2", Schema.of(k="bigint"))
+    chunk = from_pretty("+ 1\n+ 2 \n+ 1\n+ 2", Schema.of(k="bigint"))
     chunk = chunk.with_visibility(np.array([1, 1, 1, 0], np.uint8))
     masks = [None, np.array([1, 0, 0, 1], np.uint8), None]
     located = groups.locate(chunk)
@@ -334,7 +335,7 @@ def test_equal_keys_are_one_group():
 
 def test_born_and_gone_within_an_epoch_is_nothing():
     groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
-    chunk = StreamChunk.from_pretty("+ 1\n- 1", Schema.of(k="bigint"))
+    chunk = from_pretty("+ 1\n- 1", Schema.of(k="bigint"))
     groups.apply(chunk, groups.locate(chunk).ids)
     assert groups.dirty_groups == 1
     (change,) = groups.flush()
@@ -345,10 +346,10 @@ def test_update_without_a_changed_result_is_only_stored():
     call = single("sum", DataType.BIGINT, DataType.numeric(38, 0))
     groups = AggGroups([0], [DataType.BIGINT], [AggSpec("sum", 1, DataType.BIGINT, call.output_type)])
     schema = Schema.of(k="bigint", v="bigint")
-    first = StreamChunk.from_pretty("+ 1 5", schema)
+    first = from_pretty("+ 1 5", schema)
     groups.apply(first, groups.locate(first).ids)
     list(groups.flush())
-    second = StreamChunk.from_pretty("+ 1 0", schema)
+    second = from_pretty("+ 1 0", schema)
     groups.apply(second, groups.locate(second).ids)
     (change,) = groups.flush()
     assert change.output is None
@@ -358,7 +359,7 @@ def test_update_without_a_changed_result_is_only_stored():
 def test_errors():
     groups = AggGroups([0], [DataType.BIGINT], [single("min", DataType.BIGINT, DataType.BIGINT)])
     schema = Schema.of(k="bigint")
-    chunk = StreamChunk.from_pretty("- 1", schema)
+    chunk = from_pretty("- 1", schema)
     with pytest.raises(ConsistencyError, match="append-only min"):
         groups.apply(chunk, groups.locate(chunk).ids)
     groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
@@ -367,7 +368,7 @@ def test_errors():
         list(groups.flush())
     assert caught.value.key == (1,)
     stale = AggGroups([0], [DataType.BIGINT], [AggSpec("min", 0, DataType.BIGINT, DataType.BIGINT, True)])
-    chunk = StreamChunk.from_pretty("+ 1\n+ 1\n- 1", schema)
+    chunk = from_pretty("+ 1\n+ 1\n- 1", schema)
     stale.apply(chunk, stale.locate(chunk).ids)
     assert stale.stale(0).tolist() == [0]
     with pytest.raises(ConsistencyError, match="before it is refilled"):

@@ -7,7 +7,6 @@ from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import (
     FORMAT_VERSION,
-    KEY_FORM_LOSES,
     ColumnCatalog,
     ConflictBehaviour,
     RowFormat,
@@ -16,9 +15,8 @@ from relational.catalog.objects import (
     value_columns,
 )
 from relational.catalog.records import NEXT_ID, VERSION
-from relational.encoding import is_lossy
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
-from relational.types import DataType, OrderType, SortKey, TypeKind, VnodeRule
+from relational.types import DataType, OrderType, SortKey, VnodeRule
 
 
 def draft(name, kind=TableKind.TABLE, dependencies=(), **options):
@@ -69,11 +67,6 @@ def test_keys_are_new_where_they_are_generated_and_nothing_is_retracted():
     rules = [(rule, append_only) for rule in VnodeRule for append_only in (False, True)]
     new = [each for each in rules if draft("t", vnode_rule=each[0], is_append_only=each[1]).inserts_new_keys]
     assert new == [(VnodeRule.ROW_ID, True), (VnodeRule.WIDE_ROW_ID, True)]
-
-
-def test_columns_whose_key_loses_are_those_of_the_encoding():
-    plain = [kind for kind in TypeKind if kind not in (TypeKind.STRUCT, TypeKind.LIST)]
-    assert {kind for kind in plain if is_lossy(DataType(kind))} == KEY_FORM_LOSES
 
 
 def test_value_holds_what_the_key_does_not_give_back():

@@ -13,6 +13,7 @@ from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import BindError
 from relational.types import DataType, Schema
 from tests.relational.random_rows import TYPES, columns_of, random_rows
+from tests.support.drivers.pretty import from_pretty
 
 NESTED = [DataType.parse("bigint[]"), DataType.parse("struct<a double, b varchar[]>"), DataType.JSONB]
 SCHEMA = Schema.of(id="bigint", name="varchar")
@@ -38,7 +39,7 @@ def test_visible_rows_of_any_types_leave_and_enter_again(verb, seed):
 
 
 def test_changes_leave_with_their_ops_and_hidden_ones_stay():
-    chunk = StreamChunk.from_pretty("+ 1 a\n- 2 b D\nU- 3 c\nU+ 3 d", SCHEMA)
+    chunk = from_pretty("+ 1 a\n- 2 b D\nU- 3 c\nU+ 3 d", SCHEMA)
     batch = pa.record_batch(chunk)
     assert batch.schema.names == ["c0", "c1", "_op"]
     assert batch.column("_op").to_pylist() == [Op.INSERT, Op.UPDATE_DELETE, Op.UPDATE_INSERT]

@@ -116,12 +116,6 @@ def test_a_split_by_vnode_deals_every_change_to_its_owner(model):
         assert changes_of(part) == expected(model, [changes[at] for at in shown if sides[at] == owner])
 
 
-def test_an_inverse_is_the_changes_turned_round(model):
-    turned = [(Op(op ^ 1), row) for op, row in reversed(model.visible)]
-    assert changes_of(model.chunk.inverse()) == expected(model, turned)
-    assert changes_of(model.chunk.inverse().inverse()) == changes_of(model.chunk)
-
-
 def test_updates_that_change_nothing_are_left_out(model):
     wanted, kept = expected(model, model.visible), []
     for at, change in enumerate(wanted):

@@ -9,6 +9,7 @@ from relational.chunk.row_compare import compare_columns
 from relational.errors import BindError, EncodingError
 from relational.types import DataType, Interval, OrderType, Schema
 from tests.relational.random_rows import ALL, COMPOSED, columns_of, compare_rows, random_rows, sql_row
+from tests.support.drivers.pretty import from_pretty
 
 DEEP = DataType.parse("struct<x double, y struct<z boolean[], t interval>[]>[]")
 
@@ -117,7 +118,7 @@ def test_nested_columns_travel_through_chunks():
 def test_changes_with_composed_values_are_written_and_read_as_text():
     schema = Schema.of(k="bigint", v="struct<a int[], b text>", j="jsonb", raw="bytea")
     text = '+ 1 {"a":[1,null],"b":"x"} {"k":[1.5]} 00ff\n- 2 . null .\n+ 3 {"a":null,"b":null} "a" 61'
-    assert StreamChunk.from_pretty(text, schema).to_pretty() == text
+    assert from_pretty(text, schema).to_pretty() == text
 
 
 @pytest.mark.parametrize("data_type", [*ALL, DEEP], ids=str)

@@ -14,6 +14,7 @@ from relational.chunk import Column, StreamChunk, VnodeMap, vnodes_of
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import DataType, Interval, TypeKind, VnodeRule
 from tests.relational.random_rows import TYPES, columns_of, random_rows
+from tests.support.drivers.pretty import from_pretty
 
 FORMAT = Path(__file__).parents[3] / "relational" / "encoding" / "FORMAT.md"
 READERS = {
@@ -206,7 +207,7 @@ def test_vnodes_are_spread_evenly():
 
 
 def test_a_chunk_splits_by_vnode_and_parted_updates_become_plain():
-    chunk = StreamChunk.from_pretty("+ 1 a\nU- 1 a\nU+ 1 b\nU- 1 b\nU+ 2 b\n- 9 z D\n- 2 b")
+    chunk = from_pretty("+ 1 a\nU- 1 a\nU+ 1 b\nU- 1 b\nU+ 2 b\n- 9 z D\n- 2 b")
     keys = [1, 2]
     owners = np.zeros(256, np.int32)
     owners[vnodes_of([pa.array([2])])[0]] = 1

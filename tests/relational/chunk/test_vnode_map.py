@@ -25,7 +25,7 @@ def rescale_cases():
 def test_rescaling_moves_the_least_number_of_vnodes(owners, targets, later, moved):
     found = VnodeMap(owners).rescaled(targets)
     assert found.targets.tolist() == later
-    assert len(VnodeMap(owners).moved_to(found)) == moved
+    assert np.count_nonzero(found.targets != owners) == moved
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -40,7 +40,7 @@ def test_any_rescaling_is_even_and_moves_no_more_than_it_must(seed):
     assert sum(sizes) == count and sizes[0] - sizes[-1] <= 1
     held = sorted((len(before.vnodes_owned_by(target)) for target in targets), reverse=True)
     kept = sum(min(had, has) for had, has in zip(held, sizes, strict=True))     # largest owners, largest shares
-    assert len(before.moved_to(after)) == count - kept, f"seed {seed}"
+    assert np.count_nonzero(before.targets != after.targets) == count - kept, f"seed {seed}"
     assert after.rescaled(targets) == after
 
 
@@ -59,11 +59,6 @@ def test_targets_that_cannot_share_the_vnodes_are_refused(targets):
     for make in (VnodeMap.even, VnodeMap.even([1]).rescaled):
         with pytest.raises(ValueError, match="different targets"):
             make(targets)
-
-
-def test_maps_of_different_counts_do_not_compare():
-    with pytest.raises(ValueError, match="cannot become"):
-        VnodeMap([1, 1]).moved_to(VnodeMap([1]))
 
 
 @pytest.mark.parametrize(("owned", "groups", "expected"), [

@@ -48,7 +48,8 @@ def test_a_row_that_goes_is_subtracted():
     counts = ErrorCounts()
     evaluate(quotient(), StreamChunk.from_rows(SCHEMA, ROWS), errors=counts)
     assert counts.rows == {"division by zero": 1 - 1 - 1}
-    evaluate(quotient(), StreamChunk.from_rows(SCHEMA, ROWS).inverse(), errors=counts)
+    undone = [(Op(op ^ 1), row) for op, row in reversed(ROWS)]
+    evaluate(quotient(), StreamChunk.from_rows(SCHEMA, undone), errors=counts)
     assert counts.rows == {"division by zero": 0}
 
 

@@ -11,7 +11,6 @@ import pytest
 from hummock.base.key import user_key
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import WriteBatch
-from hummock.metrics import Metrics
 from hummock.store.memory_store import MemoryStateStore
 from relational.table.row_cache import RowCache
 from relational.types import DESCENDING
@@ -160,7 +159,7 @@ def test_a_table_asks_its_store_once(store, epochs):
     table.commit(epochs.step())
     for _ in range(3):
         assert table.get_row((1,)) == (1, "a") and table.get_row((2,)) is None
-    assert (table.row_cache.row_cache_hits, table.row_cache.row_cache_misses) == (4, 2)
+    assert (table._cache.hits, table._cache.misses) == (4, 2)
     table.update_row((1, "a"), (1, "b"))
     table.insert_row((2, "new"))
     assert table.get_row((1,)) == (1, "b") and table.get_row((2,)) == (2, "new")
@@ -169,7 +168,7 @@ def test_a_table_asks_its_store_once(store, epochs):
         old = table.get_row((1,))
         assert table.get_row((2,)) == (2, "new")
         table.update_row(old, (1, step))
-    assert table.row_cache.row_cache_misses == 2
+    assert table._cache.misses == 2
 
 
 def test_rows_of_vnodes_that_left_are_read_anew(store, epochs):
@@ -189,9 +188,9 @@ def test_rows_of_vnodes_that_left_are_read_anew(store, epochs):
     other.commit(epochs.step())
     table.commit(epochs.pair)
     table.update_vnodes(None)
-    misses = table.row_cache.row_cache_misses
+    misses = table._cache.misses
     assert table.get_row((1,)) == (1, "b") and table.get_row((2,)) == (2, "a")
-    assert table.row_cache.row_cache_misses == misses + 1
+    assert table._cache.misses == misses + 1
 
 
 @pytest.mark.parametrize(("order", "passed"), [(ASC, 1), (DESCENDING, 1)], ids=str)
@@ -205,23 +204,15 @@ def test_rows_that_a_watermark_passed_are_asked_of_the_store_each_time(store, ep
     table.commit(epochs.step())
     table.update_watermark(3)
     table.commit(epochs.step())
-    before = table.row_cache
+    hits, misses = table._cache.hits, table._cache.misses
     for _ in range(2):
         assert all(table.get_row((key,)) for key in (1, 5, 9))
-    after = table.row_cache
-    assert after.row_cache_misses - before.row_cache_misses == 2 * passed
-    assert after.row_cache_hits - before.row_cache_hits == 2 * (3 - passed)
+    assert table._cache.misses - misses == 2 * passed
+    assert table._cache.hits - hits == 2 * (3 - passed)
 
 
 def test_a_replicated_table_has_no_cache(store, epochs):
-    assert cached(store, epochs, is_replicated=True).row_cache is None
-
-
-def test_counts_are_metrics(store, epochs):
-    table, metrics = cached(store, epochs), Metrics()
-    metrics.watch(lambda: table.row_cache, ("row_cache_hits", "row_cache_misses", "row_cache_evictions"))
-    table.get_row((1,))
-    assert metrics.total("hummock_store_row_cache_misses") == 1
+    assert cached(store, epochs, is_replicated=True)._cache is None
 
 
 def test_where_little_is_found_again_some_keys_stay_and_the_others_are_passed_over():

@@ -15,6 +15,7 @@ from relational.table.state_table import OpChecks, StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import Schema, VnodeRule
 from tests.relational.table.test_state_table import ASC, Epochs, opened, table_of
+from tests.support.drivers.pretty import from_pretty
 
 pytestmark = pytest.mark.usefixtures("row_format")
 PAIR = {"k": "bigint", "v": "varchar"}
@@ -42,7 +43,7 @@ def events(vnode_count=16, rule=VnodeRule.ROW_ID, **options):
 
 
 def changes(table, text):
-    return StreamChunk.from_pretty(text, table.catalog.schema)
+    return from_pretty(text, table.catalog.schema)
 
 
 def rows_of(table):

@@ -9,13 +9,13 @@ import pytest
 from hummock.epoch import EpochGenerator, EpochPair
 from hummock.errors import InvalidEpoch
 from hummock.store.memory_store import MemoryStateStore
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
+from relational.catalog.objects import KEY_FORM_LOSES, ColumnCatalog, TableCatalog, TableKind
 from relational.chunk import DataChunk, StreamChunk
-from relational.encoding import is_lossy
 from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
 from relational.types import DESCENDING, DataType, OrderType, Schema, SortKey
 from tests.relational.row_formats import formatted
+from tests.support.drivers.pretty import from_pretty
 
 pytestmark = pytest.mark.usefixtures("row_format")
 
@@ -24,7 +24,7 @@ def table_of(columns, pk, distribution=(), table_id=7, vnode_count=256):
     """A catalog of {name: type text} with the primary key [(column, order)]."""
     types = [DataType.parse(text) for text in columns.values()]
     keys = tuple(SortKey(column, order) for column, order in pk)
-    in_key = {key.column for key in keys if not is_lossy(types[key.column])}
+    in_key = {key.column for key in keys if not any(map(types[key.column].contains, KEY_FORM_LOSES))}
     return formatted(TableCatalog(
         table_id,
         "t",
@@ -215,10 +215,10 @@ def test_first_rows_look_behind_deleted_ones(store, epochs):
 
 def test_write_chunk_keeps_pairs_of_one_key_and_parts_others(store, epochs):
     table = opened(table_of(THREE, [(0, ASC)], [0]), store, epochs)
-    table.write_chunk(StreamChunk.from_pretty("+ 1 1 1\n+ 2 2 2\n+ 3 3 3", table.catalog.schema))
+    table.write_chunk(from_pretty("+ 1 1 1\n+ 2 2 2\n+ 3 3 3", table.catalog.schema))
     table.commit(epochs.step())
     table.write_chunk(
-        StreamChunk.from_pretty("U- 1 1 1\nU+ 1 5 5\nU- 2 2 2\nU+ 4 2 2\nU+ 3 7 7", table.catalog.schema)
+        from_pretty("U- 1 1 1\nU+ 1 5 5\nU- 2 2 2\nU+ 4 2 2\nU+ 3 7 7", table.catalog.schema)
     )
     assert list(table.scan()) == [(1, 5, 5), (3, 7, 7), (4, 2, 2)]
     table.commit(epochs.step())
@@ -232,7 +232,7 @@ def test_contradictions_name_table_and_key(store, epochs):
         table.insert_row((1, 2, 4))
     assert caught.value.table == "t" and caught.value.key == (2, 1)
     with pytest.raises(ConsistencyError, match="delete of a row that was deleted"):
-        table.write_chunk(StreamChunk.from_pretty("- 5 5 5\n- 5 5 5", table.catalog.schema))
+        table.write_chunk(from_pretty("- 5 5 5\n- 5 5 5", table.catalog.schema))
 
 
 def test_a_scan_is_a_snapshot_of_its_moment(store, epochs):

@@ -14,6 +14,7 @@ from relational.table.state_table import OpChecks, StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import DESCENDING, OrderType, Schema
 from tests.relational.table.test_state_table import ASC, Epochs, opened, table_of
+from tests.support.drivers.pretty import from_pretty
 
 pytestmark = pytest.mark.usefixtures("row_format")
 PAIR = {"k": "bigint", "v": "varchar"}
@@ -54,8 +55,8 @@ def test_a_strict_table_asks_the_store(store, epochs, reason):
     table = table_with(store, epochs, [(1, "one")], checks=STRICT)
     schema = table.catalog.schema
     with pytest.raises(ConsistencyError, match=f"table 't': {reason}, key"):
-        table.write_chunk(StreamChunk.from_pretty(CONTRADICTIONS[reason], schema))
-    table.write_chunk(StreamChunk.from_pretty("U- 1 one\nU+ 1 two\n- 1 two\n+ 1 three\n+ 2 x\n- 2 x\n+ 2 y", schema))
+        table.write_chunk(from_pretty(CONTRADICTIONS[reason], schema))
+    table.write_chunk(from_pretty("U- 1 one\nU+ 1 two\n- 1 two\n+ 1 three\n+ 2 x\n- 2 x\n+ 2 y", schema))
     rest = [(5, "a")] if "before" in reason else []
     assert list(table.scan()) == [(1, "three"), (2, "y"), *rest]
 
@@ -65,7 +66,7 @@ def test_a_lenient_table_says_so_and_goes_on(store, epochs, reason, caplog):
     table = table_with(store, epochs, [(1, "one")], checks=LENIENT)
     changes = f"+ 3 before\n{CONTRADICTIONS[reason]}\n+ 4 after\n+ 4 again"
     with caplog.at_level(logging.WARNING):
-        table.write_chunk(StreamChunk.from_pretty(changes, table.catalog.schema))
+        table.write_chunk(from_pretty(changes, table.catalog.schema))
     assert [record.getMessage() for record in caplog.records] == [
         f"table 't': {reason}, key {(int(CONTRADICTIONS[reason].split()[1]),)!r}; "
         "carried out as it came, as were 1 more of one call"]
@@ -84,7 +85,7 @@ def test_rows_behind_a_refused_one_stay_as_they_were(store, epochs, asked):
     table = table_with(store, epochs, [(1, "one"), (2, "two"), (3, "three")])
     with pytest.raises(ConsistencyError):
         changes = "- 1 one\n- 1 one\n- 2 two\nU- 3 three\nU+ 3 x"
-        table.write_chunk(StreamChunk.from_pretty(changes, table.catalog.schema))
+        table.write_chunk(from_pretty(changes, table.catalog.schema))
     if asked == "get":
         assert [table.get_row((key,)) for key in (1, 2, 3)] == [None, (2, "two"), (3, "three")]
     elif asked == "prefix":
@@ -115,7 +116,7 @@ def test_a_table_that_spills_reads_as_one_that_does_not(seed):
                 present = [key for key, _ in rows if table.get_row((key,)) is not None]
                 chosen = [line for line in pretty.split("\n") if ops == "U+" or int(line.split()[1]) in present]
                 if chosen:
-                    table.write_chunk(StreamChunk.from_pretty("\n".join(chosen), catalog.schema))
+                    table.write_chunk(from_pretty("\n".join(chosen), catalog.schema))
                 answers.append([list(table.scan()), list(table.scan(reverse=True, limit=3))])
             assert answers[0] == answers[1], f"seed {seed}"
         pair = clock.step()
@@ -277,7 +278,7 @@ def test_a_fresh_table_has_at_its_commit_what_was_inserted(store, epochs, spill_
     keys = rng.permutation(300).tolist()
     for first in range(0, 300, 30):
         rows = "\n".join(f"+ {key} v{key}" for key in keys[first : first + 30])
-        table.write_chunk(StreamChunk.from_pretty(rows, catalog.schema))
+        table.write_chunk(from_pretty(rows, catalog.schema))
         assert table.is_dirty == (spill_bytes > 0) and (table.size_bytes > 0) == table.is_dirty
     table.commit(epochs.step())
     assert list(table.scan()) == [(key, f"v{key}") for key in range(300)]
@@ -289,7 +290,7 @@ def test_a_fresh_table_takes_inserts_only(store, epochs, changes):
     catalog = table_of(PAIR, [(0, ASC)], [0])
     table = opened(catalog, store, epochs, is_fresh=True)
     with pytest.raises(ConsistencyError, match="no insert") as caught:
-        table.write_chunk(StreamChunk.from_pretty(changes, catalog.schema))
+        table.write_chunk(from_pretty(changes, catalog.schema))
     assert (caught.value.table, caught.value.key) == ("t", (1,))
 
 

@@ -138,7 +138,6 @@ def test_null_is_largest_unless_said_otherwise():
     assert OrderType(descending=True).nulls_are_largest
     assert not OrderType(nulls_first=True).nulls_are_largest
     assert not OrderType(descending=True, nulls_first=False).nulls_are_largest
-    assert OrderType().reversed == OrderType(descending=True)
 
 
 def test_intervals_compare_as_sql_does_and_print_as_people_write():

@@ -11,7 +11,7 @@ import stream
 from relational.types import Schema
 from stream.connector.base import Start, StartKind
 from stream.connector.generated import split_names
-from stream.connector.nexmark import BID_COLUMNS, TYPES, NexmarkConnector, batch
+from stream.connector.nexmark import BID_COLUMNS, DEFAULT_RATE, TYPES, NexmarkConnector
 from stream.errors import ConnectorError
 from tests.stream.connector.test_csv_files import values
 from tests.stream.test_sources import eventually
@@ -20,6 +20,11 @@ from tests.support.suites.connector_suite import ConnectorSuite
 
 def schema_of(kind):
     return Schema.of(**{name: str(column[0]).lower() for name, column in TYPES[kind].columns.items()})
+
+
+def batch(kind, names, first, rows):
+    """The columns `names` of rows `first` to `first + rows` of a type."""
+    return pa.record_batch(TYPES[kind].compute(names, 0, DEFAULT_RATE, first, 1, rows), names=names)
 
 
 def connector(kind, **options):

@@ -21,15 +21,15 @@ class Job:
 def test_a_slow_job_reads_less_and_a_quick_one_more():
     job = Job()
     job.barrier(0.0)
-    assert job.pace.limit_rows == FIRST_ROWS
+    assert job.pace._limit == FIRST_ROWS
     for _ in range(20):
-        job.pace.read(job.pace.limit_rows)
+        job.pace.read(job.pace._limit)
         job.barrier(2 * TARGET_SECONDS)
-    assert job.pace.limit_rows == LEAST_ROWS
+    assert job.pace._limit == LEAST_ROWS
     for _ in range(20):
-        job.pace.read(job.pace.limit_rows)
+        job.pace.read(job.pace._limit)
         job.barrier(TARGET_SECONDS / 10)
-    assert job.pace.limit_rows == MOST_ROWS
+    assert job.pace._limit == MOST_ROWS
 
 
 def test_a_job_that_read_less_than_its_share_keeps_it():
@@ -37,7 +37,7 @@ def test_a_job_that_read_less_than_its_share_keeps_it():
     for _ in range(5):
         job.pace.read(10)
         job.barrier(0.0)
-    assert job.pace.limit_rows == FIRST_ROWS
+    assert job.pace._limit == FIRST_ROWS
 
 
 def test_a_job_that_has_read_its_share_asks_for_a_barrier_once():

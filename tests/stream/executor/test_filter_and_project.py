@@ -12,6 +12,7 @@ from stream.executor.base import ExecutorInfo
 from stream.executor.filter import FilterExecutor
 from stream.executor.project import ProjectExecutor
 from stream.message import Watermark
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
 from tests.support.suites.executor_suite import ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
@@ -42,7 +43,7 @@ def projected(source, *expressions):
 
 
 def outputs(build, *texts):
-    chunks = [StreamChunk.from_pretty(text, PAIR) for text in texts]
+    chunks = [from_pretty(text, PAIR) for text in texts]
     source = ScriptedExecutor(PAIR, (0,), [barrier(1), *chunks])
     return [each.to_pretty() for each in list(build(source).execute())[1:]]
 

@@ -25,6 +25,7 @@ from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
 from stream.worker.actor_builder import extreme_tables
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
@@ -79,7 +80,7 @@ def hash_agg(
 
 def epochs_of(build, *texts, schema=INPUT, store=None):
     """The output of each epoch as sorted lines."""
-    epochs = [[StreamChunk.from_pretty(text, schema)] if text else [] for text in texts]
+    epochs = [[from_pretty(text, schema)] if text else [] for text in texts]
     outputs = run_epochs(build, store or MemoryStateStore(), schema, (0,), epochs)
     return ["\n".join(sorted_changes(made)) for made in outputs]
 
@@ -226,7 +227,7 @@ def test_the_view_of_the_seed_america_and_asia():
     first = "+ 2 AMERICA\n+ 3 ASIA\n+ 4 AMERICA\n+ 5 ASIA"
     second = "+ 6 EUROPE\n+ 7 EUROPE"
     folded = Folded((0,))
-    chunks = [[StreamChunk.from_pretty(text, SEED)] for text in (first, second)]
+    chunks = [[from_pretty(text, SEED)] for text in (first, second)]
     made = run_epochs(
         lambda input: hash_agg(input, store, (1,), sums, SEED),
         store := MemoryStateStore(),
@@ -276,7 +277,7 @@ def test_a_recovered_global_count_does_not_begin_again():
     def count(input):
         return hash_agg(input, store, (), [call(AggKind.COUNT, None)])
 
-    run_epochs(count, store, INPUT, (0,), [[], [StreamChunk.from_pretty("+ 1 a 5 0", INPUT)]])
+    run_epochs(count, store, INPUT, (0,), [[], [from_pretty("+ 1 a 5 0", INPUT)]])
     assert run_epochs(count, store, INPUT, (0,), [[]], first=3) == [[]]
 
 
@@ -395,7 +396,7 @@ def test_a_watermark_closes_groups_in_all_tables_and_is_passed_on_after_their_ch
         return executor
 
     def chunk(text):
-        return StreamChunk.from_pretty(text, WINDOWS)
+        return from_pretty(text, WINDOWS)
 
     more = 2 * MOST_VALUES if keeps_rows else 0     # so that there are rows in the overflow table
     small = [(Op.INSERT, (1_000 * window + number, "a", window, -1 - number))

@@ -13,6 +13,7 @@ from stream.executor.base import ExecutorInfo
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import DeleteRows, InsertRows, UpdateRows
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
@@ -98,7 +99,7 @@ def test_insert_update_and_delete_see_all_earlier_ones():
 
 
 def test_statements_of_one_epoch_are_evaluated_in_order():
-    insert = InsertRows(1, StreamChunk.from_pretty("+ 1 1\n+ 2 2", SCHEMA))
+    insert = InsertRows(1, from_pretty("+ 1 1\n+ 2 2", SCHEMA))
     update = UpdateRows(2, None, ((1, plus(V, number(5))),))
     delete = DeleteRows(3, compare("equal", V, number(7)))
     store = MemoryStateStore()
@@ -198,7 +199,7 @@ def test_a_table_that_trusts_its_connector_takes_no_statements():
 
 def test_a_statement_that_nobody_waits_for_any_more_is_skipped():
     table = Table()
-    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA))
+    statement = InsertRows(1, from_pretty("+ 1 1", SCHEMA))
     statement.result.cancel()
     assert table.send(statement) == ""
 
@@ -219,15 +220,15 @@ def test_large_statements_leave_in_pieces_that_part_no_pair():
 )
 def test_an_illegal_chunk_of_a_connector_is_fixed_up(rule, expected):
     table = Table(conflict=rule, rule=rule)
-    assert table.send(StreamChunk.from_pretty("+ 1 1", SCHEMA)) == "+ 1 1"
+    assert table.send(from_pretty("+ 1 1", SCHEMA)) == "+ 1 1"
     text = "+ 1 2\n- 1 99\n- 1 2\n- 7 7\n+ 1 3\n+ 1 4"
-    assert table.send(StreamChunk.from_pretty(text, SCHEMA)) == expected
+    assert table.send(from_pretty(text, SCHEMA)) == expected
 
 
 def test_an_update_of_a_connector_stays_an_update_and_carries_the_row_that_was_there():
     table = Table(conflict=IGNORE, rule=IGNORE)
-    table.send(StreamChunk.from_pretty("+ 1 1", SCHEMA))
-    assert table.send(StreamChunk.from_pretty("U- 1 77\nU+ 1 5", SCHEMA)) == "U- 1 1\nU+ 1 5"
+    table.send(from_pretty("+ 1 1", SCHEMA))
+    assert table.send(from_pretty("U- 1 77\nU+ 1 5", SCHEMA)) == "U- 1 1\nU+ 1 5"
 
 
 def naive(rule, held, changes):

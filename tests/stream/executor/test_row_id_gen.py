@@ -10,6 +10,7 @@ from stream.executor.base import ExecutorInfo
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.message import InsertRows, Watermark
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
 
 SCHEMA = Schema.of(a="int", _row_id="bigint")
@@ -26,7 +27,7 @@ def ids_of(chunk):
 
 
 def chunk(text):
-    return StreamChunk.from_pretty(text, SCHEMA)
+    return from_pretty(text, SCHEMA)
 
 
 def test_rows_get_new_ids_with_the_milliseconds_of_their_epoch():

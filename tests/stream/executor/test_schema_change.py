@@ -5,7 +5,6 @@ from concurrent.futures import Future
 import pytest
 
 from relational.catalog.alter import with_column, without_column
-from relational.chunk import StreamChunk
 from relational.expr.expression import Call, InputRef, Literal
 from relational.types import DataType, Schema
 from stream.errors import InvalidStatement
@@ -15,6 +14,7 @@ from stream.executor.schema_change import fitted
 from stream.message import Alter, DeleteRows, InsertRows, UpdateRows
 from stream.runtime.channel import Channel
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import barrier
 
 OLD = table_catalog("t", Schema.of(k="bigint", a="int", b="int"), (0,))
@@ -28,7 +28,7 @@ def greater(number):
 
 def test_inserted_rows_have_the_default_of_what_came_since():
     later = with_column(OLD, "c", DataType.VARCHAR, "new")
-    chunk = StreamChunk.from_pretty("+ 1 2 3\n+ 4 5 6", OLD.schema)
+    chunk = from_pretty("+ 1 2 3\n+ 4 5 6", OLD.schema)
     statement = fitted(InsertRows(1, chunk, OLD.column_ids), later)
     assert list(statement.chunk.rows()) == [(1, 2, 3, "new"), (4, 5, 6, "new")]
     assert statement.column_ids == later.column_ids
@@ -45,7 +45,7 @@ def test_changes_follow_the_columns_they_name():
 @pytest.mark.parametrize(
     "statement",
     [
-        InsertRows(1, StreamChunk.from_pretty("+ 1 2 3", OLD.schema), OLD.column_ids),
+        InsertRows(1, from_pretty("+ 1 2 3", OLD.schema), OLD.column_ids),
         UpdateRows(1, None, ((1, Literal(0, DataType.INT)),), OLD.column_ids),
         UpdateRows(1, None, ((2, InputRef(1, DataType.INT)),), OLD.column_ids),
     ],
@@ -58,7 +58,7 @@ def test_what_needs_a_column_that_went_is_refused(statement):
 
 def test_the_head_of_a_table_fits_what_comes_after_the_barrier():
     control = Channel(100)
-    chunk = StreamChunk.from_pretty("+ 1 2 3", OLD.schema)
+    chunk = from_pretty("+ 1 2 3", OLD.schema)
     kept, refused = DeleteRows(2, greater(3), OLD.column_ids), InsertRows(3, chunk, OLD.column_ids, Future())
     for message in (barrier(1), kept, barrier(2, Alter(frozenset(), NEW)), kept, refused):
         control.send(message)

@@ -7,7 +7,6 @@ from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import Column, StreamChunk
 from relational.table.state_table import StateTable
 from relational.types import Schema
-from stream.connector import SplitReader
 from stream.connector.base import Start, StartKind
 from stream.errors import MalformedRows
 from stream.executor import source as source_module
@@ -17,16 +16,18 @@ from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
 from stream.message import Barrier, DeleteRows, Pause, Resume, Wait
 from stream.plan.state_tables import offset_table
 from stream.runtime.channel import Channel
+from tests.support.drivers.numbered_reader import NumberedReader
 from tests.support.drivers.stream_driver import barrier
 
 SCHEMA = Schema.of(id="bigint")
 
 
-class CountingReader(SplitReader):
+class CountingReader(NumberedReader):
     """Rows from `begin` to `end`, exclusive; the calls numbered in `gaps` return None."""
 
     def __init__(self, begin, end, gaps=()):
-        self.next, self.end, self.calls, self.gaps, self.is_closed = begin, end, 0, set(gaps), False
+        super().__init__(begin)
+        self.end, self.calls, self.gaps, self.is_closed = end, 0, set(gaps), False
 
     def next_chunk(self, max_rows):
         self.calls += 1
@@ -35,13 +36,6 @@ class CountingReader(SplitReader):
         rows = range(self.next, min(self.next + max_rows, self.end))
         self.next = rows.stop
         return StreamChunk.from_rows(SCHEMA, [(0, (row,)) for row in rows])
-
-    @property
-    def offset(self):
-        return str(self.next)
-
-    def seek(self, offset):
-        self.next = int(offset)
 
     @property
     def is_finished(self):
@@ -248,6 +242,8 @@ class MovableReader(CountingReader):
 
 @pytest.mark.parametrize(
     ("kind", "first"), [(StartKind.LATEST, []), (StartKind.MOMENT, [50]), (StartKind.EARLIEST, [0])])
+
+
 def test_a_new_job_begins_at_its_start_and_splits_that_come_later_at_theirs(kind, first):
     store, later = MemoryStateStore(), {}
 

@@ -7,7 +7,7 @@ import pytest
 
 from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import SinkOrder
-from relational.chunk import Op, StreamChunk
+from relational.chunk import Op
 from relational.plan.view import SINK_STATE
 from relational.table.state_table import StateTable
 from relational.types import Field, Schema
@@ -17,6 +17,7 @@ from stream.executor.netting import netted
 from stream.executor.table_sink import TableSinkExecutor
 from stream.message import Barrier
 from stream.plan.state_tables import internal_table
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
 
@@ -24,7 +25,7 @@ SCHEMA = Schema.of(k="bigint", v="varchar")
 
 
 def changes(text):
-    return StreamChunk.from_pretty(text)
+    return from_pretty(text)
 
 
 def test_what_is_left_is_deleted_first():

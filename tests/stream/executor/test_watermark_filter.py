@@ -13,7 +13,6 @@ from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
-from stream.connector import SplitReader
 from stream.executor.base import ExecutorInfo
 from stream.executor.source import SourceExecutor
 from stream.executor.source_watermark import SourceWatermark, SplitReport
@@ -22,40 +21,33 @@ from stream.message import Add, Barrier, Wait, Watermark
 from stream.plan.state_tables import offset_table, watermark_table
 from stream.runtime.channel import Channel
 from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.numbered_reader import NumberedReader
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import barrier
 
 SCHEMA = Schema.of(at="bigint", name="varchar")
 DELAY = 10
 
 
-class ListReader(SplitReader):
+class ListReader(NumberedReader):
     """Delivers one chunk per call from `chunks`, a list of values that the test extends; ends at None."""
 
     def __init__(self, *chunks, schema=SCHEMA):
-        self.chunks, self.at, self.schema = list(chunks), 0, schema
+        super().__init__()
+        self.chunks, self.schema = list(chunks), schema
 
     def next_chunk(self, max_rows):
-        if self.at >= len(self.chunks) or self.chunks[self.at] is None:
+        if self.next >= len(self.chunks) or self.chunks[self.next] is None:
             return None
-        chunk = self.chunks[self.at]
-        self.at += 1
+        chunk = self.chunks[self.next]
+        self.next += 1
         if isinstance(chunk, StreamChunk):
             return chunk
         return StreamChunk.from_rows(self.schema, [(Op.INSERT, (value, "x")) for value in chunk])
 
     @property
-    def offset(self):
-        return str(self.at)
-
-    def seek(self, offset):
-        self.at = int(offset)
-
-    @property
     def is_finished(self):
-        return self.at < len(self.chunks) and self.chunks[self.at] is None
-
-    def close(self):
-        pass
+        return self.next < len(self.chunks) and self.chunks[self.next] is None
 
 
 class Job:
@@ -131,7 +123,7 @@ def test_late_deletes_are_dropped_too_and_update_pairs_are_parted():
     reader = ListReader([100])
     job = Job({"a": reader})
     job.epoch()
-    reader.chunks.append(StreamChunk.from_pretty("- 5 x\nU- 7 x\nU+ 95 x\n+ 96 x", SCHEMA))
+    reader.chunks.append(from_pretty("- 5 x\nU- 7 x\nU+ 95 x\n+ 96 x", SCHEMA))
     job.number += 1
     chunk = next(each for each in job.messages if isinstance(each, StreamChunk))
     assert chunk.compact().to_pretty() == "+ 95 x\n+ 96 x" and late(job) == 2
@@ -236,6 +228,8 @@ MOMENT = dt.datetime(2025, 1, 31, 12)
     ("smallint", -32_768, 1, None, "at - 1"),
     ("date", dt.date(1, 1, 1), 1, None, "at - 1"),
 ])
+
+
 def test_a_watermark_has_the_type_of_its_column(kind, value, delay, expected, text):
     schema = Schema.of(at=kind, name="varchar")
     job = Job({"a": ListReader([value], schema=schema)}, schema=schema, delay=delay)

@@ -66,13 +66,13 @@ class FakeCommitter:
         self.commits = []
         self.errors = []
 
-    def commit(self, epoch, sstables, operations, backfilled=(), watermarks=None):
+    def commit(self, collected, changes):
         if self.errors:
             raise self.errors.pop(0)
-        assert epoch > self.committed_epoch
-        assert {3: epoch} == {table: barrier.epoch.prev for table, barrier in watermarks.items()}, "of that barrier"
-        self.commits.append((epoch, tuple(sstables), tuple(operations)))
-        self.committed_epoch = epoch
+        marks = {table: barrier.epoch.prev for table, barrier in collected.watermarks.items()}
+        assert marks == {3: collected.epoch} and collected.epoch > self.committed_epoch
+        self.commits.append((collected.epoch, collected.sstables, tuple(changes)))
+        self.committed_epoch = collected.epoch
 
 
 @pytest.fixture

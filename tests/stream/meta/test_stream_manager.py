@@ -42,7 +42,7 @@ def test_a_view_reads_the_actors_of_its_table():
     source, *views = worker.built
     assert (source.job_id, source.inputs, source.vnodes) == (10, (), None)
     assert [(spec.job_id, spec.inputs[0].upstreams) for spec in views] == [(20, (1,)), (20, (1,))]
-    assert manager.running_jobs == (10, 20)
+    assert list(manager._running) == [10, 20]
 
 
 def test_a_dropped_job_stops_its_actors():
@@ -51,7 +51,7 @@ def test_a_dropped_job_stops_its_actors():
     manager.prepare_create(job_of_view(20, 10, parallelism=3))
     assert manager.prepare_drop([20]) == Stop(frozenset({2, 3, 4}))
     assert manager.prepare_drop([20]) is None
-    assert manager.running_jobs == (10,)
+    assert list(manager._running) == [10]
 
 
 def test_jobs_that_are_replaced_must_run():
@@ -60,7 +60,7 @@ def test_jobs_that_are_replaced_must_run():
     manager.prepare_create(job_of_view(20, 10))
     with pytest.raises(JobNotRunning):
         manager.prepare_replace([Beginning(job_of_view(20, 10)), Beginning(job_of_view(30, 20))])
-    assert manager.running_jobs == (10, 20)
+    assert list(manager._running) == [10, 20]
     assert manager.prepare_replace([Beginning(job_of_view(20, 10))]) == Add(frozenset({3}), stopped=frozenset({2}))
 
 
@@ -74,7 +74,7 @@ def test_rebuilding_uses_new_actors():
     assert manager.rebuild(again, {}) == Add(frozenset({3, 4}))
     inputs = [(spec.job_id, [each.upstreams for each in spec.inputs]) for spec in worker.built]
     assert inputs == [(10, []), (30, [(3,)])]
-    assert manager.running_jobs == (10, 30)
+    assert list(manager._running) == [10, 30]
     assert (manager.job_of(1), manager.job_of(4)) == (None, 30)
 
 

@@ -13,23 +13,10 @@ import pytest
 from relational.sql import bind_sql
 from relational.sql.statement import CreateSink, CreateTable
 from stream.plan.planner import plan_query, plan_table
-from tests.support.suites.sql_cases import case_catalog
+from tests.support.suites.sql_cases import case_catalog, read_titled_cases, write_titled_cases
 
 PATH = Path(__file__).parents[2] / "cases" / "planner.txt"
-
-
-def read_cases():
-    """(heading, [(title, statement, expected)])."""
-    heading, *blocks = PATH.read_text().split("\n== ")
-    cases = []
-    for block in blocks:
-        title, _, rest = block.partition("\n")
-        statement, _, expected = rest.partition("\n->\n")
-        cases.append((title, statement, expected.strip("\n")))
-    return heading, cases
-
-
-HEADING, CASES = read_cases()
+CASES = read_titled_cases(PATH)
 
 
 def explained(statement):
@@ -51,5 +38,4 @@ def test_plan(title, statement, expected):
 
 @pytest.mark.skipif("HUMMOCK_REWRITE" not in os.environ, reason="only to rewrite the cases")
 def test_rewrite():
-    blocks = [f"{title}\n{statement}\n->\n{explained(statement)}\n" for title, statement, _ in CASES]
-    PATH.write_text("\n== ".join([HEADING, *blocks]))
+    write_titled_cases(PATH, [(title, statement, explained(statement)) for title, statement, _ in CASES])

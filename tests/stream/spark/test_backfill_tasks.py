@@ -29,6 +29,7 @@ from stream.spark.shuffle_files import EMPTY_PART, ShuffleWriter, read_blocks
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked, task_report
 from tests.support.drivers.local_shuffle import rows_of_files, run_tasks
+from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
 
 PATH = Path(__file__).parents[2] / "cases" / "bulk_backfill.txt"
@@ -177,7 +178,7 @@ def objects():
 
 def test_a_retraction_is_no_net_change_of_a_beginning(objects):
     with pytest.raises(InconsistentStream), shuffle_writer(objects) as writer:
-        writer.add(StreamChunk.from_pretty("- 1 a", SCHEMA))
+        writer.add(from_pretty("- 1 a", SCHEMA))
 
 
 def test_rows_that_are_lost_between_two_fragments_are_noticed():
@@ -213,14 +214,14 @@ def test_nothing_sent_is_no_object(objects):
 def test_a_shuffle_writer_that_is_left_by_an_error_leaves_no_object(objects, monkeypatch):
     monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
     with pytest.raises(ZeroDivisionError), shuffle_writer(objects) as writer:
-        writer.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
+        writer.add(from_pretty("+ 1 a", SCHEMA))
         raise ZeroDivisionError
     assert not list(objects.list())
 
 
 def test_a_damaged_shuffle_block_is_no_rows(objects):
     with shuffle_writer(objects, 1) as writer:
-        writer.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
+        writer.add(from_pretty("+ 1 a", SCHEMA))
         sent = writer.finish()
     [found] = objects.list()
     whole = bytearray(objects.get(found.path))

@@ -17,6 +17,7 @@ from relational.chunk import Column, Op, StreamChunk
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
 from stream.errors import MalformedRows
+from tests.support.drivers.numbered_reader import NumberedReader
 
 COLUMNS = ("id BIGINT, k VARCHAR, name VARCHAR(8) NOT NULL, price NUMERIC(10, 2), doc JSONB, at TIMESTAMP, "
            "PRIMARY KEY (id, k)")
@@ -118,30 +119,18 @@ def _chunk_of(schema: Schema, record: int | str) -> StreamChunk:
 FEEDS: dict[str, Feed] = {}
 
 
-class FeedReader(SplitReader):
-    """A reader whose offset is the number of the next record."""
-
+class FeedReader(NumberedReader):
     def __init__(self, feed: Feed, schema: Schema, columns: Sequence[int]) -> None:
-        self._feed, self._schema, self._columns, self._next = feed, schema, columns, 0
+        super().__init__()
+        self._feed, self._schema, self._columns = feed, schema, columns
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         try:
-            chunk, self._next = self._feed.chunk(self._next, max_rows, self._schema)
+            chunk, self.next = self._feed.chunk(self.next, max_rows, self._schema)
         except MalformedRows:
-            self._next += 1
+            self.next += 1
             raise
         return None if chunk is None else chunk.project(self._columns)
-
-    @property
-    def offset(self) -> str:
-        return str(self._next)
-
-    def seek(self, offset: str) -> None:
-        self._next = int(offset)
-
-    @property
-    def is_finished(self) -> bool:
-        return False
 
 
 class FeedConnector(Connector):

@@ -1,4 +1,4 @@
-"""Drives executors in tests: scripted inputs, epochs over a store, and the rows that result from a change stream."""
+"""Drives executors in tests: scripted inputs, epochs over a store, the rows that result, and those of running jobs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Barrier, Message, Wait
+from stream.session.session import Session
 
 INSERTS = (Op.INSERT, Op.UPDATE_INSERT)
 
@@ -151,3 +152,9 @@ def until_barrier(messages: Iterator[Message]) -> list[Message]:
         if isinstance(message, Barrier):
             return found
     raise AssertionError("the stream ended")
+
+
+def emitted_rows(session: Session, name: str) -> int:
+    """The number of changes that the job of a table or view has emitted since it was started."""
+    fragments = [each for each in session._playground.node.fragments() if each.job == name]
+    return fragments[-1].rows  # the last fragment is that of the job's output

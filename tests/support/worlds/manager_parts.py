@@ -3,7 +3,11 @@
 import random
 
 from hummock.compaction.task import RangeResult
+from hummock.meta.compaction.manager import _overtaken, raise_safe_epoch
+from hummock.meta.compaction.records import TaskAnswer, read_board
 from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.records import CANCELLED, REPORTS, decode
+from hummock.meta.version_state import retry_overtaken
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
 from hummock.sstable.info import SstableInfo
@@ -68,3 +72,29 @@ def results_of(task, token, *, dropped=0, files=1, rng=None):
 
 def names_of(version):
     return sorted(info.name for info in version.sstables)
+
+
+def advance_safe_epoch(manager, epoch):
+    """Raises the safe epoch towards `epoch`, as far as pins and commits allow, as a compaction does; the result."""
+    manager._keeper.change(
+        lambda position: raise_safe_epoch(position, epoch, manager._meta_store, manager._clock,
+                                          manager.options.checkpoint_deltas), retry_overtaken)
+    return manager.version.safe_epoch
+
+
+def cancel_task(manager, task_id, reason="it was cancelled"):
+    """Cancels a task, as the drop of one of its files does; whether it was running."""
+    tasks, found = manager._compaction, []
+
+    def plan(position):
+        board = read_board(manager._meta_store)
+        found[:] = [row for row in board.running if row.task.id == task_id]
+        return (tasks._ended(found[0], CANCELLED, reason) + board.step(), position) if found else None
+
+    manager._keeper.change(plan, _overtaken)
+    return bool(found)
+
+
+def task_answers(manager):
+    """The results of the newest tasks, oldest first."""
+    return [decode(TaskAnswer, key, row) for key, row in manager._meta_store.list(REPORTS)]

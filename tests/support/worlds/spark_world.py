@@ -22,7 +22,7 @@ from tests.hummock.test_compactor import OPTIONS, Store
 from tests.support.drivers.spark_chaos import wait_for_attempts, write_plan
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
-from tests.support.worlds.manager_parts import epoch_of, open_manager
+from tests.support.worlds.manager_parts import cancel_task, epoch_of, open_manager
 
 LARGE = replace(OPTIONS, large_task_bytes=1, l0_base_bytes=1, task_lease_ms=1_000, task_stall_ms=60_000, task_tries=9)
 RANGES = 6
@@ -169,7 +169,7 @@ class SparkWorld(Store):
     def _is_cancelled(self) -> None:
         task, token = self.manager.get_compact_task("cancelled", does_large=True)
         results = self.tasks().run(task, token[:16])
-        assert self.manager.cancel_task(task.id, "enough")
+        assert cancel_task(self.manager, task.id, "enough")
         self._is_refused(task, token, results)
 
     def _leaves_a_zombie(self) -> None:

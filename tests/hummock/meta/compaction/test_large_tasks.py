@@ -21,7 +21,7 @@ from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import SSTABLE_PREFIX, name_prefix, sstable_name_of
 from hummock.options import VacuumOptions
 from tests.hummock.test_compactor import EVERYTHING, OPTIONS, Store
-from tests.support.worlds.manager_parts import Files, StandingClock, epoch_of, open_manager, results_of
+from tests.support.worlds.manager_parts import Files, StandingClock, cancel_task, epoch_of, open_manager, results_of
 
 LARGE = replace(OPTIONS, large_task_bytes=1, task_lease_ms=1_000, task_stall_ms=10_000, task_retry_ms=100, task_tries=3)
 
@@ -219,7 +219,7 @@ def test_what_a_task_made_that_ends_otherwise_is_taken_away():
     with pytest.raises(KeyError):
         compactor(store, Driver(store.objects, dies_after=2)).run_one()
     (row,) = store.manager.running_tasks()
-    assert store.manager.cancel_task(row.task.id, "no more")
+    assert cancel_task(store.manager, row.task.id, "no more")
     assert vacuum(store) == (live(store), [])
     assert store.rows() == before
 

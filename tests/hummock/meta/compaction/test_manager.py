@@ -13,7 +13,16 @@ from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.options import CompactionOptions
-from tests.support.worlds.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager, results_of
+from tests.support.worlds.manager_parts import (
+    Files,
+    StandingClock,
+    cancel_task,
+    epoch_of,
+    names_of,
+    open_manager,
+    results_of,
+    task_answers,
+)
 
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=4_000, history_ms=0, task_lease_ms=1_000,
                             task_stall_ms=10_000, task_retry_ms=100, task_tries=3)
@@ -233,7 +242,7 @@ class TestAttempts:
         clock.advance(OPTIONS.task_lease_ms)
         second, _ = filled.get_compact_task("c")
         assert second.id != first.id and second.inputs == first.inputs
-        (answer,) = filled.task_answers()
+        (answer,) = task_answers(filled)
         assert (answer.task_id, answer.outcome) == (first.id, "failed")
         with pytest.raises(TaskRefused, match="silent"):
             filled.heartbeat_task(first.id, token, 1)
@@ -252,7 +261,7 @@ class TestAttempts:
         filled.fail_task(task.id, token, "the disk is full")
         clock.advance(400)
         assert filled.get_compact_task("c")[0].id != task.id
-        assert [(answer.outcome, answer.error) for answer in filled.task_answers()] == [("failed", "the disk is full")]
+        assert [(answer.outcome, answer.error) for answer in task_answers(filled)] == [("failed", "the disk is full")]
 
     def test_a_task_that_was_handed_back_goes_to_the_next_at_once_and_costs_no_try(self, filled):
         task, token = filled.get_compact_task("c")
@@ -265,7 +274,7 @@ class TestAttempts:
 
     def test_a_cancelled_task_is_gone_for_its_attempt(self, filled):
         task, token = filled.get_compact_task("c")
-        assert filled.cancel_task(task.id) and not filled.cancel_task(task.id)
+        assert cancel_task(filled, task.id) and not cancel_task(filled, task.id)
         with pytest.raises(TaskRefused, match="cancelled"):
             filled.heartbeat_task(task.id, token, 1)
         with pytest.raises(TaskRefused, match="cancelled"):

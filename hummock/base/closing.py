@@ -1,0 +1,24 @@
+"""Objects that `with` closes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class ClosedAtExit(ABC):
+    """A context manager whose end is `close`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases what is held. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
