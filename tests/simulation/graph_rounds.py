@@ -99,7 +99,7 @@ class Graph:
     # -- processes -------------------------------------------------------------------------------------
 
     def open(self, *, is_idle: bool = False) -> Session:
-        """A new process on the stores; `is_idle`: it commits nothing by itself."""
+        """A new process on the stores; `is_idle`: it commits nothing by itself, and awaits splits without rows."""
         rng, self.crash = self.rng, CrashPoint()
         crash, self.is_paused = self.crash, False
         options = PlaygroundOptions(
@@ -114,7 +114,7 @@ class Graph:
                 checkpoint_rows=rng.choice([0, 7]),
                 split_discovery_ms=1,
                 failed_job_history_ms=rng.choice([NEVER_MS, NEVER_MS, 0]),
-                watermark_idle_ms=rng.choice([NEVER_MS, NEVER_MS, 3]),
+                watermark_idle_ms=NEVER_MS if is_idle else rng.choice([NEVER_MS, NEVER_MS, 3]),
             ),
             storage=StorageOptions(watermark_interval_ms=0),
             compaction=SHAPE,

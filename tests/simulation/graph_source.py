@@ -124,14 +124,15 @@ class Script:
         self.splits: dict[str, Split] = {}
         self.is_mended = False
         self.is_reachable = True
-        self.add_split()
+        for _ in range(1 + is_timed):
+            self.add_split()
 
     def add_split(self) -> None:
         number = len(self.splits)
         if number < MOST_SPLITS:
             split = Split(random.Random(f"{self._seed} {number}"), number, self.changes, self._moment)
             if self._moment is not None:
-                split.produce(number % 3)       # some hold the watermark back
+                split.produce((number + 1) % 2)     # some hold the watermark back
             self.splits[f"p{number}"] = split
 
     def rows(

@@ -86,7 +86,7 @@ class Step:
 WEIGHTS = {
     "statement": 12,
     "produce": 16,
-    "add_split": 1,
+    "add_split": 1.5,
     "end_split": 0.7,
     "add_fault": 1,
     "create": 6,
@@ -206,7 +206,8 @@ class _Drawing:
         inputs |= dict.fromkeys(TIMED, TIMED_COLUMNS)
         inputs = {name: columns for name, columns in inputs.items() if name not in EXPIRING}
         inputs |= {name: job.columns for name, job in self.jobs.items() if not job.connector}
-        first, second = rng.choice(sorted(inputs)), rng.choice(sorted(inputs))
+        names = sorted(inputs)
+        first, second = rng.choice([*names, *(name for name in TIMED if name in inputs)]), rng.choice(names)
         job = _query(rng, first, inputs[first])
         if rng.random() < 0.35:
             job = _union(rng, first, inputs[first], second, inputs[second])
@@ -241,7 +242,7 @@ def _as_sink(rng: random.Random, job: Definition) -> Definition:
 
 def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definition:
     """A random query over one relation."""
-    if columns == TIMED_COLUMNS and rng.random() < 0.5:
+    if columns == TIMED_COLUMNS and rng.random() < 0.7:
         return _windows(rng, source)
     first, second = rng.choice(columns), rng.choice(columns)
     where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
