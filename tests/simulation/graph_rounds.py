@@ -233,7 +233,7 @@ class Graph:
         self.flush(Step("flush"))
         assert not self.checker.failures()
         version = self.live._playground.manager.version
-        self.counts["tables without closed windows"] += sum(bool(rules.watermarks) for rules in version.tables.values())
+        self.counts["tables that closed windows"] += sum(bool(rules.watermarks) for rules in version.tables.values())
         self.world.check_catalog_rows()
         self.live.close()
         self.world.vacuum()

@@ -47,6 +47,6 @@ def test_many_seeds():
     print(f"{MANY_SEEDS} graphs:", *(f"{number} {what}" for what, number in sorted(counts.items())), sep="\n  ")
     assert counts["deaths"] > MANY_SEEDS
     wanted = ("views", "sinks", "broken jobs", "resumed", "resumed, skipping", "cancelled", "hangs", "connectors lost",
-              "late rows", "tables without closed windows", "splits ended", "expired rows", "keys used again",
+              "late rows", "tables that closed windows", "splits ended", "expired rows", "keys used again",
               "rows ignored", "earlier epochs", "shorter ttl")
     assert not [what for what in wanted if not counts[what]] or MANY_SEEDS < 100
