@@ -1,14 +1,17 @@
 """What holds of a simulated graph at an epoch: each created job that is not set aside equals its query.
 
 A query over tables and views is answered by the batch engine at the same epoch; one over a source by DuckDB, over the
-rows of the source up to the offsets that the job has committed by then.
+rows of the source up to the offsets that the job has committed by then, without those that were late for that job, see
+`graph_late`. A table of a connector is checked like a view over it. One whose rows expire is read at earlier epochs
+too, and has the rows that `graph_expiry` says. A job without committed offsets of its sources was committed by its
+first barrier, and holds nothing yet.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,11 +21,15 @@ from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.chunk import DataChunk, StreamChunk
 from relational.chunk.change_digest import change_digest
+from stream.error_counts import committed_errors
+from stream.executor.watermark_filter import late_reason
 from stream.session.session import Session
 from stream.session.snapshot import Snapshot
+from tests.simulation.graph_expiry import BirthLog, split_by_age
+from tests.simulation.graph_late import ReadingLog
 from tests.simulation.graph_sinks import Receiver
-from tests.simulation.graph_source import SCHEMA, Script
-from tests.simulation.graph_steps import FED, SOURCES, Definition
+from tests.simulation.graph_source import Script
+from tests.simulation.graph_steps import EXPIRED_VIEWS, EXPIRING, FED, SOURCES, TIMED, Definition
 from tests.support.suites.duck import answer
 
 SOON_SECONDS = 60.0
@@ -52,13 +59,26 @@ class Job:
 
 
 @dataclass
+class Logs:
+    """What was recorded of the actors, and what the checks have seen of it."""
+
+    readings: ReadingLog = field(default_factory=ReadingLog)
+    births: BirthLog = field(default_factory=lambda: BirthLog(EXPIRING))
+    late: set[tuple[int, str, int]] = field(default_factory=set)
+    expired: set[tuple[str, int, int]] = field(default_factory=set)
+    earlier: int = 0
+    """An epoch that was looked at."""
+
+
+@dataclass
 class Checker:
-    """Looks at one session; `counts` counts what it has compared."""
+    """Looks at one session; `fed` are the tables with connectors, `counts` counts what it has compared."""
 
     session: Session
     scripts: Mapping[str, Script]
     jobs: Mapping[str, Job]
-    fed: Job
+    fed: Mapping[str, Job]
+    logs: Logs
     counts: Counter[str]
 
     def check(self) -> None:
@@ -68,11 +88,12 @@ class Checker:
         present = set(self.session.names()) - creating
         with self.session.at() as snapshot:
             failed = self.failures()
-            jobs = {FED: self.fed, **self.jobs}
+            jobs = {**self.fed, **self.jobs}
             for name in sorted(present & jobs.keys()):
                 failure = failed.get(name)
                 if failure is None or failure.since >= snapshot.epoch:
                     self._check(snapshot, jobs[name])
+            self._check_expiring(snapshot, failed)
         for name, failure in failed.items():
             if name in present:
                 self._check_at(jobs[name], failure.since, "set aside")
@@ -85,7 +106,7 @@ class Checker:
 
     def offsets(self, snapshot: Snapshot, name: str) -> dict[str, dict[str, str]]:
         """By source: the offsets of a job."""
-        inputs = [FED] if name == FED else [each for each in self.jobs[name].definition.inputs if each in SOURCES]
+        inputs = [name] if name in FED else [each for each in self.jobs[name].definition.inputs if each in SOURCES]
         found = snapshot.offsets(name)
         if len(inputs) == 1:
             return {inputs[0]: found}
@@ -105,11 +126,15 @@ class Checker:
         definition, name = job.definition, job.definition.name
         self.settle(snapshot, name, job)
         job.created_by = job.created_by or snapshot.epoch
+        if self._has_not_begun(snapshot, job):
+            assert not self._held(snapshot, job), (name, self._held(snapshot, job))
+            self.counts["not begun"] += 1
+            return
         if definition.connector == "arrow":
             self._check_delivered(snapshot, job)
             return
-        expected = self._expected(snapshot, job)
         found = snapshot.sql(f"SELECT * FROM {name}")
+        expected = self._expected(snapshot, job)
         if definition.connector == "digest":
             chunk = StreamChunk.inserts(DataChunk.from_arrow(expected.combine_chunks()))
             _, _, digest = change_digest(chunk)
@@ -119,6 +144,13 @@ class Checker:
         else:
             assert rows_of(found) == rows_of(expected), (name, definition.query, differences(found, expected))
         self.counts[definition.connector or "view"] += 1
+
+    @staticmethod
+    def _held(snapshot: Snapshot, job: Job) -> Rows:
+        """The rows of a job, or of the target of its sink."""
+        if job.receiver is not None:
+            return job.receiver.folded(job.built_after, snapshot.epoch)
+        return rows_of(snapshot.sql(f"SELECT * FROM {job.definition.name}"))
 
     def _check_at(self, job: Job, epoch: int, what: str) -> None:
         """As far as the epoch can still be read."""
@@ -170,22 +202,107 @@ class Checker:
             assert time.monotonic() < deadline, f"{table.name} is not delivered: {deliveries.status().get(table.id)}"
             time.sleep(0.001)
 
+    def _reads_scripts(self, definition: Definition) -> bool:
+        return definition.name in FED or any(each in SOURCES for each in definition.inputs)
+
+    def _has_not_begun(self, snapshot: Snapshot, job: Job) -> bool:
+        """A view or sink that has read none of its sources in a committed epoch."""
+        name = job.definition.name
+        return self._reads_scripts(job.definition) and not any(self.offsets(snapshot, name).values())
+
     def _expected(self, snapshot: Snapshot, job: Job) -> pa.Table:
         """The rows of its query, of the records that a source or table has read."""
         definition = job.definition
-        if not any(each in self.scripts for each in (definition.name, *definition.inputs)) or (
-            definition.name != FED and not any(each in SOURCES for each in definition.inputs)
-        ):
+        if not self._reads_scripts(definition):
             return snapshot.sql(definition.query)
         offsets = self.offsets(snapshot, definition.name)
         tables = {each: snapshot.sql(f"SELECT * FROM {each}") for each in definition.inputs if each not in offsets}
+        late_rows = 0
         for source, of_split in offsets.items():
             left_out = [each[1:] for each in job.left_out if each[0] == source]
-            rows = self.scripts[source].rows(of_split, left_out)
-            columns = list(zip(*rows, strict=True)) or [[] for _ in SCHEMA]
-            arrays = [pa.array(column, pa.int64()) for column in columns]
-            tables[source] = pa.table(arrays, SCHEMA.names)
-        return answer(definition.query, tables)
+            late = self._late(snapshot, job, source, of_split, left_out) if source in TIMED else set()
+            late_rows += len(late)
+            rows = self.scripts[source].rows(of_split, left_out, late)
+            tables[source] = table_of(rows, self.scripts[source].columns)
+        if any(source in TIMED for source in offsets):
+            self._check_late_counts(snapshot, definition.name, late_rows)
+        if definition.name in EXPIRING:
+            tables[definition.name] = self._unexpired(snapshot, definition.name, tables[definition.name])
+        return answer(definition.duck_query, tables)
+
+    def _late(
+        self, snapshot: Snapshot, job: Job, source: str, offsets: Mapping[str, str], left_out: list
+    ) -> set[tuple[str, int]]:
+        """The late records of a source, as far as a job has read it."""
+        readings, script = self.logs.readings, self.scripts[source]
+        (state,) = self.watermark_states(job.definition.name, source)
+        late = readings.late(state, snapshot.epoch, script, left_out)
+        known = readings.offsets(state)
+        assert {split: known.get(split, 0) for split in offsets} == {split: int(at) for split, at in offsets.items()}
+        new = {(state, *each) for each in late} - self.logs.late
+        self.logs.late |= new
+        self.counts["late rows"] += len(new)
+        return late
+
+    def watermark_states(self, name: str, *sources: str) -> list[int]:
+        """The ids of the state tables of what a job knows of the watermarks of its sources, or of some of them."""
+        known = self.session._playground.catalog.snapshot
+        states = known.internal_tables(known.resolve(ObjectName.parse(name)).id)
+        names = {f"{name}.watermark", *(f"{name}.watermark.{each}" for each in sources or TIMED)}
+        return [state.id for state in states if state.name in names]
+
+    def _check_late_counts(self, snapshot: Snapshot, name: str, late: int) -> None:
+        """SHOW ERRORS counts each late row once."""
+        playground = self.session._playground
+        errors = committed_errors(playground.catalog, playground.storage, snapshot.epoch).to_pylist()
+        found = sum(row["rows"] for row in errors if row["job"] == name and row["reason"] == late_reason("ts"))
+        assert found == late, (name, f"{found} rows are counted as late, {late} were")
+
+    # -- rows that expire ------------------------------------------------------------------------------
+
+    def ttl_ms(self, name: str) -> int:
+        return self.session._playground.catalog.resolve(ObjectName.parse(name)).ttl_ms
+
+    def _unexpired(self, snapshot: Snapshot, name: str, rows: pa.Table) -> pa.Table:
+        """Those of `rows`, which were inserted by the snapshot's epoch, that are there."""
+        births = self.logs.births.rows(name, snapshot.epoch)
+        inserted = set(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        assert inserted == {birth.row for birth in births.values()}, (name, "other rows were inserted than read")
+        there, _ = split_by_age(births, snapshot.epoch, self.ttl_ms(name))
+        return table_of(list(there.values()), rows.column_names)
+
+    def _check_expiring(self, snapshot: Snapshot, failed: Mapping[str, JobFailure]) -> None:
+        """Tables whose rows expire, and queries over them, at this epoch and at one that was looked at before."""
+        for name in EXPIRING.keys() - failed.keys():
+            self._check_ages(snapshot, name)
+        logs = self.logs
+        try:
+            with self.session.at(logs.earlier or snapshot.epoch) as then:
+                self._check_ages(then, "e0")
+                self.counts["earlier epochs"] += then.epoch < snapshot.epoch
+        except EpochTooOld:
+            self.counts["earlier epochs, too old"] += 1
+        logs.earlier = snapshot.epoch
+
+    def _check_ages(self, snapshot: Snapshot, name: str) -> None:
+        births = self.logs.births.rows(name, snapshot.epoch)
+        there, expired = split_by_age(births, snapshot.epoch, self.ttl_ms(name))
+        found = snapshot.sql(f"SELECT * FROM {name}")
+        expected = table_of(list(there.values()), found.column_names)
+        assert rows_of(found) == rows_of(expected), (name, snapshot.epoch, differences(found, expected))
+        view = f"{name}_groups"
+        groups, expected_groups = snapshot.sql(f"SELECT * FROM {view}"), answer(EXPIRED_VIEWS[view], {name: expected})
+        assert rows_of(groups) == rows_of(expected_groups), (view, differences(groups, expected_groups))
+        new = {(name, *each) for each in expired} - self.logs.expired
+        self.logs.expired |= new
+        self.counts["expired rows"] += len(new)
+        self.counts["unexpired rows"] += len(there)
+
+
+def table_of(rows: Sequence[tuple], names: Sequence[str]) -> pa.Table:
+    """A table of whole numbers."""
+    columns = list(zip(*rows, strict=True)) or [[] for _ in names]
+    return pa.table([pa.array(column, pa.int64()) for column in columns], list(names))
 
 
 def rows_of(table: pa.Table) -> Rows:

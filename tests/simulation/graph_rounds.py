@@ -2,9 +2,10 @@
 drops, recoveries, jobs that fail and are resumed, sinks that hang, and deaths at numbered calls of the stores.
 
 What must hold whenever a process looks, see `graph_checks`: each created job equals its query at the same epoch. The
-tables hold what they held after some statement that is not older than the last acknowledged flush. What was
-acknowledged as created is there, what was dropped is not. A job is set aside only if it has a reason of its own, or
-with one that it reads. Names, plans and state tables in the catalog belong together, and no file is left over.
+tables hold what they held after some statement that is not older than the last acknowledged flush, without the rows
+that have expired. What was acknowledged as created is there, what was dropped is not. A job is set aside only if it has
+a reason of its own, or with one that it reads. Names, plans and state tables in the catalog belong together, and no
+file is left over.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hummock.compactor import Compactor
+from hummock.options import StorageOptions
 from relational.catalog.job_failure import JobFailure
 from relational.errors import NotFound
 from stream.errors import (
@@ -32,12 +35,27 @@ from stream.errors import (
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
-from tests.simulation import graph_faults
+from tests.simulation import graph_expiry, graph_faults, graph_late
 from tests.simulation.ddl_world import NEVER_MS, SHAPE, CrashingObjectStore, CrashPoint, How, World
-from tests.simulation.graph_checks import SOON_SECONDS, Checker, Job
+from tests.simulation.graph_checks import SOON_SECONDS, Checker, Job, Logs
+from tests.simulation.graph_expiry import is_there
 from tests.simulation.graph_sinks import Receiver
-from tests.simulation.graph_source import COLUMNS, Fault, Script, scripts
-from tests.simulation.graph_steps import FED, SCRIPTS, SOURCES, TABLES, Definition, Step, steps_of
+from tests.simulation.graph_source import Fault, Script, scripts
+from tests.simulation.graph_steps import (
+    CHANGING,
+    EXPIRED_VIEWS,
+    EXPIRING,
+    FED,
+    SCRIPTS,
+    SOURCES,
+    TABLES,
+    TIMED,
+    WRITTEN,
+    Definition,
+    Step,
+    steps_of,
+    watermark_of,
+)
 
 
 class FailureOfNoJob(Exception):
@@ -61,9 +79,10 @@ class Graph:
     world: World = field(init=False)
     scripts: dict[str, Script] = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
-    states: list[list] = field(default_factory=lambda: [[{} for _ in TABLES]])  # of the tables, since the last flush
+    states: list[list] = field(default_factory=lambda: [[{} for _ in WRITTEN]])  # of the tables, since the last flush
     log: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    logs: Logs = field(default_factory=Logs)
     crash: CrashPoint = field(default_factory=CrashPoint)
     session: Session | None = None
     threads: list[threading.Thread] = field(default_factory=list)
@@ -73,14 +92,14 @@ class Graph:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.world = World(is_log=self.rng.random() < 0.25)
-        self.scripts = scripts(self.seed, SCRIPTS)
-        definition = Definition(FED, f"SELECT * FROM {FED}", (), COLUMNS)
-        self.fed = Job(definition)
+        self.scripts = scripts(self.seed, SCRIPTS, changing=CHANGING, timed=TIMED)
+        tables = [Definition(name, f"SELECT * FROM {name}", (), self.scripts[name].columns) for name in FED]
+        self.fed = {each.name: Job(each) for each in tables}
 
     # -- processes -------------------------------------------------------------------------------------
 
     def open(self, *, is_idle: bool = False) -> Session:
-        """A new process on the stores; `is_idle`: it commits nothing by itself."""
+        """A new process on the stores; `is_idle`: it commits nothing by itself, and awaits splits without rows."""
         rng, self.crash = self.rng, CrashPoint()
         crash, self.is_paused = self.crash, False
         options = PlaygroundOptions(
@@ -95,7 +114,9 @@ class Graph:
                 checkpoint_rows=rng.choice([0, 7]),
                 split_discovery_ms=1,
                 failed_job_history_ms=rng.choice([NEVER_MS, NEVER_MS, 0]),
+                watermark_idle_ms=NEVER_MS if is_idle else rng.choice([NEVER_MS, NEVER_MS, 3]),
             ),
+            storage=StorageOptions(watermark_interval_ms=0),
             compaction=SHAPE,
             is_maintained=False,
         )
@@ -104,7 +125,8 @@ class Graph:
             if job.receiver is not None:
                 job.receiver.begin(lambda: crash.is_dead)
         objects = CrashingObjectStore(self.world.objects, crash)
-        self.session = Session(Playground(objects, self.world.meta_of(objects, crash), options))
+        meta, clock = self.world.meta_of(objects, crash), lambda: self.world.now_ms
+        self.session = Session(Playground(objects, meta, options, clock=clock))
         return self.session
 
     def kill(self) -> None:
@@ -123,7 +145,8 @@ class Graph:
     def run(self, steps: int) -> None:
         """`steps` random steps, then everything is healed, created, resumed and checked once more."""
         try:
-            with graph_faults.installed():
+            with (graph_faults.installed(), graph_late.installed(self.logs.readings),
+                  graph_expiry.installed(self.logs.births)):
                 self._run(steps_of(self.rng, steps))
         finally:
             graph_faults.heal()
@@ -135,14 +158,7 @@ class Graph:
                     self.session.abandon()
 
     def _run(self, steps: list[Step]) -> None:
-        session = self.open()
-        columns = "id BIGINT, a BIGINT, b BIGINT"
-        for name in TABLES:
-            session.sql(f"CREATE TABLE {name} ({columns}, PRIMARY KEY (id))")
-        session.sql(f"CREATE TABLE {FED} ({columns}, PRIMARY KEY (id)) WITH (connector = 'scripted', name = '{FED}')")
-        for name, malformed in SOURCES.items():
-            options = f"connector = 'scripted', name = '{name}', malformed = '{malformed}'"
-            session.sql(f"CREATE SOURCE {name} ({columns}) WITH ({options})")
+        self._create_inputs(self.open())
         for number, step in enumerate(steps):
             self.log.append(f"{number}: {step}")
             self.take(step)
@@ -150,6 +166,25 @@ class Graph:
         if self.session is not None:
             self.kill()
         self.heal()
+
+    def _create_inputs(self, session: Session) -> None:
+        """The tables and sources that the graph is built on."""
+        columns, key = "id BIGINT, a BIGINT, b BIGINT", ", PRIMARY KEY (id)"
+        for name in WRITTEN:
+            rule = f" APPEND ONLY ON CONFLICT IGNORE WITH ({_ttl_option(name)})" if name in EXPIRING else ""
+            session.sql(f"CREATE TABLE {name} ({columns}{key}){rule}")
+        for name in FED:
+            options = ", ".join(filter(None, (f"connector = 'scripted', name = '{name}'", _ttl_option(name))))
+            typed = ", ".join(f"{column} BIGINT" for column in self.scripts[name].columns)
+            clauses = f"{'' if name == 'w1' else key}{watermark_of(name)}"       # w1 has no key
+            rule = "" if name == CHANGING else " APPEND ONLY"
+            session.sql(f"CREATE TABLE {name} ({typed}{clauses}){rule} WITH ({options})")
+        for name, malformed in SOURCES.items():
+            options = f"connector = 'scripted', name = '{name}', malformed = '{malformed}'"
+            typed = ", ".join(f"{column} BIGINT" for column in self.scripts[name].columns)
+            session.sql(f"CREATE SOURCE {name} ({typed}{watermark_of(name)}) WITH ({options})")
+        for name, query in EXPIRED_VIEWS.items():
+            session.sql(f"CREATE VIEW {name} AS {query}")
 
     def take(self, step: Step) -> None:
         """One step; the process may die in it."""
@@ -171,9 +206,10 @@ class Graph:
     def reopen(self) -> None:
         self.log.append("  reopen")
         session = self.open()
-        found = self.tables(session)
-        assert found in self.states, f"the tables hold the state after no statement since the last flush: {found}"
-        self.states = [found]
+        epoch, found = self.tables(session)
+        state = next((each for each in reversed(self.states) if self._is_state(each, epoch, found)), None)
+        assert state is not None, f"the tables hold the state after no statement since the last flush: {found}"
+        self.states = [state]
         self._reconcile()
         self.check()
 
@@ -196,6 +232,8 @@ class Graph:
         time.sleep(0.02)  # what delayed sinks collect is delivered after the next commit
         self.flush(Step("flush"))
         assert not self.checker.failures()
+        version = self.live._playground.manager.version
+        self.counts["tables that closed windows"] += sum(bool(rules.watermarks) for rules in version.tables.values())
         self.world.check_catalog_rows()
         self.live.close()
         self.world.vacuum()
@@ -210,6 +248,9 @@ class Graph:
 
     def statement(self, step: Step) -> None:
         """A random data change; a death in it leaves all or nothing of it."""
+        if step.name in EXPIRING:
+            self._insert(step)
+            return
         rng, number = random.Random(step.number), TABLES.index(step.name)
         after = [dict(rows) for rows in self.states[-1]]
         rows = after[number]
@@ -231,6 +272,50 @@ class Graph:
         if text:
             self.states.append(after)
             self.live.sql(text)
+
+    def _insert(self, step: Step) -> None:
+        """Rows with new keys, or one with the key of a row that is ignored unless that row has expired."""
+        rng, at = random.Random(step.number), WRITTEN.index(step.name)
+        rows = self.states[-1][at]
+        is_new = step.how == "insert" or not rows
+        first = max(rows, default=0) + 1
+        keys = range(first, first + rng.choice([1, 5, 40])) if is_new else [rng.choice(sorted(rows))]
+        new = {key: (_value(rng), _value(rng)) for key in keys}
+        self.states.append([*self.states[-1][:at], rows | new])
+        committed, before = self.live.committed_epoch, self.logs.births.newest(step.name, keys[0])
+        text = ", ".join(f"({key}, {_text(a)}, {_text(b)})" for key, (a, b) in new.items())
+        count = self.live.sql(f"INSERT INTO {step.name} VALUES {text}")
+        if is_new:
+            assert count == len(new), f"{count} of {len(new)} rows were inserted"
+            return
+        assert before is not None
+        ttl_ms = self.checker.ttl_ms(step.name)
+        if count:
+            birth = self.logs.births.newest(step.name, keys[0])
+            assert birth is not None and not is_there(before, birth.seen, ttl_ms), f"{before} was replaced by {birth}"
+            self.counts["keys used again"] += 1
+        else:
+            assert is_there(before, committed, ttl_ms), f"{before} had expired at {committed}"
+            self.counts["rows ignored"] += 1
+            self.states.pop()
+
+    def pass_time(self, step: Step) -> None:
+        """The next epoch begins so many milliseconds later."""
+        self.world.now_ms += step.number
+
+    def shorten(self, step: Step) -> None:
+        """Rows of a table expire earlier."""
+        ttl_ms = max(self.checker.ttl_ms(step.name) - step.number, 100)
+        self.live.sql(f"ALTER TABLE {step.name} SET (ttl = '{ttl_ms / 1_000} seconds')")
+        assert self.checker.ttl_ms(step.name) == ttl_ms
+        self.counts["shorter ttl"] += 1
+
+    def end_split(self, step: Step) -> None:
+        """A split of a timed stream has no records after those it has."""
+        splits = self.scripts[step.name].splits
+        with self.logs.readings.lock:
+            splits[f"p{step.number % len(splits)}"].has_ended = True
+        self.counts["splits ended"] += 1
 
     def produce(self, step: Step) -> None:
         splits = self.scripts[step.name].splits
@@ -362,6 +447,8 @@ class Graph:
     def flush(self, step: Step) -> None:
         self.live.flush()
         self.states = self.states[-1:]
+        epoch, found = self.tables(self.live)
+        assert self._is_state(self.states[0], epoch, found), f"{found} is not what was flushed: {self.states[0]}"
         self.check()
 
     def recover(self, step: Step) -> None:
@@ -394,7 +481,7 @@ class Graph:
 
     @property
     def checker(self) -> Checker:
-        return Checker(self.live, self.scripts, self.jobs, self.fed, self.counts)
+        return Checker(self.live, self.scripts, self.jobs, self.fed, self.logs, self.counts)
 
     def check(self) -> None:
         """The jobs equal their queries, and those that failed had a reason."""
@@ -403,11 +490,24 @@ class Graph:
             if failure.follows is None:
                 assert self._is_suspect(name), f"{name} failed without a reason: {failure.reason}"
 
-    def tables(self, session: Session) -> list:
-        """{id: row} of each table, at one epoch."""
+    def tables(self, session: Session) -> tuple[int, list]:
+        """An epoch, and {id: row} of each table at it."""
         with session.at() as snapshot:
-            found = [snapshot.sql(f"SELECT * FROM {name}").to_pylist() for name in TABLES]
-        return [{row["id"]: (row["a"], row["b"]) for row in rows} for rows in found]
+            found = [snapshot.sql(f"SELECT * FROM {name}").to_pylist() for name in WRITTEN]
+            return snapshot.epoch, [{row["id"]: (row["a"], row["b"]) for row in rows} for rows in found]
+
+    def _is_state(self, state: list, epoch: int, found: list) -> bool:
+        """Whether tables that hold `found` at an epoch are in a state, which has the expired rows too."""
+        for name, rows, seen in zip(WRITTEN, state, found, strict=True):
+            if name in EXPIRING:
+                births = self.logs.births.rows(name, epoch)
+                if {key: birth.row[1:] for key, birth in births.items()} != rows:
+                    return False
+                ttl_ms = self.checker.ttl_ms(name)
+                rows = {key: row for key, row in rows.items() if is_there(births[key], epoch, ttl_ms)}
+            if rows != seen:
+                return False
+        return True
 
     # -- internals -------------------------------------------------------------------------------------
 
@@ -417,10 +517,10 @@ class Graph:
         return self.session
 
     def _is_suspect(self, name: str) -> bool:
-        if name == FED:
-            return FED in self.suspects
+        if name in FED:
+            return name in self.suspects
         definition = self.jobs[name].definition
-        return definition.is_limited or not self.suspects.isdisjoint((name, *set(definition.inputs) - {FED}))
+        return definition.is_limited or not self.suspects.isdisjoint((name, *set(definition.inputs) - set(FED)))
 
     def _exists(self, name: str) -> bool:
         return name in self.jobs and name in self.live.names()
@@ -487,7 +587,7 @@ class Graph:
 
     def _reconcile(self) -> None:
         """What exists is known; what was acknowledged exists. Jobs that were built anew begin anew."""
-        present = set(self.live.names()) - {*TABLES, FED, *SOURCES}
+        present = set(self.live.names()) - {*WRITTEN, *SCRIPTS, *EXPIRED_VIEWS}
         assert present <= self.jobs.keys(), present - self.jobs.keys()
         acknowledged = {name for name, job in self.jobs.items() if job.is_created}
         assert acknowledged <= present, f"they are gone: {acknowledged - present}"
@@ -511,16 +611,27 @@ class Graph:
         return ids
 
     def _note_failures(self) -> None:
-        """Remember at which epochs jobs stopped, before they may be resumed."""
+        """Remember at which epochs jobs stopped, before they may be resumed: what they did afterwards is void."""
         self.stopped_at: dict[str, int] = getattr(self, "stopped_at", {})
-        names = {json.loads(row)["id"]: json.loads(row)["name"] for _, row in self.world.meta.list("catalog/table/")}
+        tables = [json.loads(row) for _, row in self.world.meta.list("catalog/table/")]
+        names = {table["id"]: table["name"] for table in tables}
         for _, row in self.world.meta.list("catalog/failed/"):
             failure = JobFailure.from_json(json.loads(row))
             if failure.job_id in names:
-                self.stopped_at[names[failure.job_id]] = failure.since
+                name = names[failure.job_id]
+                self.stopped_at[name] = failure.since
+                states = [each["id"] for each in tables if failure.job_id in each["dependencies"]]
+                self._forget_after(name, failure.since, states)
+
+    def _forget_after(self, name: str, since: int, states: Iterable[int]) -> None:
+        """What was recorded of a job with some state tables after the epoch at which it stopped is void."""
+        for state in states:
+            self.logs.readings.cut(state, since)
+        if name in EXPIRING:
+            self.logs.births.cut(name, since)
 
     def _resume(self, name: str, failures: dict[str, JobFailure], skip: int) -> None:
-        failure, job = failures[name], self.fed if name == FED else self.jobs[name]
+        failure, job = failures[name], self.fed[name] if name in FED else self.jobs[name]
         self._note_ids()
         graph_faults.mend_job(name)
         for script in self.scripts.values():
@@ -530,7 +641,7 @@ class Graph:
         with self.live.at() as snapshot:
             self.checker.settle(snapshot, name, job)
             skip = skip if failure.split is not None else 0
-            if not failure.is_malformed and name == FED:
+            if not failure.is_malformed and name == CHANGING:
                 skip = 0        # a change that is left out would contradict later ones of its key
             if skip and failure.split is not None and not failure.is_malformed:
                 source, split = failure.split.split("/") if "/" in failure.split else ("", failure.split)
@@ -540,7 +651,9 @@ class Graph:
                 end = self.scripts[source].end_of_skip(split, begin, skip)
                 job.skipping = (source, split, begin, end)
                 self.log.append(f"  skips {job.skipping}")
-        kind = "TABLE" if name == FED else job.definition.kind
+        for each, found in failures.items():
+            self._forget_after(each, found.since, self.checker.watermark_states(each))
+        kind = "TABLE" if name in FED else job.definition.kind
         self.log.append(f"  resume {name} skip {skip}: {failure.reason}"[:200])
         try:
             self.live.sql(f"ALTER {kind} {name} RESUME" + (f" SKIP {skip} ROWS" if skip else ""))
@@ -568,13 +681,17 @@ class Graph:
         with self.live.at() as snapshot:
             return all(
                 self.scripts[source].is_read(offsets)
-                for name in (FED, *self.jobs)
+                for name in (*FED, *self.jobs)
                 for source, offsets in self.checker.offsets(snapshot, name).items()
             )
 
 
 def _value(rng: random.Random) -> int | None:
     return None if rng.random() < 0.15 else rng.randrange(8)
+
+
+def _ttl_option(name: str) -> str:
+    return f"ttl = '{EXPIRING[name] / 1_000} seconds'" if name in EXPIRING else ""
 
 
 def _text(value: int | None) -> str:

@@ -10,15 +10,27 @@ import random
 from dataclasses import dataclass, field, replace
 
 from tests.simulation.ddl_world import How
-from tests.simulation.graph_source import COLUMNS, Fault
+from tests.simulation.graph_source import COLUMNS, DELAY, TIMED_COLUMNS, Fault
 
 TABLES = ("t0", "t1")
-SOURCES = {"s0": "refuse", "s1": "skip"}
+SOURCES = {"s0": "refuse", "s1": "skip", "w0": "refuse"}
 """Sources, and what they do with a malformed record."""
-FED = "c0"
+CHANGING = "c0"
 """A table with a connector that also updates and deletes."""
-SCRIPTS = {"s0": False, "s1": False, FED: True}
-"""External streams, and whether they update and delete."""
+FED = (CHANGING, "w1", "e1")
+"""Tables with connectors."""
+TIMED = ("w0", "w1", "e1")
+"""Sources and tables with a watermark."""
+SCRIPTS = (*SOURCES, *FED)
+"""External streams."""
+EXPIRING = {"e0": 300, "e1": 400}
+"""Tables whose rows expire, and their ttl in milliseconds: the first takes statements, the other has a connector."""
+WRITTEN = (*TABLES, "e0")
+"""Tables that take statements."""
+EXPIRED_VIEWS = {f"{name}_groups": f"SELECT b AS g, COUNT(*) AS a, MAX(id) AS b FROM {name} GROUP BY b"
+                 for name in EXPIRING}
+"""Named queries over tables whose rows expire: nothing else may read them."""
+WINDOW = 20
 MAX_JOBS = 8
 LIMITED_BYTES = 2_000
 
@@ -50,6 +62,11 @@ class Definition:
     def kind(self) -> str:
         return "SINK" if self.connector else "MATERIALIZED VIEW"
 
+    @property
+    def duck_query(self) -> str:
+        """For DuckDB, in which the quotient of whole numbers is a fraction."""
+        return self.query.replace(" / ", " // ")
+
 
 @dataclass(frozen=True)
 class Step:
@@ -68,8 +85,9 @@ class Step:
 
 WEIGHTS = {
     "statement": 12,
-    "produce": 10,
-    "add_split": 1,
+    "produce": 16,
+    "add_split": 1.5,
+    "end_split": 0.7,
     "add_fault": 1,
     "create": 6,
     "create_aside": 2,
@@ -88,6 +106,8 @@ WEIGHTS = {
     "fail_delivery": 1,
     "pause": 0.5,
     "lose": 0.5,
+    "pass_time": 5,
+    "shorten": 0.3,
 }
 """Kinds of steps, and how often each is drawn."""
 
@@ -107,13 +127,23 @@ class _Drawing:
 
     def _statement(self, kind: str) -> Step:
         how = self.rng.choices(("insert", "update", "delete"), (5, 3, 2))[0]
-        return Step(kind, self.rng.choice(TABLES), how, self.rng.randrange(1, 1 << 30))
+        return Step(kind, self.rng.choice(WRITTEN), how, self.rng.randrange(1, 1 << 30))
 
     def _produce(self, kind: str) -> Step:
-        return Step(kind, self.rng.choice(list(SCRIPTS)), str(self.rng.randrange(8)), self.rng.choice([1, 3, 20]))
+        name, most = self.rng.choice(SCRIPTS), self.rng.randrange(3)
+        return Step(kind, name, str(self.rng.randrange(8)), ((5, 12, 30) if name in TIMED else (1, 3, 20))[most])
 
     def _add_split(self, kind: str) -> Step:
         return Step(kind, self.rng.choice(list(SCRIPTS)))
+
+    def _end_split(self, kind: str) -> Step:
+        return Step(kind, self.rng.choice(TIMED), "", self.rng.randrange(8))
+
+    def _pass_time(self, kind: str) -> Step:
+        return Step(kind, "", "", self.rng.choice([1, 30, 150, 401]))
+
+    def _shorten(self, kind: str) -> Step:
+        return Step(kind, self.rng.choice(list(EXPIRING)), "", self.rng.choice([1, 50, 150]))
 
     def _add_fault(self, kind: str) -> Step:
         return Step(kind, self.rng.choice(list(SCRIPTS)), self.rng.choice(list(Fault)), self.rng.randrange(8))
@@ -172,9 +202,12 @@ class _Drawing:
 
     def _definition(self) -> Definition:
         rng = self.rng
-        inputs = dict.fromkeys((*TABLES, FED, *SOURCES), COLUMNS)
+        inputs = dict.fromkeys((*TABLES, *FED, *SOURCES), COLUMNS)
+        inputs |= dict.fromkeys(TIMED, TIMED_COLUMNS)
+        inputs = {name: columns for name, columns in inputs.items() if name not in EXPIRING}
         inputs |= {name: job.columns for name, job in self.jobs.items() if not job.connector}
-        first, second = rng.choice(sorted(inputs)), rng.choice(sorted(inputs))
+        names = sorted(inputs)
+        first, second = rng.choice([*names, *(name for name in TIMED if name in inputs)]), rng.choice(names)
         job = _query(rng, first, inputs[first])
         if rng.random() < 0.35:
             job = _union(rng, first, inputs[first], second, inputs[second])
@@ -209,6 +242,8 @@ def _as_sink(rng: random.Random, job: Definition) -> Definition:
 
 def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definition:
     """A random query over one relation."""
+    if columns == TIMED_COLUMNS and rng.random() < 0.7:
+        return _windows(rng, source)
     first, second = rng.choice(columns), rng.choice(columns)
     where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
     kind = rng.randrange(4)
@@ -223,6 +258,25 @@ def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definit
         query = f"SELECT {first} % 5 AS g, {calls} FROM {source}{where} GROUP BY {first} % 5"
         return _defined(query, ("g", "a", "b"), source)
     return _defined(f"SELECT COUNT({first}) AS a, MAX({second}) AS b FROM {source}{where}", ("a", "b"), source)
+
+
+def _windows(rng: random.Random, source: str) -> Definition:
+    """A random query over a relation with a watermark, that has it too."""
+    window, where = f"ts / {WINDOW}", rng.choice(["", " WHERE b % 3 <> 1", " WHERE b IS NOT NULL"])
+    kind = rng.randrange(4)
+    if kind == 0:
+        return _defined(f"SELECT ts + 3 AS a, {window} AS b FROM {source}{where}", ("a", "b"), source)
+    if kind == 1:
+        query = f"SELECT {window} AS g, b AS a, COUNT(*) AS b FROM {source}{where} GROUP BY b, {window}"
+        return _defined(query, ("g", "a", "b"), source)
+    calls = "COUNT(*) AS a, SUM(b)::BIGINT AS b" if kind == 2 else "MIN(ts) AS a, MAX(id) AS b"
+    query = f"SELECT {window} AS g, {calls} FROM {source}{where} GROUP BY {window}"
+    return _defined(query, ("g", "a", "b"), source)
+
+
+def watermark_of(name: str) -> str:
+    """What is added to the columns of a timed source or table."""
+    return f", WATERMARK FOR ts AS ts - {DELAY}" if name in TIMED else ""
 
 
 def _union(

@@ -46,5 +46,7 @@ def test_many_seeds():
     counts = sum((run(run_seed() + number).counts for number in range(MANY_SEEDS)), Counter())
     print(f"{MANY_SEEDS} graphs:", *(f"{number} {what}" for what, number in sorted(counts.items())), sep="\n  ")
     assert counts["deaths"] > MANY_SEEDS
-    wanted = ("views", "sinks", "broken jobs", "resumed", "resumed, skipping", "cancelled", "hangs", "connectors lost")
+    wanted = ("views", "sinks", "broken jobs", "resumed", "resumed, skipping", "cancelled", "hangs", "connectors lost",
+              "late rows", "tables that closed windows", "splits ended", "expired rows", "keys used again",
+              "rows ignored", "earlier epochs", "shorter ttl")
     assert not [what for what in wanted if not counts[what]] or MANY_SEEDS < 100

@@ -354,7 +354,8 @@ def check_view_of(session, model, words):
     for group, value in model.values():
         groups.setdefault(group, []).append(value)
     assert rows(session, "SELECT g, n, lo, low, total FROM m") == sorted(
-        ((group, len(values), min(values), min(map(str, values)), sum(values)) for group, values in groups.items()), key=repr)
+        ((group, len(values), min(values), min(map(str, values)), sum(values)) for group, values in groups.items()),
+        key=repr)
     assert rows(session, "SELECT id, w FROM p") == sorted(
         ((key, value + 1) for key, (_, value) in model.items() if value > 5), key=repr)
     assert len(rows(session, "SELECT id FROM t WHERE id = 7")) == (7 in model)
