@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from relational.chunk import Op, StreamChunk
+from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.expr.comparisons import Comparison
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader
@@ -56,6 +56,7 @@ SPLIT = "2013"
 SCHEDULED, DEPARTED, ARRIVED, CANCELLED = range(4)
 STATUSES = pa.array(["scheduled", "departed", "arrived", "diverted"])
 DIVERTED = 3
+OPS = np.array([Op.INSERT, Op.UPDATE_INSERT, Op.UPDATE_INSERT, Op.DELETE], np.uint8)  # by phase
 KNOWN_FROM = dict.fromkeys(("departed", "dep_delay"), DEPARTED)
 KNOWN_FROM |= dict.fromkeys(("arrived", "arr_delay", "air_time"), ARRIVED)
 ATLANTIC = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), "America/Puerto_Rico")
@@ -191,12 +192,22 @@ class FlightsReader(SplitReader):
     as one."""
 
     def __init__(self, limit: int | None = None, names: Sequence[str] = SCHEMA.names):
-        self._limit, self._names = limit, names
+        self._limit = limit
+        self._names = {phase: [name for name in names if name != "status" and KNOWN_FROM.get(name, SCHEDULED) == phase]
+                       for phase in (SCHEDULED, DEPARTED, ARRIVED)}
+        self._order = names
         self._position = 0
 
     @cached_property
     def _year(self) -> Year:
         return load_year()
+
+    @cached_property
+    def _rows_by_phase(self) -> dict[int, DataChunk]:
+        """The columns that are known from a phase on."""
+        year = self._year
+        return {phase: DataChunk([Column(year.columns[name]) for name in names], capacity=len(year.is_diverted))
+                for phase, names in self._names.items() if names}
 
     @property
     def total_changes(self) -> int:
@@ -232,20 +243,21 @@ class FlightsReader(SplitReader):
         is_old[(np.cumsum(row_counts) - 2)[is_update]] = True
         flight, phase = np.repeat(flight, row_counts), np.repeat(phase, row_counts)
         state = np.where(phase == CANCELLED, SCHEDULED, phase - is_old)
-        ops = np.select(
-            [phase == SCHEDULED, phase == CANCELLED, is_old],
-            [Op.INSERT, Op.DELETE, Op.UPDATE_DELETE],
-            Op.UPDATE_INSERT,
-        ).astype(np.uint8)
-        return StreamChunk([self._column(name, flight, state) for name in self._names], ops)
+        ops = OPS[phase]
+        ops[is_old] = Op.UPDATE_DELETE
+        columns = self._columns(flight, state)
+        return StreamChunk([columns[name] for name in self._order], ops)
 
-    def _column(self, name: str, flight: npt.NDArray[np.int32], state: npt.NDArray[np.int8]) -> pa.Array:
-        if name == "status":
+    def _columns(self, flight: npt.NDArray[np.int32], state: npt.NDArray[np.int8]) -> dict[str, Column]:
+        """The columns of flights in a state, by name; NULL where it is not known yet."""
+        columns = {}
+        for phase, rows in self._rows_by_phase.items():
+            known = rows.take(flight if phase == SCHEDULED else np.where(state < phase, np.int32(-1), flight))
+            columns |= dict(zip(self._names[phase], known.columns, strict=True))
+        if "status" in self._order:
             diverted = (state == ARRIVED) & self._year.is_diverted[flight]
-            return STATUSES.take(pa.array(np.where(diverted, DIVERTED, state)))
-        known_from = KNOWN_FROM.get(name, SCHEDULED)
-        unknown = state < known_from if known_from else None
-        return self._year.columns[name].take(pa.array(flight, mask=unknown))
+            columns["status"] = Column(STATUSES.take(pa.array(np.where(diverted, DIVERTED, state))))
+        return columns
 
 
 class FlightsEnumerator(SplitEnumerator):
