@@ -177,10 +177,10 @@ def test_a_commit_whose_answer_is_lost_is_judged_by_what_is_there(base, outcome,
         committer = session._playground.meta._barriers._committer
         commit, lost = committer.commit, []
 
-        def losing(epoch, sstables, changes, *rest):
-            commit(epoch, sstables, changes, *rest)
+        def losing(collected, changes):
+            commit(collected, changes)
             if any(change.operations for change in changes) and not lost:
-                lost.append(epoch)
+                lost.append(collected.epoch)
                 raise OSError("the answer is lost")
 
         monkeypatch.setattr(committer, "commit", losing)

@@ -23,8 +23,8 @@ GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi, MAX(
 QUERIES = {
     "groups": GROUPS,
     "a projection": "SELECT id, v * 2 AS w FROM t WHERE k > 3",
-    "groups of groups": "SELECT c, COUNT(*) AS n, MAX(k) AS top, MIN(k::text) AS text FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q "
-    "GROUP BY c",
+    "groups of groups": "SELECT c, COUNT(*) AS n, MAX(k) AS top, MIN(k::text) AS text "
+    "FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q GROUP BY c",
     "all rows": "SELECT COUNT(*) AS c, MAX(v) AS hi FROM t",
 }
 
