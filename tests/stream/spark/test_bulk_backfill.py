@@ -5,19 +5,18 @@ import random
 import pytest
 
 import stream
-from hummock.base.key import KeyRange
 from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
 from hummock.meta.leases import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.store.base import MetaOperations
 from hummock.object_store.base import sstable_data_path
-from relational.catalog.names import ObjectName
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.errors import BackfillRefused
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
 from tests.support.drivers.local_shuffle import LocalTasks
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.stored_views import stored
 
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi, MAX(v::text) AS text FROM t GROUP BY k"
 QUERIES = {
@@ -57,20 +56,6 @@ def churn(session, rng):
 
 def rows(session, query):
     return sorted(map(repr, session.sql(query).to_arrow().to_pylist()))
-
-
-def stored(session, view):
-    """Key without the table id -> value, for each table of the view. How its rows were read may differ, and which
-    values of a group are in its state and which in an overflow table: of such a view only the keys of states count."""
-    playground = session._playground
-    found = playground.catalog.resolve(ObjectName(view))
-    states = playground.catalog.internal_tables(found.id)
-    overflows = any(".overflow" in each.name for each in states)
-    tables = (found, *(each for each in states if not each.name.endswith(".progress") and ".overflow" not in each.name))
-    epoch = session.flush()
-    scans = [playground.storage.scan(KeyRange.table(table.id), epoch) for table in tables]
-    return [{key[4:]: value if table is found or not overflows else b"" for key, value in scan}
-            for table, scan in zip(tables, scans, strict=True)]
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)

@@ -13,12 +13,11 @@ import pyarrow as pa
 import pytest
 
 import stream
-from hummock.base.key import KeyRange
 from hummock.errors import SparkJobFailed
-from relational.catalog.names import ObjectName
 from relational.errors import BindError
 from stream.errors import BackfillRefused
 from stream.spark.spec import TaskSpec
+from tests.support.drivers.stored_views import entries, stored, tables_of
 
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 NESTED = "SELECT c, COUNT(*) AS n FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q GROUP BY c"
@@ -50,12 +49,6 @@ def same_as_duckdb(session, query):
         expected = connection.execute(f"SELECT {columns} FROM ({query})").fetchall()
     found = [column.cast("int64").to_pylist() for column in session.sql(f"SELECT {columns} FROM mv").to_arrow().columns]
     assert sorted(map(str, zip(*found, strict=True))) == sorted(map(str, expected))
-
-
-def stored(session, view):
-    """Key without the table id -> value, for each table of the view."""
-    epoch = session.flush()
-    return [dict(entries(session, table, epoch)) for table in tables_of(session, view)]
 
 
 TWICE = pytest.param(NESTED, marks=pytest.mark.slow)
@@ -127,19 +120,6 @@ def test_many_rows_leave_what_the_stream_leaves(spark, tmp_path):
                 assert found == expected, ours.name
                 compared += 1
             assert compared > 0
-
-
-def tables_of(session, view):
-    """The tables of a view but for the progress of its scans: how its rows were read may differ."""
-    playground = session._playground
-    found = playground.catalog.resolve(ObjectName(view))
-    states = playground.catalog.internal_tables(found.id)
-    return (found, *(each for each in states if not each.name.endswith(".progress")))
-
-
-def entries(session, table, epoch):
-    """Iterates over (key without the table id, value)."""
-    return ((key[4:], value) for key, value in session._playground.storage.scan(KeyRange.table(table.id), epoch))
 
 
 def test_the_sql_option_takes_the_session_of_this_process(session, spark):
