@@ -250,7 +250,7 @@ class FlightsReader(SplitReader):
 
     def _columns(self, flight: npt.NDArray[np.int32], state: npt.NDArray[np.int8]) -> dict[str, Column]:
         """The columns of flights in a state, by name; NULL where it is not known yet."""
-        columns = {}
+        columns: dict[str, Column] = {}
         for phase, rows in self._rows_by_phase.items():
             known = rows.take(flight if phase == SCHEDULED else np.where(state < phase, np.int32(-1), flight))
             columns |= dict(zip(self._names[phase], known.columns, strict=True))
