@@ -15,7 +15,7 @@ from hummock.base.table_rules import TableRules
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.ingest_placement import place_loads, remember_loads
+from hummock.meta.ingest_placement import ingest_loads, remember_loads
 from hummock.meta.records import (
     COMMITS,
     WRITER,
@@ -125,10 +125,10 @@ class CommitRequest:
             # The greatest id of a run's files names the run: newer runs get greater ids, and none repeats.
             added.append(RunAddition(0, file_id - 1, numbered))
         version = position.version
-        landed, answers, unmoved = place_loads(self.loads, self.epoch, version, self.sstables, file_id, last_level,
+        loaded, answers, unmoved = ingest_loads(self.loads, self.epoch, version, self.sstables, file_id, last_level,
                                                meta_store)
         file_id += sum(len(load.sstables) for load in self.loads)
-        added += landed
+        added += loaded
         delta = VersionDelta(version.id + 1, self.epoch, version.safe_epoch, tuple(added), (),
                              self.rule_changes(version), self.dropped_tables)
         logged, after = append(position, delta, file_id, options.checkpoint_deltas)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from hummock.compaction.picker.candidate import Placed, files_of, key_bounds
+from hummock.compaction.picker.candidate import Compaction, files_of, key_bounds
 from hummock.epoch import Epoch
 from hummock.errors import LoadRefused
 from hummock.loaded_files import LoadAnswer, LoadedFiles, epoch_of_load
@@ -30,7 +30,7 @@ def read_load(meta_store: MetaStore, load_id: str) -> LoadAnswer | None:
     return None if row is None else decode(LoadAnswer, load_key(load_id), row)
 
 
-def place_loads(loads: Sequence[LoadedFiles], epoch: Epoch, version: HummockVersion, entering: Sequence[SstableInfo],
+def ingest_loads(loads: Sequence[LoadedFiles], epoch: Epoch, version: HummockVersion, entering: Sequence[SstableInfo],
                 next_file_id: int, last_level: int,
                 meta_store: MetaStore) -> tuple[list[RunAddition], list[LoadAnswer], MetaOperations]:
     """The runs that `loads` add, an answer for each, and the transaction's requirements that keep them valid.
@@ -89,7 +89,7 @@ def _level_of(load: LoadedFiles, earlier: Sequence[LoadedFiles], version: Hummoc
     return ingest_target_level(version, [row.task for row in board.running], entering, load.sstables, last_level)
 
 
-def ingest_target_level(version: HummockVersion, running: Iterable[Placed], entering: Sequence[SstableInfo],
+def ingest_target_level(version: HummockVersion, running: Iterable[Compaction], entering: Sequence[SstableInfo],
                   loaded: Sequence[SstableInfo], last_level: int) -> int:
     """The last level, or 0: a run of its own above all others.
 

@@ -40,7 +40,7 @@ cdef class RowIdGenerator:
         if not len(own) or own[0] < 0 or own[-1] >= 1 << rule.vnode_bits:
             raise ValueError(f"vnodes of row ids are 0 to {(1 << rule.vnode_bits) - 1}, at least one")
         self.sequence_bits = rule.sequence_bits
-        self.vnodes = own[turns_of(len(own))] << self.sequence_bits
+        self.vnodes = own[scattered_order(len(own))] << self.sequence_bits
 
     def open_epoch(self, int64_t millisecond) -> None:
         """Later ids are at or above the milliseconds of an epoch."""
@@ -85,7 +85,7 @@ cdef class RowIdGenerator:
             self.given += rows
 
 
-def turns_of(Py_ssize_t count) -> np.ndarray:
+def scattered_order(Py_ssize_t count) -> np.ndarray:
     """int64[count]: each number below `count` once, consecutive ones far apart."""
     cdef int64_t step = max(<int64_t>(count * GOLDEN), <int64_t>1)
     while common_divisor(step, count) > 1:

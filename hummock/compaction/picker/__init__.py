@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hummock.base.key import KeyRange
-from hummock.compaction.picker.candidate import CompactionCandidate, Placed, VersionEdit, key_bounds
+from hummock.compaction.picker.candidate import Compaction, CompactionCandidate, VersionEdit, key_bounds
 from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.l0 import pick_emergency, pick_like_sizes, pick_to_base
 from hummock.compaction.picker.levels import pick_level
@@ -23,7 +23,7 @@ from hummock.version import HummockVersion
 PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_level, pick_emergency, pick_reclaim)
 
 
-def pick_compaction(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
+def pick_compaction(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions,
                     watermark: Epoch) -> CompactionCandidate | VersionEdit | None:
     """The next work; None: nothing is due, or all of it must wait for running tasks.
 
@@ -36,7 +36,7 @@ def pick_compaction(version: HummockVersion, running: Sequence[Placed], options:
     return None
 
 
-def pick_range(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
+def pick_range(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions,
                key_range: KeyRange) -> tuple[bool, CompactionCandidate | None]:
     """Whether any file may hold keys of the range; and a candidate that merges them all into the last level, if they
     are free.

@@ -15,7 +15,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition
 
 
-class Placed(Protocol):
+class Compaction(Protocol):
     """A candidate or a running task."""
 
     @property
@@ -49,8 +49,8 @@ class VersionEdit:
     forgets: bool = False
 
 
-def files_of(placed: Placed) -> Iterator[SstableInfo]:
-    return (info for part in placed.inputs for info in part.sstables)
+def files_of(compaction: Compaction) -> Iterator[SstableInfo]:
+    return (info for part in compaction.inputs for info in part.sstables)
 
 
 def key_bounds(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
@@ -59,16 +59,16 @@ def key_bounds(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
     return min(info.smallest for info in files), max(info.largest for info in files)
 
 
-def input_bytes(placed: Placed) -> int:
-    return sum(info.data_bytes for info in files_of(placed))
+def input_bytes(compaction: Compaction) -> int:
+    return sum(info.data_bytes for info in files_of(compaction))
 
 
-def busy_ids(running: Iterable[Placed]) -> frozenset[int]:
+def busy_ids(running: Iterable[Compaction]) -> frozenset[int]:
     """The files that are part of a task."""
     return frozenset(info.id for task in running for info in files_of(task))
 
 
-def conflicts(first: Placed, second: Placed) -> bool:
+def conflicts(first: Compaction, second: Compaction) -> bool:
     """Whether the two may not run at once. Symmetric."""
     one, other = first.target_level, second.target_level
     if one == other == 0:
@@ -77,7 +77,7 @@ def conflicts(first: Placed, second: Placed) -> bool:
     return crosses and _overlap(key_bounds(files_of(first)), key_bounds(files_of(second)))
 
 
-def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
+def can_drop_tombstones(version: HummockVersion, pick: Compaction) -> bool:
     """Whether no older file outside of the inputs can hold one of their keys.
 
     Older files are in the level 0 runs below the oldest input, and in deeper levels. Files of running tasks remain in
@@ -97,8 +97,8 @@ def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
     return True
 
 
-def _source(placed: Placed) -> int:
-    return min(part.level for part in placed.inputs)
+def _source(compaction: Compaction) -> int:
+    return min(part.level for part in compaction.inputs)
 
 
 def _overlap(one: tuple[bytes, bytes], other: tuple[bytes, bytes]) -> bool:

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hummock.compaction.picker.candidate import CompactionCandidate, Placed, busy_ids, can_drop_tombstones, conflicts
+from hummock.compaction.picker.candidate import (
+    Compaction,
+    CompactionCandidate,
+    busy_ids,
+    can_drop_tombstones,
+    conflicts,
+)
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.options import CompactionOptions
@@ -20,7 +26,7 @@ class PickerContext:
     """`watermark`: the watermark of a task that starts now."""
 
     version: HummockVersion
-    running: Sequence[Placed]
+    running: Sequence[Compaction]
     options: CompactionOptions
     watermark: Epoch
 
