@@ -184,7 +184,8 @@ class SourceExecutor(Executor):
                 yield chunk
                 self._adapt(chunk.capacity, self._cpu_clock() - began)
             else:
-                yield Wait(IDLE_SECONDS) if self._may_read() or self._awaits_commit else WAIT
+                idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
+                yield idle if self._may_read() or self._awaits_commit else WAIT
 
     def _adapt(self, rows: int, cpu_seconds: float) -> None:
         """Fit the size of chunks to the time that the actor took for one."""

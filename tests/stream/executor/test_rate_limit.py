@@ -20,16 +20,26 @@ def test_rows_of_a_long_time_are_those_of_the_rate():
             limit.spend(rows)
             read += rows
             now[0] += rng.uniform(0, 0.05)
-        assert 0.95 * 20 * rate - 1 <= read <= 1.01 * 20 * rate + max(2, rate / 10)
+        assert 0.95 * 20 * rate - rate / 4 - 1 <= read <= 1.01 * 20 * rate + max(2, rate / 2)
 
 
 def test_time_without_reading_is_not_made_up_for_and_excess_is():
     now = [0.0]
     limit = RateLimit(100, lambda: now[0])
     now[0] = 1_000.0
-    assert limit.allowed(5_000) == 10
-    limit.spend(110)
+    assert limit.allowed(5_000) == 50
+    limit.spend(150)
     now[0] += 1.0
     assert limit.allowed(5_000) == 0
+
+
+def test_rows_are_allowed_in_bursts_or_when_there_are_enough_for_all():
+    now = [0.0]
+    limit = RateLimit(100, lambda: now[0])
+    limit.spend(limit.allowed(5_000))
     now[0] += 0.0625
-    assert limit.allowed(5_000) == 6
+    assert limit.allowed(5_000) == 0 and limit.allowed(6) == 6
+    assert limit.wait_seconds == (25 - 6.25) / 100
+    now[0] += limit.wait_seconds
+    assert limit.allowed(5_000) == 25 and limit.wait_seconds == 0
+    assert RateLimit(0).wait_seconds == 0

@@ -232,7 +232,7 @@ def test_it_reads_no_more_than_its_rate_and_nothing_while_it_may_not(monkeypatch
             chunks.append(message)
     rows = rows_of(chunks)
     assert len(waits) > 2 and rows == list(range(len(rows)))
-    assert 100 <= len(rows) <= 1_000 * now[0] + 100
+    assert 500 <= len(rows) <= 1_000 * now[0] + 500
 
 
 class MovableReader(CountingReader):
