@@ -66,7 +66,7 @@ cdef class GroupStates(GroupRecords):
             if rows == 0:
                 return
             self.fit()
-            if rows * count < LONG_WORK:
+            if rows * count < LONG_WORK // 4:
                 self.apply_rows(&ids[0], NULL if ops is None else &ops[0], rows, kernels, count)
             else:
                 with nogil:

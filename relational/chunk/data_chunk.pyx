@@ -69,7 +69,7 @@ cdef class DataChunk:
         cdef Py_ssize_t rows = view.shape[0]
         cdef const int32_t* first = &view[0] if rows > 0 else NULL
         cdef DataChunk out = DataChunk.__new__(DataChunk)
-        out.setup([gather(column, first, rows) for column in self.columns], None, rows)
+        out.setup(gather(self.columns, first, rows), None, rows)
         return out
 
     @staticmethod

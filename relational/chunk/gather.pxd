@@ -1,8 +1,6 @@
-"""Rows of a column by their positions."""
+"""Rows of columns by their positions."""
 
 from libc.stdint cimport int32_t
 
-from relational.chunk.column cimport Column
-
-cdef Column gather(Column column, const int32_t* indices, Py_ssize_t rows)
-# row i of the result is row indices[i] of `column`, or NULL where that is negative; REQUIRES all < column's rows
+cdef list gather(tuple columns, const int32_t* indices, Py_ssize_t rows)
+# row i of each result is row indices[i] of its column, or NULL where that is negative; REQUIRES all < the columns' rows

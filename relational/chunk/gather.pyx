@@ -1,8 +1,9 @@
-"""Rows of a column by their positions: the primitive of take, compact and joins.
+"""Rows of columns by their positions: the primitive of take, compact and joins.
 
 Our own rather than pyarrow's, because a call through its compute registry costs more than gathering a small chunk.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -17,14 +18,34 @@ cdef enum:
     SHORT = 16              # bytes
 
 
-cdef Column gather(Column column, const int32_t* indices, Py_ssize_t rows):
-    cdef ColumnBuilder builder = ColumnBuilder(column.data_type)
-    if rows < LONG_WORK:
-        gather_into(builder, &column.view, indices, rows)
-    else:
-        with nogil:
-            gather_into(builder, &column.view, indices, rows)
-    return builder.finish_column()
+cdef list gather(tuple columns, const int32_t* indices, Py_ssize_t rows):
+    cdef list builders = [ColumnBuilder((<Column>column).data_type) for column in columns]
+    cdef Py_ssize_t count = len(columns), i
+    cdef PyObject** targets = <PyObject**>malloc((count + 1) * sizeof(PyObject*))       # borrowed
+    cdef const ColumnView** views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
+    try:
+        if targets == NULL or views == NULL:
+            raise MemoryError(f"no memory to gather {count} columns")
+        for i in range(count):
+            targets[i], views[i] = <PyObject*>builders[i], &(<Column>columns[i]).view
+        if rows * count < LONG_WORK:
+            gather_each(targets, views, count, indices, rows)
+        else:
+            with nogil:
+                gather_each(targets, views, count, indices, rows)
+    finally:
+        free(targets)
+        free(views)
+    return [(<ColumnBuilder>builder).finish_column() for builder in builders]
+
+
+cdef int gather_each(
+    PyObject** builders, const ColumnView** views, Py_ssize_t count, const int32_t* indices, Py_ssize_t rows
+) except -1 nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        gather_into(<ColumnBuilder>builders[i], views[i], indices, rows)
+    return 0
 
 
 cdef int gather_into(

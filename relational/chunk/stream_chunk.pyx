@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdlib cimport free, malloc
 
 from relational.chunk.canonical cimport equal_values
-from relational.chunk.column cimport Column, ColumnView, check_mask, is_nested, width_of
+from relational.chunk.column cimport LONG_WORK, Column, ColumnView, check_mask, is_nested, width_of
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
 from relational.chunk.scalar cimport load32, load64
@@ -57,7 +58,7 @@ cdef class StreamChunk(DataChunk):
         cdef Py_ssize_t rows = view.shape[0]
         cdef const int32_t* first = &view[0] if rows > 0 else NULL
         cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
-        out.setup([gather(column, first, rows) for column in self.columns], None, rows)
+        out.setup(gather(self.columns, first, rows), None, rows)
         out.ops = self.ops[indices]
         return out
 
@@ -128,7 +129,7 @@ cdef class StreamChunk(DataChunk):
         shown = np.zeros(len(owners), np.int64)
         ops = self.ops.copy() if (self.ops & UPDATE_INSERT).any() else self.ops
         if self.capacity:
-            part_rows(self, &vnodes[0], vnode_map.owner_indices, masks, shown, ops)
+            part_rows(self, vnodes, vnode_map.owner_indices, masks, shown, ops)
         parts = zip(owners, masks, shown.tolist(), strict=True)
         return {owner: StreamChunk(self.columns, ops, mask) for owner, mask, rows in parts if rows}
 
@@ -156,39 +157,58 @@ cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
     """The ops after applying `visibility`: U-/U+ of which not both are visible become -/+."""
     cdef const uint8_t* shown = mask_pointer(visibility)
     cdef const uint8_t* ops = chunk.op_pointer()
-    cdef Py_ssize_t row
+    cdef Py_ssize_t rows = chunk.capacity
     cdef uint8_t[::1] out
     if not (chunk.ops & 2).any():
         return chunk.ops
     changed = chunk.ops.copy()
     out = changed
-    for row in range(chunk.capacity):
+    if rows < LONG_WORK // 2:
+        separate_pairs(ops, shown, rows, &out[0])
+    else:
+        with nogil:
+            separate_pairs(ops, shown, rows, &out[0])
+    return changed
+
+
+cdef void separate_pairs(const uint8_t* ops, const uint8_t* shown, Py_ssize_t rows, uint8_t* out) noexcept nogil:
+    cdef Py_ssize_t row
+    for row in range(rows):
         if ops[row] == UPDATE_DELETE:
-            if row + 1 >= chunk.capacity or ops[row + 1] != UPDATE_INSERT or shown[row] != shown[row + 1]:
+            if row + 1 >= rows or ops[row + 1] != UPDATE_INSERT or shown[row] != shown[row + 1]:
                 out[row] = DELETE
         elif ops[row] == UPDATE_INSERT:
             if row == 0 or ops[row - 1] != UPDATE_DELETE or shown[row] != shown[row - 1]:
                 out[row] = INSERT
-    return changed
 
 
-cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1] owner_indices, uint8_t[:, ::1] masks,
-                   int64_t[::1] shown, uint8_t[::1] ops) except -1:
+cdef int part_rows(StreamChunk chunk, const uint16_t[::1] vnodes, const int32_t[::1] owner_indices,
+                   uint8_t[:, ::1] masks, int64_t[::1] shown, uint8_t[::1] ops) except -1:
     """Shows each visible row in the mask of the owner of its vnode, and counts them; separated updates become -/+."""
     cdef const uint8_t* visible = mask_pointer(chunk.visibility)
     cdef const uint8_t* given = chunk.op_pointer()
+    cdef Py_ssize_t rows = chunk.capacity
+    if rows < LONG_WORK // 4:
+        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &masks[0, 0], &shown[0], &ops[0])
+    else:
+        with nogil:
+            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &masks[0, 0], &shown[0], &ops[0])
+    return 0
+
+
+cdef void mark_parts(const uint8_t* visible, const uint8_t* given, Py_ssize_t rows, const uint16_t* vnodes,
+                     const int32_t* owner_indices, uint8_t* masks, int64_t* shown, uint8_t* ops) noexcept nogil:
     cdef Py_ssize_t row
     cdef int32_t owner, before = -1
     cdef uint8_t is_shown
-    for row in range(chunk.capacity):
+    for row in range(rows):
         owner = owner_indices[vnodes[row]]
         is_shown = visible[row] if visible != NULL else 1
-        masks[owner, row] = is_shown
+        masks[owner * rows + row] = is_shown
         shown[owner] += is_shown
         if given[row] == UPDATE_INSERT and before != owner and row > 0 and given[row - 1] == UPDATE_DELETE:
             ops[row - 1], ops[row] = DELETE, INSERT
         before = owner
-    return 0
 
 
 cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
@@ -196,14 +216,32 @@ cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
     that were equal in all columns before it."""
     cdef uint8_t[::1] out = mask
     cdef int32_t[::1] equal = np.empty(chunk.capacity, np.int32)
-    cdef Py_ssize_t i, pairs
-    if chunk.capacity == 0:
+    cdef const uint8_t* ops = chunk.op_pointer()
+    cdef Py_ssize_t i, count = len(chunk.columns), pairs = 0, rows = chunk.capacity
+    cdef const ColumnView** views
+    if rows == 0:
         return 0
-    pairs = find_pairs(chunk.op_pointer(), &out[0], chunk.capacity, &equal[0])
-    for column in chunk.columns:
-        pairs = equal_pairs(&(<Column>column).view, &equal[0], pairs)
+    views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
+    if views == NULL:
+        raise MemoryError(f"no memory to compare {count} columns")
+    for i in range(count):
+        views[i] = &(<Column>chunk.columns[i]).view
+    if rows * count < LONG_WORK:
+        pairs = hide_equal_pairs(ops, views, count, rows, &equal[0], &out[0])
+    else:
+        with nogil:
+            pairs = hide_equal_pairs(ops, views, count, rows, &equal[0], &out[0])
+    free(views)
+    return pairs
+
+
+cdef Py_ssize_t hide_equal_pairs(const uint8_t* ops, const ColumnView** views, Py_ssize_t count, Py_ssize_t rows,
+                                 int32_t* equal, uint8_t* shown) noexcept nogil:
+    cdef Py_ssize_t i, pairs = find_pairs(ops, shown, rows, equal)
+    for i in range(count):
+        pairs = equal_pairs(views[i], equal, pairs)
     for i in range(pairs):
-        out[equal[i]] = out[equal[i] + 1] = 0
+        shown[equal[i]] = shown[equal[i] + 1] = 0
     return pairs
 
 

@@ -196,7 +196,7 @@ cdef int hash_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* 
         raise MemoryError("no memory to hash a chunk of rows")
     for i in range(count):
         views[i] = &(<Column>columns[i]).view
-    if rows < LONG_WORK:
+    if rows * count < LONG_WORK // 4:
         fill_vnodes(views, count, rows, vnode_count, vnodes)
     else:
         with nogil:
