@@ -24,6 +24,8 @@ from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
 
+WRITTEN_VALUES, REFILLED_GROUPS = 65_536, 4_096  # at a time
+
 
 class ExtremeTable(ABC):
     """The table of aggregate call number `call`."""
@@ -104,31 +106,34 @@ class OverflowTable(ExtremeTable):
         return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
     def settle(self, groups: AggGroups) -> None:
-        self._write_changes(groups)
+        ids, values, changes = groups.overflow(self.call)
+        for first in range(0, len(ids), WRITTEN_VALUES):
+            part = slice(first, first + WRITTEN_VALUES)
+            keys = DataChunk([*groups.keys(ids[part]).columns, values.slice(first, len(ids[part]))])
+            self._write_changes(keys, changes[part])
         stale = groups.stale(self.call)
-        if not len(stale):
-            return
+        for first in range(0, len(stale), REFILLED_GROUPS):
+            self._refill(groups, stale[first : first + REFILLED_GROUPS])
+
+    def _write_changes(self, keys: DataChunk, changes: np.ndarray) -> None:
+        """Change the numbers of rows of the values `keys`. ConsistencyError for a number below 0."""
+        stored, found = self.table.get_rows(keys.project(self.table.catalog.pk_indices))
+        before = stored.columns[-1].array.fill_null(0).to_numpy() * found
+        after = before + changes
+        if after.min() < 0:
+            wrong = next(iter(keys.slice(int(after.argmin()), 1).rows()))
+            reason = f"{-after.min()} rows more were retracted than came"
+            raise ConsistencyError(reason, table=self.table.catalog.name, key=wrong)
+        ops = np.full(len(changes), Op.UPDATE_INSERT, np.uint8)
+        ops[before == 0] = Op.INSERT
+        ops[after == 0] = Op.DELETE
+        counts = Column(pa.array(np.where(after == 0, before, after)))
+        self.table.write_slice(StreamChunk([*keys.columns, counts], ops))
+
+    def _refill(self, groups: AggGroups, stale: np.ndarray) -> None:
+        """Move the first values of stale groups into their states."""
         prefix = self.table.catalog.pk_indices[:-1]
         owners, rows = self.table.first_rows(groups.keys(stale).project(prefix), limit=REFILLED_VALUES)
         *_, values, counts = rows.columns
         groups.refill_values(self.call, stale, owners, values, counts)
         self.table.write_slice(StreamChunk(rows.columns, np.full(len(owners), Op.DELETE, np.uint8)))
-
-    def _write_changes(self, groups: AggGroups) -> None:
-        """Write the changes of the numbers of rows. ConsistencyError for a number below 0."""
-        ids, values, changes = groups.overflow(self.call)
-        if not len(ids):
-            return
-        keys = (*groups.keys(ids).columns, values)
-        stored, found = self.table.get_rows(DataChunk(keys).project(self.table.catalog.pk_indices))
-        before = stored.columns[-1].array.fill_null(0).to_numpy() * found
-        after = before + changes
-        if after.min() < 0:
-            wrong = next(iter(DataChunk(keys).slice(int(after.argmin()), 1).rows()))
-            reason = f"{-after.min()} rows more were retracted than came"
-            raise ConsistencyError(reason, table=self.table.catalog.name, key=wrong)
-        ops = np.full(len(ids), Op.UPDATE_INSERT, np.uint8)
-        ops[before == 0] = Op.INSERT
-        ops[after == 0] = Op.DELETE
-        counts = Column(pa.array(np.where(after == 0, before, after)))
-        self.table.write_slice(StreamChunk([*keys, counts], ops))

@@ -18,6 +18,7 @@ from relational.expr.expression import Call, InputRef, Literal
 from relational.plan.logical import Aggregate, Scan
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
+from stream.executor import agg_state
 from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Watermark
@@ -193,6 +194,13 @@ class TestMoreValuesThanAStateKeeps(HashAggSuite):
 
 class TestMoreValuesThanAStateKeepsWithEvictions(TestMoreValuesThanAStateKeeps):
     options: ClassVar = {"cache_bytes": 1, "flush_groups": 1}
+
+
+class TestMoreValuesThanAStateKeepsInSmallPieces(TestMoreValuesThanAStateKeeps):
+    @pytest.fixture(autouse=True)
+    def _small_pieces(self, monkeypatch):
+        monkeypatch.setattr(agg_state, "WRITTEN_VALUES", 3)
+        monkeypatch.setattr(agg_state, "REFILLED_GROUPS", 1)
 
 
 class TestDistinct(HashAggSuite):
