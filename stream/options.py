@@ -26,6 +26,7 @@ RANGES = {
     "channel_permits_rows": (1, ROWS_LIMIT),
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),
+    "state_write_bytes": (1, BYTES_LIMIT),
     "aggregation_cache_bytes": (1, BYTES_LIMIT),
     "aggregation_flush_groups": (1, ROWS_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
@@ -68,6 +69,9 @@ class StreamOptions:
     """A source requests a barrier after this many rows and waits for it; 0: never."""
     statement_rows: int = 1_000_000
     """Maximum rows of one INSERT, all of which belong to one epoch."""
+    state_write_bytes: int = 256 << 20
+    """Memory for what all executors wrote to their state tables within the epoch; beyond it the larger ones hand their
+    writes to the store before the barrier, and so does each table beyond 64 MiB."""
     aggregation_cache_bytes: int = 256 << 20
     """Memory for the groups of one aggregation; beyond it clean groups are evicted at barriers."""
     aggregation_flush_groups: int = 1_000_000

@@ -40,6 +40,7 @@ from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
 from relational.table.slice_buffer import SliceBuffer
 from relational.table.store_rules import rules_of
+from relational.table.write_budget import WriteBudget
 
 SPILL_BYTES = 64 << 20
 SLICE_BYTES = 16 << 20  # of keys and values of slices; smaller ones leave together at the barrier
@@ -68,11 +69,13 @@ class StateTable:
         is_replicated: bool = False,
         is_fresh: bool = False,
         row_cache_bytes: int = ROW_CACHE_BYTES,
+        budget: WriteBudget | None = None,
     ):
         """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length, and for a fresh
         table that checks stored rows.
 
-        A write that leaves more than `spill_bytes` in memory spills them to the store. A replicated table mirrors
+        A write that leaves more than `spill_bytes` in memory, or too much for the `budget` that it shares with other
+        tables, spills them to the store. A replicated table mirrors
         another one of the same id: its writes are readable here until the epoch is committed, and are never uploaded. A
         fresh table has no rows before its first commit and only receives inserts until then, each key once: anything
         else is a ConsistencyError, at the commit at the latest, and so is a read of uncommitted rows.
@@ -95,6 +98,7 @@ class StateTable:
         self._slices = SliceBuffer(catalog.name, self.serde.show_key, self._takes_new_keys)
         self._vnodes = self._checked_bitmap(vnodes)
         self._checks, self._spill_bytes, self._is_replicated = checks, spill_bytes, is_replicated
+        self._budget = WriteBudget(spill_bytes) if budget is None else budget
         self._watermark: bytes | None = None
         self._has_spilled = False
         self._scans: WeakSet[Any] = WeakSet()
@@ -307,9 +311,10 @@ class StateTable:
 
     @property
     def _is_full(self) -> bool:
-        if self._mem.waiting_bytes + self._slices.waiting_bytes > self._spill_bytes:
+        waiting = self._mem.waiting_bytes + self._slices.waiting_bytes
+        if waiting > self._spill_bytes or (self._slices.data_bytes > SLICE_BYTES and not self._is_fresh):
             return True
-        return self._slices.data_bytes > SLICE_BYTES and not self._is_fresh
+        return self._budget.exceeded_by(self, waiting)
 
     def _lay_out(self, catalog: TableCatalog) -> None:
         self.catalog, self.serde = catalog, RowSerde(catalog)
@@ -325,6 +330,7 @@ class StateTable:
     def _hand_over(self, epoch: Epoch) -> None:
         for batch, old in (*self._slices.drain(), *self._mem.drain()):
             self._stored.ingest(batch, old, epoch, local_only=self._is_replicated)
+        self._budget.exceeded_by(self, 0)
 
     def _values_of(self, keys: BinaryColumn) -> BinaryColumn:
         """The current values under user keys, null if there is no row."""

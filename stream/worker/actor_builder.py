@@ -16,6 +16,7 @@ from relational.expr import ErrorCounts
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
+from relational.table.write_budget import WriteBudget
 from stream.connector.base import SplitReader, connector_of, open_reader, settings_of
 from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_stored_sink
 from stream.connector.sink_log import LogWriter, SinkProgress
@@ -83,6 +84,7 @@ class ActorBuilder:
         self.request_barrier = request_barrier
         self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
+        self.budget = WriteBudget(options.state_write_bytes)
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
         self._watermarks: WeakValueDictionary[int, SourceWatermark] = WeakValueDictionary()  # by the first actor's id
 
@@ -116,7 +118,7 @@ class ActorBuilder:
         return self._watermarks.setdefault(spec.actor_id - spec.number, SourceWatermark(spec.siblings))
 
     def _state_table(self, catalog: TableCatalog) -> StateTable:
-        return StateTable(catalog, self.store)
+        return StateTable(catalog, self.store, budget=self.budget)
 
 
 class WorkerObserver(ActorObserver, Protocol):
@@ -239,6 +241,7 @@ class _ActorChain(ExecutorChain):
     ) -> None:
         super().__init__(builder.store, builder.options, errors)
         self.request_barrier = builder.request_barrier
+        self.budget = builder.budget
         self.spec = spec
         self.control = control
         self.inputs = inputs
@@ -259,7 +262,8 @@ class _ActorChain(ExecutorChain):
     def state_table(self, catalog: TableCatalog) -> StateTable:
         """A table of this fragment. An actor owns the vnodes of tables that are distributed; in the others it has rows
         of its own."""
-        return StateTable(catalog, self.store, self.spec.vnodes if catalog.distribution_key else None)
+        vnodes = self.spec.vnodes if catalog.distribution_key else None
+        return StateTable(catalog, self.store, vnodes, budget=self.budget)
 
     def position(self) -> SourcePosition | None:
         """The position of the actor's source, None without one."""
@@ -360,7 +364,7 @@ class _ActorChain(ExecutorChain):
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
-        progress = None if node.progress is None else StateTable(node.progress, self.store)
+        progress = None if node.progress is None else StateTable(node.progress, self.store, budget=self.budget)
         positions = ScanPositions(node.table, progress, spec.vnodes, is_loaded=spec.is_loaded)
         return BackfillExecutor(
             info,
