@@ -19,7 +19,7 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.errors import InvalidValue, RelationalError
 from relational.spark.load_spec import LoadSpec
-from relational.spark.row_packer import RowPacker
+from relational.spark.message_writer import MessageWriter
 from relational.table.row_checks import check_rows
 from relational.table.row_serde import RowSerde
 
@@ -55,7 +55,7 @@ class RowEncoder:
 
     def __init__(self, spec: LoadSpec):
         self._spec, self._serde = spec, RowSerde(spec.table)
-        self._packer = RowPacker(spec.partitions, spec.needs_ranks)
+        self._writer = MessageWriter(spec.partitions, spec.needs_ranks)
         self._room_bytes = min(WAITING_BYTES, spec.partitions * MESSAGE_BYTES)
         self._rows = 0
         vnodes = np.arange(spec.table.vnode_count)
@@ -66,23 +66,23 @@ class RowEncoder:
         """Buffers the rows for `messages`. RelationalError or ValueError for rows that the table cannot store."""
         chunk = self._chunk(batch)
         keys, vnodes = self._serde.keys_of(chunk)
-        self._packer.add(keys, self._serde.values_of(chunk), self._partition_of[vnodes], self._ranks(len(keys)))
+        self._writer.add(keys, self._serde.values_of(chunk), self._partition_of[vnodes], self._ranks(len(keys)))
 
     @property
     def is_full(self) -> bool:
-        return self._packer.nbytes >= self._room_bytes
+        return self._writer.nbytes >= self._room_bytes
 
     def messages(self) -> pa.RecordBatch:
         """All buffered rows."""
-        return sent(*self._packer.take())
+        return sent(*self._writer.take())
 
     def accounts(self) -> pa.RecordBatch:
         """The account of each partition."""
-        return sent(range(self._spec.partitions), self._packer.accounts())
+        return sent(range(self._spec.partitions), self._writer.accounts())
 
     def refused(self, reason: str) -> pa.RecordBatch:
         """The message that aborts the load."""
-        return sent([0], [RowPacker.refusal(reason)])
+        return sent([0], [MessageWriter.refusal(reason)])
 
     def _chunk(self, batch: pa.RecordBatch) -> DataChunk:
         table, rows = self._spec.table, batch.num_rows

@@ -15,7 +15,7 @@ from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of
-from relational.spark.row_packer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REFUSAL, content_of
+from relational.spark.message_writer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REFUSAL, content_of
 from relational.table.key_sort cimport KeyItem, item_of, sort_items
 
 from hummock.errors import Corruption
@@ -53,7 +53,7 @@ cdef class RowSorter:
         free(self.items)
 
     def add(self, messages) -> None:
-        """Adds an Arrow array of RowPacker messages. Corruption for malformed ones."""
+        """Adds an Arrow array of MessageWriter messages. Corruption for malformed ones."""
         cdef BinaryColumn column = BinaryColumn.from_arrow(messages)
         cdef Py_ssize_t at
         if column.null_count:

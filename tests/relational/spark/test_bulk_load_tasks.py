@@ -27,7 +27,7 @@ from relational.spark.bulk_load import RowsRefused, joined
 from relational.spark.load_encoder import RowEncoder, encode_rows
 from relational.spark.load_spec import LoadPart, LoadSpec, Stored
 from relational.spark.load_writer import write_rows
-from relational.spark.row_packer import RowPacker
+from relational.spark.message_writer import MessageWriter
 from relational.spark.row_sorter import RowSorter
 from relational.table.row_serde import RowSerde
 from relational.types import DataType, Schema
@@ -326,13 +326,13 @@ def test_a_sorter_gives_rows_by_key_and_of_each_key_the_highest(seed):
     rows = [(b"k" * rng.choice((0, length)) + rng.randbytes(rng.choice((1, 2, length))), rng.randbytes(5), rank)
             for rank in range(count)]
     rng.shuffle(rows)
-    sorter, packer, kept = RowSorter(), RowPacker(1, True), {}
+    sorter, writer, kept = RowSorter(), MessageWriter(1, True), {}
     for at in range(0, count, 100):
-        pack(packer, rows[at:at + 100])
+        pack(writer, rows[at:at + 100])
         if rng.random() < 0.5:
-            sorter.add(pa.array(packer.take()[1], pa.binary()))
-    sorter.add(pa.array(packer.take()[1], pa.binary()))
-    sorter.add(pa.array(packer.accounts(), pa.binary()))
+            sorter.add(pa.array(writer.take()[1], pa.binary()))
+    sorter.add(pa.array(writer.take()[1], pa.binary()))
+    sorter.add(pa.array(writer.accounts(), pa.binary()))
     assert (sorter.counted, sorter.reported_rows, sorter.senders) == (count, count, 1)
     assert sorter.content == sorter.reported_content
     for key, value, rank in rows:
@@ -343,22 +343,22 @@ def test_a_sorter_gives_rows_by_key_and_of_each_key_the_highest(seed):
     assert sorter.duplicates == count - len(kept) and len(sorter.duplicate_keys) == min(10, sorter.duplicates)
 
 
-def pack(packer, rows):
+def pack(writer, rows):
     keys, values = (BinaryColumn.from_pylist([row[index] for row in rows]) for index in (0, 1))
-    packer.add(keys, values, [0] * len(rows), [row[2] for row in rows])
+    writer.add(keys, values, [0] * len(rows), [row[2] for row in rows])
 
 
 def test_a_sorter_refuses_bytes_that_are_no_message():
     """Truncated at any length, too long, or with offsets that do not ascend."""
-    packer = RowPacker(1, True)
-    pack(packer, [(b"key %d" % number, b"value", number) for number in range(20)])
-    (message,) = packer.take()[1]
+    writer = MessageWriter(1, True)
+    pack(writer, [(b"key %d" % number, b"value", number) for number in range(20)])
+    (message,) = writer.take()[1]
     for bad in (*(message[:size] for size in range(len(message))), message + b"x",
-                message[:8] + bytes([200]) + message[9:], packer.accounts()[0][:-1]):
+                message[:8] + bytes([200]) + message[9:], writer.accounts()[0][:-1]):
         with pytest.raises(Corruption):
             RowSorter().add(pa.array([bad], pa.binary()))
     with pytest.raises(Corruption):
         RowSorter().add(pa.array([None], pa.binary()))
     sorter = RowSorter()
-    sorter.add(pa.array([RowPacker.refusal("no way on"), message], pa.binary()))
+    sorter.add(pa.array([MessageWriter.refusal("no way on"), message], pa.binary()))
     assert sorter.refusals == ["no way on"] and sorter.rows == 20

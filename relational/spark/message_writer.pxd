@@ -37,7 +37,7 @@ cdef struct Message:            # to one partition, under construction
     uint32_t value_end
 
 
-cdef class RowPacker:
+cdef class MessageWriter:
     cdef readonly Py_ssize_t nbytes     # of the buffered rows
     cdef Message* messages
     cdef uint64_t* sent                 # rows and content by partition

@@ -1,4 +1,4 @@
-"""RowPacker: packs encoded rows, grouped by target partition, into few large messages.
+"""MessageWriter: encoded rows, grouped by target partition, as few large messages.
 
 Passing a single row between Python and the JVM costs about as much as all other work of a load on it; so the JVM sees
 messages of many rows, of which it knows only the partition.
@@ -19,7 +19,7 @@ cdef uint32_t REFUSAL = 0xFFFFFFFE
 cdef uint64_t SPREAD = 0x9E3779B97F4A7C15      # odd, hence multiplication by it is invertible
 
 
-cdef class RowPacker:
+cdef class MessageWriter:
     """For one sender; partitions are numbered from 0."""
 
     def __cinit__(self, int partitions, bint has_ranks=False):
@@ -34,7 +34,7 @@ cdef class RowPacker:
         free(self.sent)
 
     def add(self, keys, values, partitions, ranks=None) -> None:
-        """Buffers rows: BinaryColumns without nulls, int32 partitions, and int64 ranks if the packer has them."""
+        """Buffers rows: BinaryColumns without nulls, int32 partitions, and int64 ranks if the writer has them."""
         batch = (keys, values, np.ascontiguousarray(partitions, np.int32),
                  None if ranks is None else np.ascontiguousarray(ranks, np.int64))
         self.measure(batch)
