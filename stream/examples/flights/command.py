@@ -27,7 +27,7 @@ from stream.examples.flights.views import ORDER, TABLE, VIEWS, create_table, cre
 from stream.options import StreamOptions
 from stream.session.session import Session, connect
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.02
 SHOWN_ROWS = 12
 
 
