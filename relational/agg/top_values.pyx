@@ -69,6 +69,7 @@ REFILLED_VALUES = 3 * MOST // 4
 
 cdef uint64_t SIGN = <uint64_t>1 << 63
 
+
 @cython.final
 cdef class TopValuesKernel(AggKernel):
     """State: TopState."""

@@ -28,19 +28,21 @@ WRITTEN_VALUES, REFILLED_GROUPS = 65_536, 4_096  # at a time
 
 
 class ExtremeTable(ABC):
-    """The table of aggregate call number `call`."""
+    """The table of aggregate call number `call`. `columns` are the input columns that its key and its value have, in
+    its order."""
 
     keeps_values: ClassVar[bool]
     """Whether the states of groups keep values, as `AggSpec.keeps_values` says."""
 
-    def __init__(self, call: int, table: StateTable) -> None:
+    def __init__(self, call: int, table: StateTable, columns: Sequence[int]) -> None:
         self.call = call
         self.table = table
+        self._columns = tuple(columns)
 
     @property
-    @abstractmethod
     def key(self) -> tuple[int, ...]:
         """The input columns that are the key of the table."""
+        return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
     def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:  # noqa: B027  an overflow table waits
         """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
@@ -60,13 +62,8 @@ class MaterializedInput(ExtremeTable):
     keeps_values = False
 
     def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:
-        super().__init__(call, table)
-        self._columns = tuple(columns)
+        super().__init__(call, table, columns)
         self._argument = argument
-
-    @property
-    def key(self) -> tuple[int, ...]:
-        return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
     def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
         kept = chunk.project(self._columns)
@@ -96,14 +93,6 @@ class OverflowTable(ExtremeTable):
     """`table` has (group columns, value, number of rows); `columns` are the input columns of all but the last."""
 
     keeps_values = True
-
-    def __init__(self, call: int, table: StateTable, columns: Sequence[int]) -> None:
-        super().__init__(call, table)
-        self._columns = tuple(columns)
-
-    @property
-    def key(self) -> tuple[int, ...]:
-        return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
     def settle(self, groups: AggGroups) -> None:
         ids, values, changes = groups.overflow(self.call)

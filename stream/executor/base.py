@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relational.table.state_table import StateTable
     from relational.types.schema import Schema
 
-SLICE_BYTES = 16 << 20
+CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ def store_rows(table: StateTable, stored: Mapping[str, Any], wanted: Mapping[str
 
 
 def slices(chunk: StreamChunk, rows: int) -> Iterator[StreamChunk]:
-    """`chunk` in slices of at most `rows` rows (at least two) and about SLICE_BYTES, small enough for a channel's
+    """`chunk` in slices of at most `rows` rows (at least two) and about CHUNK_BYTES, small enough for a channel's
     permits. No update pair is split; the values are shared."""
     size = chunk.nbytes
-    if size > SLICE_BYTES:
-        rows = max(2, min(rows, chunk.capacity * SLICE_BYTES // size))
+    if size > CHUNK_BYTES:
+        rows = max(2, min(rows, chunk.capacity * CHUNK_BYTES // size))
     start = 0
     while start < chunk.capacity:
         end = min(start + rows, chunk.capacity)
