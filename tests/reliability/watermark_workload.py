@@ -24,7 +24,7 @@ def work(directory: str, note: Note) -> tuple[int, int]:
         db.sql("CREATE TABLE IF NOT EXISTS kept (at BIGINT, k INT, v INT, "
                f"WATERMARK FOR at AS at - {DELAY}) APPEND ONLY WITH (connector = 'datagen', "
                f"rows = {ROWS}, splits = {SPLITS}, fields.at.kind = 'sequence', fields.at.end = {WRAP}, "
-               "fields.k.max = 2, rate_limit = 60000)")
+               "fields.k.max = 2, rate_limit = 4000)")
         db.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS w AS {WINDOWS}")
         db.wait_created("w")
         deadline = time.monotonic() + SOON_SECONDS
