@@ -23,6 +23,7 @@ SPILL_BITS = 16
 SPILL_MASK = (1 << SPILL_BITS) - 1
 MAX_EPOCH = Epoch((1 << 64) - 1)
 NEVER = Epoch(0)
+OWN_EPOCHS = 1 << 62
 BASE_MS = 1_617_235_200_000         # 2021-04-01T00:00Z
 
 
@@ -74,6 +75,17 @@ def from_unix_ms(unix_ms: int) -> Epoch:
 def to_unix_ms(epoch: int) -> int:
     """Milliseconds since 1970 of an epoch, its offset ignored."""
     return (epoch >> SPILL_BITS) + BASE_MS
+
+
+def own_epoch(committed: int) -> Epoch:
+    """The epoch of a writer apart from the commits, which has read what was committed up to `committed`: it is above
+    all epochs of commits."""
+    return Epoch(committed | OWN_EPOCHS)
+
+
+def committed_epoch_of(own: int) -> Epoch:
+    """The epoch that an `own_epoch` was made from."""
+    return Epoch(own & ~OWN_EPOCHS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ RANGES = {
     "aggregation_flush_groups": (1, ROWS_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
+    "detached_creation_bytes": (0, BYTES_LIMIT),
     "failed_job_history_ms": (0, MS_LIMIT),
     "metrics_port": (-1, 65_535),
 }
@@ -82,6 +83,9 @@ class StreamOptions:
     """Cache of whole table columns at a committed epoch, for the queries of a session; 0: none."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two polls of its upstream."""
+    detached_creation_bytes: int = 32 << 20
+    """Stored bytes of its tables from which on a view is created apart from the graph, whose barriers then do not wait
+    for it; a view over less is ready sooner within it."""
     failed_job_history_ms: int = 3_600_000
     """How long the changes that a failed job has not read are kept; a later RESUME rebuilds the job."""
     metrics_port: int = -1

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hummock.epoch import Clock, EpochGenerator, wall_clock_ms
+from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
@@ -20,17 +20,22 @@ from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
+from hummock.store.staging_store import StagingStore
 from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
+from relational.table.scan_positions import stored_since
+from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
+from stream.plan.stream_plan import StreamPlan
 from stream.protocol import Step, StepObserver, unobserved
 from stream.runtime.actor_pool import ActorPool
 from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
+from stream.worker.detached_worker import DetachedWorker
 
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
@@ -103,6 +108,9 @@ class Playground:
                 EpochGenerator(clock, self.manager.committed_epoch),
                 options.stream,
                 NodePins(self.manager, self.node_name),
+                self._open_detached,
+                self._stored_since,
+                lambda table_ids: sum(self.storage.table_bytes(table_ids).values()),
                 self._delivering(observer),
             )
             actors = ActorMetrics(self.node.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
@@ -112,6 +120,7 @@ class Playground:
             self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             undo.callback(self.meta.close, CLOSE_SECONDS)
             self.meta.start()
+            self._begin_maintenance()  # now epochs that interrupted jobs need are pinned
             self.deliveries.committed()
             self._undo = undo.pop_all()
 
@@ -124,6 +133,7 @@ class Playground:
     ) -> WriterSession:
         """Creates manager, storage and maintenance; returns the writer role that was claimed."""
         options = self.options
+        self._begin_maintenance: Callable[[], object] = lambda: None
         self.manager = HummockManager(
             meta_store, object_store, compaction=options.compaction, metrics=self.metrics, random_bytes=random_bytes
         )
@@ -143,7 +153,7 @@ class Playground:
         if options.is_maintained:
             maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)
             undo.callback(maintenance.close)
-            maintenance.start()
+            self._begin_maintenance = maintenance.start
         return writer
 
     def _set_missing_rules(self) -> None:
@@ -151,6 +161,24 @@ class Playground:
         missing = missing_rules(self.catalog.snapshot.tables.values(), self.manager.version.tables)
         if missing:
             self.manager.set_rules(self._writer, missing)
+
+    def _open_detached(self, plan: StreamPlan, request: Callable[[], None]) -> DetachedWorker:
+        """The worker of a job that is being created apart from the graph."""
+        return DetachedWorker(
+            StagingStore(self.storage),
+            self.storage,
+            self.options.stream,
+            min(os.cpu_count() or 1, MOST_THREADS),
+            request,
+            lambda load_id: self.manager.load_answer(load_id) is not None,
+        )
+
+    def _stored_since(self, plan: StreamPlan) -> Epoch | None:
+        """See `scan_positions.stored_since`; that of the first scan, as all scans of a job are at one epoch."""
+        table = plan.scans[0].progress
+        assert table is not None
+        return stored_since(StorageTable(table, self.storage), self.storage.committed_epoch)
+
     def _delivering(self, observer: StepObserver) -> StepObserver:
         """The observer, and the sinks, which are notified of each commit."""
 

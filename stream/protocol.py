@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.chunk.vnode_map import VnodeMap
+    from stream.plan.stream_plan import StreamPlan
 
 
 class Step(StrEnum):
@@ -91,6 +92,7 @@ class ActorSpec:
     with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
     `is_resumed`: it reads its source once the statement that resumed its job is committed. `first_rows`: those that a
     new table inserts before all others. `writes`: the actor of the table that the actor of a sink writes.
+    `is_detached`: it reads the tables of other jobs at committed epochs, apart from the graph.
     """
 
     actor_id: int
@@ -110,6 +112,7 @@ class ActorSpec:
     first_rows: FirstRows | None = field(default=None, compare=False)
     writes: int | None = None
     is_resumed: bool = False
+    is_detached: bool = False
 
     @property
     def job_id(self) -> int:
@@ -162,3 +165,30 @@ class Worker(Protocol):
     def close(self, error: BaseException) -> None:
         """Reset for the last time: every caller that waits for this worker gets `error`."""
         ...
+
+
+class DetachedWorker(Worker, Protocol):
+    """Runs the actors of one job that is being created, apart from the graph: its barriers are its own, with an
+    `own_epoch` for each committed one, and the files of its checkpoints are committed as loads."""
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        """The newest epoch of the graph that was committed and can be read."""
+        ...
+
+    @property
+    def staged_bytes(self) -> int:
+        """What the job has written and not yet committed."""
+        ...
+
+    def is_committed(self, load_id: str) -> bool:
+        """Whether a load was committed."""
+        ...
+
+    def settle(self, epoch: Epoch) -> None:
+        """The load of everything up to `epoch`, one of its own, is committed."""
+        ...
+
+
+OpenDetached: TypeAlias = "Callable[[StreamPlan, Callable[[], None]], DetachedWorker]"
+"""Opens the worker of a job, which calls the second argument when a barrier is wanted, and when a part of it failed."""

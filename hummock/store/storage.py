@@ -235,6 +235,15 @@ class HummockStorage(ViewReads, ClosedAtExit):
     # -- reading -------------------------------------------------------------------------------------------
 
     @property
+    def object_store(self) -> ObjectStore:
+        """Where the files are."""
+        return self._sstable_store.object_store
+
+    def committed_view(self) -> ReadView:
+        """The newest version, without what is not committed."""
+        return self._open_base()
+
+    @property
     def committed_epoch(self) -> Epoch:
         return self._open_base().version.max_committed_epoch
 

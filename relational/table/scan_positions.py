@@ -2,7 +2,9 @@
 
 A scan that takes many epochs stores its position in each vnode with the epoch [R17]: a row per vnode of a state table,
 with the key of the last row that was read, without table id and vnode; whether that was the last row of the vnode; and
-the number of rows read.
+the number of rows read. Of a scan that is apart from the graph there is one more row, of vnode -1, whose key is the
+epoch up to which it has read the changes of the rows at or below the positions, 8 bytes, big-endian. Without it these
+rows are as of the epoch of the positions.
 """
 
 from __future__ import annotations
@@ -16,11 +18,15 @@ import pyarrow.compute as pc
 
 from hummock.base.key import KeyRange, user_key, vnode_of
 from hummock.columnar.binary_column import BinaryColumn
-from hummock.epoch import EpochPair
+from hummock.epoch import NEVER, Epoch, EpochPair
 from relational.catalog.objects import TableCatalog
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.table.row_serde import RowSerde
 from relational.table.state_table import StateTable
+from relational.table.storage_table import StorageTable
+
+SINCE = -1
+"""Instead of a vnode, in the row with the epoch of the rows that were read."""
 
 
 class RowKeys(NamedTuple):
@@ -58,6 +64,8 @@ class ScanPositions:
         self._rows: dict[int, int] = {}  # vnode -> rows read so far
         self._stored: dict[int, tuple] = {}
         self._changed: set[int] = set()  # vnodes whose row must be written
+        self.since: Epoch | None = None
+        """The epoch up to which the changes of the rows that were read are read too; None: that of the positions."""
 
     @property
     def is_done(self) -> bool:
@@ -72,7 +80,9 @@ class ScanPositions:
         self._done = ~self._owned
         for row in (row for chunk in self._table.scan_chunks() for row in chunk.rows()):
             vnode, key, is_done, rows = row
-            if self._owned[vnode]:
+            if vnode == SINCE:
+                self.since, self._stored[SINCE] = Epoch(int.from_bytes(key)), row
+            elif self._owned[vnode]:
                 self._stored[vnode] = row
                 self._done[vnode], self._rows[vnode] = is_done, rows
                 if not is_done:
@@ -84,7 +94,7 @@ class ScanPositions:
         """Write the positions that changed."""
         if self._table is None:
             return
-        changes: list[tuple[Op, tuple]] = []
+        changes: list[tuple[Op, tuple]] = self._changes_of_since() if self._owned[0] else []
         for vnode in sorted(self._changed):
             row, before = self._row(vnode), self._stored.get(vnode)
             if before is not None:
@@ -96,6 +106,16 @@ class ScanPositions:
         if changes:
             self._table.write_chunk(StreamChunk.from_rows(self._table.catalog.schema, changes))
         self._table.commit(epoch)
+
+    def _changes_of_since(self) -> list[tuple[Op, tuple]]:
+        """Of its row, which the owner of the first vnode writes."""
+        before = self._stored.pop(SINCE, None)
+        row = None if self.since is None else (SINCE, self.since.to_bytes(8), False, 0)
+        changes = [] if before is None else [(Op.DELETE if row is None else Op.UPDATE_DELETE, before)]
+        if row is not None:
+            self._stored[SINCE] = row
+            changes.append((Op.INSERT if before is None else Op.UPDATE_INSERT, row))
+        return changes
 
     def finish(self) -> None:
         """Everything was read by other means."""
@@ -110,10 +130,12 @@ class ScanPositions:
             begin = self._keys[first] + b"\0" if first in self._keys else user_key(self._table_id, first, b"")
             yield KeyRange(begin, self._end_of(last)), first, last
 
-    def owned_ranges(self) -> Iterator[KeyRange]:
-        """The user keys of the vnodes of the actor, as few ranges as possible."""
-        for first, last in _runs(self._owned, ()):
+    def passed_ranges(self) -> Iterator[KeyRange]:
+        """The user keys at or below the positions, in few ranges."""
+        for first, last in _runs(self._owned & self._done, ()):
             yield KeyRange(user_key(self._table_id, first, b""), self._end_of(last))
+        for vnode, key in self._keys.items():
+            yield KeyRange(user_key(self._table_id, vnode, b""), key + b"\0")
 
     def advance(self, first: int, last_key: bytes, rows: int) -> int:
         """`rows` more rows, up to user key `last_key`, of a run that begins with vnode `first` were read; the vnode of
@@ -165,3 +187,13 @@ def _runs(chosen: np.ndarray, starts: Container[int]) -> Iterator[tuple[int, int
             count += 1
         yield left[0], left[count - 1]
         del left[:count]
+
+
+def stored_since(table: StorageTable, epoch: Epoch) -> Epoch | None:
+    """`ScanPositions.since` as of `epoch`, read from the `table` of the positions; NEVER if it has no positions."""
+    row = table.get_row((SINCE,), epoch)
+    if row is not None:
+        _, key, _, _ = row
+        assert isinstance(key, bytes)
+        return Epoch(int.from_bytes(key))
+    return None if any(chunk.capacity for chunk in table.scan(epoch, limit=1)) else NEVER

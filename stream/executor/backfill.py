@@ -11,8 +11,8 @@ which a request is made.
 
 A watermark is held until all rows were read [R28]: existing rows may be below it.
 
-A job that was loaded with the rows of an epoch, or stopped at one, first catches up: it reads the changes since then,
-of rows at or below the positions, before it passes its second barrier [C14].
+A job that was loaded with the rows of an epoch, stopped at one, or was apart from the graph until one, first catches
+up: it reads the changes since then, of rows at or below the positions, before it passes its second barrier [C14, C17].
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ OpenTable: TypeAlias = "Callable[[TableCatalog, Sequence[int] | None], StorageTa
 
 KEPT_ROWS, KEPT_BYTES = 1 << 20, 64 << 20
 """Limits of the changes that one actor keeps within an epoch."""
+
+
+def changes_of_read_rows(
+    table: StorageTable, positions: ScanPositions, since: Epoch, until: Epoch, chunk_rows: int
+) -> Iterator[StreamChunk]:
+    """The changes between two epochs of the rows at or below the positions."""
+    for key_range in positions.passed_ranges():
+        for chunk in table.changes(since, until, key_range):
+            yield from slices(chunk, chunk_rows)
 
 
 @dataclass(slots=True)
@@ -87,11 +96,17 @@ class BackfillExecutor(Executor):
         messages = self._input.execute()
         barrier = yield from first_barrier(messages, self.info.identity)
         self._positions.init_epoch(barrier.epoch)
-        if self._positions.is_done and self._since is None:
+        since = self._positions.since or self._since
+        if self._positions.is_done and since is None:
             self._finished()
         yield barrier
-        if self._since is not None:
-            yield from self._caught_up(self._since, barrier.epoch.prev)
+        if since is not None:
+            table = self._open_table(self._table, self._columns)
+            yield from changes_of_read_rows(table, self._positions, since, barrier.epoch.prev, self._chunk_rows)
+            self._positions.since = None
+            if self._positions.is_done:
+                self._finished()
+                self._pace.end()
         if not self._positions.is_done:
             yield from self._backfilled(messages, barrier)
             for watermark in self._held.values():
@@ -107,21 +122,6 @@ class BackfillExecutor(Executor):
                 self._positions.commit(message.epoch)
                 self._follow(message)
             yield message
-
-    def _caught_up(self, since: Epoch, until: Epoch) -> Iterator[StreamChunk]:
-        """The changes between two epochs of the rows that were read."""
-        is_done = self._positions.is_done
-        table = self._open_table(self._table, self._columns if is_done else None)
-        for key_range in self._positions.owned_ranges():
-            for chunk in table.changes(since, until, key_range):
-                if is_done:
-                    yield from slices(chunk.without_unchanged_updates(), self._chunk_rows)
-                    continue
-                passed = self._positions.passed(keys_of(self._table, chunk))
-                for change in self._changes(chunk.filter(passed)):
-                    yield from slices(change, self._chunk_rows)
-        if is_done:
-            self._finished()
 
     def _backfilled(self, messages: Iterator[Message], barrier: Barrier) -> Iterator[Message]:
         """Everything up to the barrier by which all rows were read."""

@@ -3,7 +3,8 @@
 The rows of an epoch are processed before its barrier passes the job, and the flush at the barrier grows with them. So
 the time that the barrier takes within the job decides: it is measured from its arrival at the scan until the last actor
 of the job has passed it. Above TARGET_SECONDS the number of rows is halved, below half of it doubled. A backfill that
-has read its share requests a barrier, so it loses no time, and other jobs wait for no long epoch.
+has read its share requests a barrier, so it loses no time, and other jobs wait for no long epoch. A job apart from the
+graph has barriers of its own, for which nobody waits: its epochs are longer, and each group is written less often.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 
 TARGET_SECONDS = 0.05
+DETACHED_TARGET_SECONDS = 0.5
 LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 16_384, 131_072, 1 << 22
 
 
@@ -20,9 +22,13 @@ class BackfillPace:
     """Of one job; its actors share it. Thread safe."""
 
     def __init__(
-        self, request_barrier: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic
+        self,
+        request_barrier: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        target_seconds: float = TARGET_SECONDS,
     ) -> None:
         self._request_barrier = request_barrier
+        self._target = target_seconds
         self._clock = clock
         self._limit = FIRST_ROWS
         self._rows = 0
@@ -64,7 +70,7 @@ class BackfillPace:
                 self._latency = self._clock() - self._began
 
     def _adapt(self) -> None:
-        if self._latency > TARGET_SECONDS:
+        if self._latency > self._target:
             self._limit = max(self._limit // 2, LEAST_ROWS)
-        elif self._latency < TARGET_SECONDS / 2 and self._rows >= self._limit:
+        elif self._latency < self._target / 2 and self._rows >= self._limit:
             self._limit = min(self._limit * 2, MOST_ROWS)

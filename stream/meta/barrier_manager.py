@@ -127,6 +127,12 @@ class BarrierManager:
             self._schedule.request()
             self._changed.notify_all()
 
+    def request_checkpoint(self) -> None:
+        """Inject a barrier soon, whose epoch is committed."""
+        with self._changed:
+            self._schedule.request_checkpoint()
+            self._changed.notify_all()
+
     def flush(self) -> Future[int]:
         """Completes with a committed epoch that holds everything sent before this call."""
         waiter: Future[int] = Future()

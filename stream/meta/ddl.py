@@ -9,7 +9,7 @@ except ids that are never used again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from stream.message import Mutation, SkippedRows
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.creations import Creations
+from stream.meta.detached_creations import DetachedCreations, is_detachable
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
 from stream.meta.schedule import Beginning, Job
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 
 class Ddl:
-    """Thread safe. Names are text, one name of `public`, or ObjectName."""
+    """Thread safe. Names are text, one name of `public`, or ObjectName. `is_large(table_ids)`: whether a view over
+    these tables is created apart from the graph."""
 
     def __init__(
         self,
@@ -53,6 +55,8 @@ class Ddl:
         barriers: BarrierManager,
         failures: JobFailures,
         creations: Creations,
+        detached: DetachedCreations,
+        is_large: Callable[[Sequence[int]], bool],
     ) -> None:
         self._catalog = catalog
         self._planner = planner
@@ -60,6 +64,8 @@ class Ddl:
         self._barriers = barriers
         self._failures = failures
         self._creations = creations
+        self._detached = detached
+        self._is_large = is_large
         self.one = threading.Lock()
         """Held during a DDL: at most one is executed at a time."""
         self._loading: frozenset[int] = frozenset()  # tables
@@ -220,18 +226,26 @@ class Ddl:
             record = self._planner.record_of(job, parallelism)
             assert record is not None
 
-            def prepare() -> Mutation:
+            def prepare() -> Mutation | None:
                 """Of those that run now: a recovery may have set some aside since the statement was sent."""
                 self.check_runs([table.id])
                 known = self._catalog.snapshot
                 failed = self._failures.failed(known)
                 jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
-                closure = sorted((each for each in jobs if each.id not in failed), key=lambda each: each.id)
+                closure = sorted((each for each in jobs if self._runs_in_graph(each, failed)), key=lambda each: each.id)
+                if not closure:
+                    return None
                 beginnings = [Beginning(self._planner.known_job(each, may_lack_connector=True)) for each in closure]
-                scaled = replace(beginnings[0], job=self._planner.with_parallelism(beginnings[0].job, parallelism))
-                return self._streams.prepare_replace([scaled, *beginnings[1:]])
+                if closure[0].id == table.id:
+                    job = self._planner.with_parallelism(beginnings[0].job, parallelism)
+                    beginnings[0] = replace(beginnings[0], job=job)
+                return self._streams.prepare_replace(beginnings)
 
             self._execute(prepare, JobChange(self._catalog.plan_parallelism(record)))
+            self._detached.restart([table.id])
+
+    def _runs_in_graph(self, job: TableCatalog, failed: Collection[int]) -> bool:
+        return job.id not in failed and not self._detached.is_detached(job.id)
 
     # -- bulk loads ------------------------------------------------------------------------------------
 
@@ -377,6 +391,8 @@ class Ddl:
         barrier too, so that it is set aside if it cannot store what it reads first; the call returns after the next
         commit, which holds where it began to read."""
         is_creating = bool(job.plan.scans) and loaded_at is None
+        if is_creating and is_detachable(job.plan) and self._is_large(table.inputs):
+            return self._create_detached(table, job, parallelism)
         has_source = bool(job.plan.sources)
         record = self._planner.record_of(job, parallelism)
         table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=is_creating)
@@ -389,6 +405,20 @@ class Ddl:
             self._barriers.flush().result()
         return table
 
+    def _create_detached(self, table: TableCatalog, job: Job, parallelism: int | None) -> TableCatalog:
+        """The job is committed as being created, and begins in the graph when it has read all rows."""
+        record = self._planner.record_of(job, parallelism)
+        table, operations = self._catalog.plan_create(table, job.plan.state_tables, record, is_creating=True)
+        job = self._planner.with_parallelism(job, parallelism)
+        self._detached.register(job)
+        try:
+            self._execute(lambda: None, JobChange(operations))
+        except BaseException:
+            self._detached.cancel([job.job_id])
+            raise
+        self._detached.begin([job.job_id])
+        return table
+
     def _forget_loaded(self) -> None:
         loaded = self._catalog.refresh().loaded
         if loaded:
@@ -397,16 +427,25 @@ class Ddl:
 
     def _drop(self, plan: DropPlan) -> tuple[TableCatalog, ...]:
         self._check_not_loading(plan.stored)
-        change = JobChange(plan.operations, dropped_tables=plan.stored)
-        self._execute(lambda: self._streams.prepare_drop(plan.jobs) if plan.jobs else None, change)
+        self._execute_drop(plan, lambda: self._streams.prepare_drop(plan.jobs) if plan.jobs else None)
         return plan.dropped
 
     def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
         self._check_not_loading((altered.id, *plan.stored))
         self.check_runs([altered.id])
-        change = JobChange(plan.operations, dropped_tables=plan.stored)
-        self._execute(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
+        self._execute_drop(plan, lambda: self._streams.prepare_alter(altered, plan.jobs))
+        self._detached.restart(each.id for each in self._catalog.dependents(altered.id))
         return altered
+
+    def _execute_drop(self, plan: DropPlan, prepare: Callable[[], Mutation | None]) -> None:
+        """What is being created apart from the graph, and is dropped, commits nothing any more."""
+        self._detached.suspend(plan.jobs)
+        try:
+            self._execute(prepare, JobChange(plan.operations, dropped_tables=plan.stored))
+        except BaseException:
+            self._detached.begin(plan.jobs)
+            raise
+        self._detached.cancel(plan.jobs)
 
     def _record(self, operations: MetaOperations) -> None:
         """Commit a change of the catalog only."""

@@ -157,6 +157,10 @@ class JobPlanner:
             self._unreadable[table.name] = error
             return Job(table.id, plan if table.plan else plan_table(table, self._ids_of(table)))
 
+    def stored_plan(self, table: TableCatalog) -> StreamPlan:
+        """The plan of a committed view, index or sink."""
+        return self._stored_plan(table, self._catalog.snapshot.job_record(table.id))
+
     def _stored_plan(self, table: TableCatalog, record: JobRecord | None) -> StreamPlan:
         if record is None:
             return plan_of_one_actor(table, self._catalog.get, self._ids_of(table))

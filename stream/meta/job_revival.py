@@ -9,7 +9,7 @@ readers, under new ids. Jobs that were set aside because they read this one are 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from hummock.epoch import Epoch
@@ -45,7 +45,10 @@ class JobRevival:
         failures: JobFailures,
         history: KeptHistory,
         creations: Creations,
+        is_behind: Callable[[int], bool],
     ) -> None:
+        """`is_behind(job_id)`: whether the rows of a job are of an earlier epoch than the one at which it was set
+        aside."""
         self._ddl = ddl
         self._catalog = catalog
         self._planner = planner
@@ -53,6 +56,13 @@ class JobRevival:
         self._failures = failures
         self._history = history
         self._creations = creations
+        self._is_behind = is_behind
+
+    def rebuild_creation(self, view: TableCatalog) -> None:
+        """A creation that was interrupted begins anew, since the changes since its rows cannot be read any more."""
+        log.warning("the creation of %r begins anew: the changes since it was interrupted are gone", view.name)
+        with self._ddl.one:
+            self._ddl.rebuild([view])
 
     def resume(self, table: TableCatalog, skip: int = 0) -> bool:
         """Resume the job of `table`, with those that were set aside because they read it; whether it was rebuilt.
@@ -109,7 +119,9 @@ class JobRevival:
         return found
 
     def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:
-        """Whether the job's upstream continued, and may have changed, since the job stopped."""
+        """Whether the job's upstream continued, and may have changed, since the job stopped, or before."""
+        if self._is_behind(table.id):
+            return True
         known = self._catalog.snapshot
         read = (each for each in table.inputs if known.tables[each].kind.is_job)
         return bool(table.plan) and any(each not in failures for each in read)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from hummock.epoch import Epoch, EpochGenerator
+from hummock.errors import EpochTooOld
 from hummock.meta.store.base import NONE
 from relational.catalog.manager import CatalogManager
 from relational.table.store_rules import rule_changes
@@ -17,19 +19,24 @@ from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.barrier_stats import BarrierFigures, BarrierStats
 from stream.meta.creations import Creations
 from stream.meta.ddl import Ddl
+from stream.meta.detached_creations import DetachedCreations, is_detachable
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
 from stream.meta.job_revival import JobRevival
 from stream.meta.kept_history import KeptHistory, Pins
 from stream.meta.recovery import RecoveryPolicy
-from stream.meta.schedule import Beginning
+from stream.meta.schedule import Beginning, Job
 from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
-from stream.protocol import CollectedEpoch, Step, StepObserver, Worker, unobserved
+from stream.protocol import CollectedEpoch, OpenDetached, Step, StepObserver, Worker, unobserved
 
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager
     from hummock.meta_client import WriterSession
+    from relational.catalog.snapshot import CatalogSnapshot
+    from stream.plan.stream_plan import StreamPlan
+
+log = logging.getLogger("hummock.stream")
 
 
 class HummockCommitter:
@@ -72,7 +79,8 @@ class NodePins:
 
 
 class MetaNode:
-    """Thread safe. `committer` is used by one thread at a time."""
+    """Thread safe. `committer` is used by one thread at a time. `open_detached` and `stored_since` as for
+    `DetachedCreations`; `bytes_of(table_ids)`: the stored bytes of tables."""
 
     def __init__(
         self,
@@ -82,6 +90,9 @@ class MetaNode:
         epochs: EpochGenerator,
         options: StreamOptions,
         pins: Pins,
+        open_detached: OpenDetached,
+        stored_since: Callable[[StreamPlan], Epoch | None],
+        bytes_of: Callable[[Collection[int]], int],
         observer: StepObserver = unobserved,
     ) -> None:
         self.catalog = catalog
@@ -94,6 +105,17 @@ class MetaNode:
         self.failures = JobFailures(policy, self._streams.job_of)
         self._history = KeptHistory(pins, options.failed_job_history_ms)
         self.creations = Creations(catalog, self.failures, self.check_alive)
+        self._stored_since = stored_since
+        self._detached = DetachedCreations(
+            self._streams,
+            pins,
+            open_detached,
+            stored_since,
+            lambda job_id: self.planner.known_job(catalog.get(job_id), may_lack_connector=True),
+            lambda: catalog.snapshot.creating,
+        )
+        self._was_started = False
+        self._unreadable: list[int] = []  # views whose creation cannot continue from where it was interrupted
         self._barriers = BarrierManager(
             worker,
             _CatalogCommitter(committer, catalog, self.failures, self._history, self._streams, self.creations),
@@ -104,20 +126,42 @@ class MetaNode:
             policy,
             self.observe,
         )
-        self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers, self.failures, self.creations)
-        self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history,
-                                  self.creations)
+        self.ddl = Ddl(
+            catalog,
+            self.planner,
+            self._streams,
+            self._barriers,
+            self.failures,
+            self.creations,
+            self._detached,
+            lambda table_ids: bytes_of(table_ids) >= options.detached_creation_bytes,
+        )
+        self.revival = JobRevival(
+            self.ddl,
+            catalog,
+            self.planner,
+            self._streams,
+            self.failures,
+            self._history,
+            self.creations,
+            lambda job_id: self._since_of(job_id, catalog.snapshot) is not None,
+        )
 
     # -- lifecycle -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all committed jobs except those that are set aside. Raises what recovery raises."""
         self._barriers.start()
+        self._was_started = True
+        self._detached.start(self._barriers, self.ddl.one)
         self.ddl.forget_loaded()
+        for job_id in self._unreadable:
+            self.revival.rebuild_creation(self.catalog.get(job_id))
         self.revival.retry()
 
     def close(self, timeout: float) -> None:
         """End the barriers and all actors; what is not committed is dropped."""
+        self._detached.close()
         self._barriers.close(timeout)
 
     def fail(self, error: BaseException) -> None:
@@ -132,6 +176,8 @@ class MetaNode:
         """A step of the checkpoint of `epoch` begins, here or in the worker."""
         self._stats.observe(step, epoch)
         self._observer(step, epoch)
+        if step is Step.NOTIFY:
+            self._detached.wake()
 
     def flush(self) -> Future[int]:
         """Completes with a committed epoch that holds everything sent before this call."""
@@ -161,12 +207,37 @@ class MetaNode:
         self.failures.refuse(refused, known, committed)
         failed = self.failures.errors(known)
         for failure in self.failures.failed(known).values():
-            self._history.keep(failure.job_id, failure.since)
+            self._history.keep(failure.job_id, self._since_of(failure.job_id, known) or failure.since)
+        self._detached.set_aside(failed)
+        if not self._was_started:
+            self._continue_detached([job for job in jobs if job.job_id not in failed], known)
         records = self.catalog.plan_job_records(*self.planner.unrecorded(jobs))
         if self.failures.unrecorded(known) or records.put:  # an immediate commit, which records them
             self._barriers.schedule(Command(lambda: None, JobChange(records), False, lambda: True))
         self.creations.notify()
-        return self._streams.rebuild([Beginning(job) for job in jobs if job.job_id not in failed], failed)
+        running = [job for job in jobs if job.job_id not in failed and not self._detached.is_detached(job.job_id)]
+        return self._streams.rebuild([Beginning(job) for job in running], failed)
+
+    def _since_of(self, job_id: int, known: CatalogSnapshot) -> Epoch | None:
+        """The epoch of the committed rows of a job, if that is not the epoch at which it was set aside: it was created
+        apart from the graph."""
+        if job_id not in known.creating:
+            return None
+        plan = self.planner.stored_plan(known.tables[job_id])
+        return (self._stored_since(plan) or None) if is_detachable(plan) else None
+
+    def _continue_detached(self, jobs: Sequence[Job], known: CatalogSnapshot) -> None:
+        """Creations that an earlier process did apart from the graph continue there. REQUIRES the first start."""
+        creating = [job for job in jobs if job.job_id in known.creating]
+        read = {table_id for job in creating for table_id in known.tables[job.job_id].inputs}
+        for job in creating:
+            is_alone = job.job_id not in read and known.creating.isdisjoint(known.tables[job.job_id].inputs)
+            if is_alone and is_detachable(job.plan):
+                try:
+                    if not self._detached.is_detached(job.job_id) and self._detached.register(job):
+                        self._detached.begin([job.job_id])
+                except EpochTooOld:
+                    self._unreadable.append(job.job_id)
 
 
 class _CatalogCommitter:

@@ -56,7 +56,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A job to start, and what its actors have yet to read; see ActorSpec. `rows`: the first ones of a table."""
+    """A job to start, and what its actors have yet to read; see ActorSpec. `rows`: the first ones of a table.
+    `is_detached`: it reads its tables apart from the graph."""
 
     job: Job
     since: Epoch | None = None
@@ -64,6 +65,7 @@ class Beginning:
     skip: SkippedRows | None = None
     rows: StreamChunk | None = None
     is_resumed: bool = False
+    is_detached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class ActorGraph:
 
 def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Callable[[], int]) -> ActorGraph:
     """The actors of a job that begins. `upstreams`: the layouts of the jobs that it reads, and of the table that it
-    writes as a sink, by the id of the table.
+    writes as a sink, by the id of the table; empty for a detached one.
     KeyError with the id of one that is missing."""
     job = beginning.job
     fragments = fragments_of(job.plan)
@@ -98,7 +100,8 @@ def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Cal
     specs: list[ActorSpec] = []
     for number, fragment in enumerate(fragments):
         layout = _layout(fragment, job, layouts, upstreams, next_id)
-        edges = [_edge(job, number, at, leaf, layout, layouts, upstreams) for at, leaf in enumerate(fragment.leaves)]
+        leaves = [leaf for leaf in fragment.leaves if not (beginning.is_detached and isinstance(leaf, StreamScanNode))]
+        edges = [_edge(job, number, at, leaf, layout, layouts, upstreams) for at, leaf in enumerate(leaves)]
         layouts.append(layout)
         for at, actor_id in enumerate(layout.actors):
             inputs = tuple(
@@ -123,7 +126,8 @@ def _layout(
     if fragment.vnode_count is None or any(each.vnodes is None for each in followed):
         return Layout((next_id(),))
     actors = min(job.parallelism, fragment.vnode_count)
-    scanned = [upstreams[leaf.table.id] for leaf in fragment.leaves if isinstance(leaf, StreamScanNode)]
+    scans = [leaf for leaf in fragment.leaves if isinstance(leaf, StreamScanNode)]
+    scanned = [upstreams[leaf.table.id] for leaf in scans] if upstreams else []
     if scanned and all(isinstance(node, STATELESS) for node in fragment.root.walk()):
         actors = len(scanned[0].actors)
         if scanned[0].vnodes is None:
@@ -197,4 +201,5 @@ def _spec(
         beginning.skip,
         first_rows=None if beginning.rows is None else FirstRows(beginning.rows),
         is_resumed=beginning.is_resumed,
+        is_detached=beginning.is_detached,
     )

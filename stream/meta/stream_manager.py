@@ -103,6 +103,11 @@ class StreamManager:
             self._worker.build(specs)
             return replace(self._added(specs), failed=failed)
 
+    def detached_specs(self, job: Job) -> tuple[ActorSpec, ...]:
+        """The actors of a job that reads its tables apart from the graph; they are built and run by a worker of
+        their own."""
+        return schedule(Beginning(job, is_detached=True), {}, lambda: next(self._actor_ids)).specs
+
     def backfilled(self, actor_ids: Iterable[int]) -> set[int]:
         """These actors have read all existing rows; the jobs of which all actors have."""
         done: set[int] = set()

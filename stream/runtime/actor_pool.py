@@ -15,6 +15,8 @@ that it is not lost when the actor then has nothing to process.
 from __future__ import annotations
 
 import heapq
+import os
+import sys
 import threading
 import time
 from collections import deque
@@ -29,6 +31,7 @@ QUANTUM_SECONDS = 0.01
 processing of one chunk."""
 OVERDUE_SECONDS = 0.02
 SPARE_THREADS = 4
+LOWEST_PRIORITY = 19
 
 
 class Runnable(Protocol):
@@ -67,12 +70,18 @@ class _Entry:
 
 
 class ActorPool:
-    """`threads` regular threads and `spare` ones, which begin with the first actor. Thread safe."""
+    """`threads` regular threads and `spare` ones, which begin with the first actor. `niceness`: by how much their
+    priority is lower than that of the process, where threads have one. Thread safe."""
 
     def __init__(
-        self, threads: int, spare: int = SPARE_THREADS, clock: Callable[[], float] = time.monotonic
+        self,
+        threads: int,
+        spare: int = SPARE_THREADS,
+        clock: Callable[[], float] = time.monotonic,
+        niceness: int = 0,
     ) -> None:
         self._threads_wanted = threads, spare
+        self._niceness = niceness
         self._clock = clock
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # regular threads
@@ -137,6 +146,9 @@ class ActorPool:
             self._threads[-1].start()
 
     def _run_regular(self) -> None:
+        if self._niceness and sys.platform == "linux":
+            niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + self._niceness, LOWEST_PRIORITY)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
         while True:
             with self._lock:
                 entry = self._next()

@@ -24,7 +24,7 @@ from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition, StatementError
 from stream.executor.agg_state import ExtremeTable, MaterializedInput, OverflowTable
 from stream.executor.backfill import BackfillExecutor
-from stream.executor.backfill_pace import BackfillPace
+from stream.executor.backfill_pace import DETACHED_TARGET_SECONDS, TARGET_SECONDS, BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.filter import FilterExecutor
@@ -35,6 +35,7 @@ from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
+from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
 from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.executor.source_watermark import SourceWatermark
 from stream.executor.store_errors import StoreErrorsExecutor
@@ -70,7 +71,8 @@ if TYPE_CHECKING:
 
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
-    of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread."""
+    of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread.
+    `upstream`: the store of the tables of other jobs, if it is another one."""
 
     def __init__(
         self,
@@ -78,8 +80,10 @@ class ActorBuilder:
         options: StreamOptions,
         request_barrier: Callable[[], None],
         sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
+        upstream: StateStore | None = None,
     ) -> None:
         self.store = store
+        self.upstream = store if upstream is None else upstream
         self.options = options
         self.request_barrier = request_barrier
         self.sink_progress = sink_progress
@@ -98,7 +102,8 @@ class ActorBuilder:
         """An actor that does not run yet. `control` carries barriers and statements to an actor without inputs;
         `inputs` are the channels of each input of `spec`."""
         errors = self.errors.open(spec.table, spec.actor_id)
-        pace = self._paces.setdefault(spec.job_id, BackfillPace(self.request_barrier))
+        target = DETACHED_TARGET_SECONDS if spec.is_detached else TARGET_SECONDS
+        pace = self._paces.setdefault(spec.job_id, BackfillPace(self.request_barrier, target_seconds=target))
         chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
         chain.backfilled = lambda: observer.finish_backfill(spec.actor_id)
         chain.progress = self.sink_progress(spec.job_id)
@@ -242,6 +247,7 @@ class _ActorChain(ExecutorChain):
         super().__init__(builder.store, builder.options, errors)
         self.request_barrier = builder.request_barrier
         self.budget = builder.budget
+        self.upstream = builder.upstream
         self.spec = spec
         self.control = control
         self.inputs = inputs
@@ -366,10 +372,21 @@ class _ActorChain(ExecutorChain):
         spec, options = self.spec, self.options
         progress = None if node.progress is None else StateTable(node.progress, self.store, budget=self.budget)
         positions = ScanPositions(node.table, progress, spec.vnodes, is_loaded=spec.is_loaded)
+        if spec.is_detached:
+            return SnapshotBackfillExecutor(
+                info,
+                MergeExecutor(info, [self.head_channel()]),
+                StorageTable(node.table, self.upstream, node.columns),
+                positions,
+                self.pace,
+                options.chunk_rows,
+                slice_rows=options.snapshot_slice_rows,
+                finished=lambda: self.backfilled(),
+            )
         return BackfillExecutor(
             info,
             MergeExecutor(info, next(self.inputs), is_compacting=False),
-            lambda table, columns: StorageTable(table, self.store, columns),
+            lambda table, columns: StorageTable(table, self.upstream, columns),
             node.table,
             node.columns,
             positions,

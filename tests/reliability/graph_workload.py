@@ -44,7 +44,8 @@ def work(directory: str, note: Note, phase: str, seed: int, delay: float = 0.0, 
     rng = random.Random(seed)
     options = {"barrier_interval_ms": 2 if phase == "checkpoint" else rng.choice([2, 10]),
                "checkpoint_frequency": rng.choice([1, 3]), "chunk_rows": 512,
-               "snapshot_slice_rows": 256, "parallelism": rng.choice([1, 2, 3])}
+               "snapshot_slice_rows": 256, "parallelism": rng.choice([1, 2, 3]),
+               "detached_creation_bytes": rng.choice([0, 1 << 40])}
     with stream.connect(f"file://{directory}/store", **options) as db:
         db.pause()
         note(f"interrupted {len(db._playground.catalog.snapshot.creating)}")

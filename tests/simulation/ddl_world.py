@@ -142,6 +142,7 @@ class World:
 
     def __init__(self, is_log: bool = False) -> None:
         self.is_log = is_log
+        self.stream_options: dict[str, Any] = {}
         self.objects, self.rows = MemoryObjectStore(lambda: self.now_ms), MemoryMetaStore()
         self.now_ms = 1_700_000_000_000
 
@@ -166,7 +167,7 @@ class World:
     def copy(self) -> World:
         """An independent world with copies of the stores."""
         other = World(self.is_log)
-        other.now_ms = self.now_ms
+        other.now_ms, other.stream_options = self.now_ms, self.stream_options
         for found in self.objects.list():
             other.objects.put(found.path, self.objects.get(found.path))
         other.rows.transaction(MetaOperations(put=dict(self.rows.list(""))))
@@ -176,7 +177,9 @@ class World:
         """A session of a process with a crash point."""
         crash = crash or CrashPoint()
         options = PlaygroundOptions(
-            stream=StreamOptions(barrier_interval_ms=NEVER_MS, recovery_attempts=1, recovery_backoff_ms=1),
+            stream=StreamOptions(
+                barrier_interval_ms=NEVER_MS, recovery_attempts=1, recovery_backoff_ms=1, **self.stream_options
+            ),
             compaction=SHAPE,
             is_maintained=False,
         )

@@ -115,6 +115,7 @@ class Graph:
                 split_discovery_ms=1,
                 failed_job_history_ms=rng.choice([NEVER_MS, NEVER_MS, 0]),
                 watermark_idle_ms=NEVER_MS if is_idle else rng.choice([NEVER_MS, NEVER_MS, 3]),
+                detached_creation_bytes=rng.choice([0, 1 << 40]),
             ),
             storage=StorageOptions(watermark_interval_ms=0),
             compaction=SHAPE,

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 import stream
-from relational.errors import BindError, NotFound
-from stream.errors import InvalidStatement, JobCreating
-from stream.executor.backfill_pace import BackfillPace
+from relational.errors import BindError
+from stream.errors import InvalidStatement
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import Barrier
 from stream.worker.compute_node import JOIN_SECONDS
@@ -186,161 +185,6 @@ def test_rows_without_a_value_are_counted_over_all_actors_and_kept_over_a_rescal
     assert [each["rows"] for each in db.sql("SHOW ERRORS").to_pylist()] == [8]
 
 
-# -- creation ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def gate(monkeypatch):
-    """Backfills read nothing before it is set."""
-    gate = threading.Event()
-    allowed = BackfillPace.may_read
-    monkeypatch.setattr(BackfillPace, "may_read", lambda self: gate.is_set() and allowed(self))
-    yield gate
-    gate.set()
-
-
-def creating(db, name, query):
-    """Sends CREATE in a thread; returns it, with its outcome, once the job is being created."""
-    outcome = []
-
-    def create():
-        try:
-            outcome.append(db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}"))
-        except BaseException as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=create, daemon=True)
-    thread.start()
-    eventually(lambda: outcome or state_of(db, name) == "CREATING")
-    return thread, outcome
-
-
-def state_of(db, name):
-    return {each["name"]: each["state"] for each in db.sql("SHOW JOBS").to_pylist()}.get(name)
-
-
-@pytest.mark.parametrize("vnode_count", [16, 1_024])
-def test_progress_is_a_share_of_the_vnodes_of_the_table(db, vnode_count):
-    db.sql(f"CREATE TABLE many (id BIGINT PRIMARY KEY) WITH (vnode_count = {vnode_count})")
-    db.sql("INSERT INTO many VALUES (1), (2), (3)")
-    db.sql("CREATE MATERIALIZED VIEW counted AS SELECT id, COUNT(*) AS n FROM many GROUP BY id")
-    with db.at() as snapshot:
-        known = {table.name: table for table in db._playground.catalog.snapshot.jobs()}
-        assert snapshot.progress_of(known["counted"]) == 1.0
-
-
-def test_while_a_view_is_created_everything_else_goes_on(db, gate):
-    insert(db, range(5_000))
-    db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY)")
-    thread, outcome = creating(db, "grouped", VIEWS["grouped"])
-    rng = random.Random(run_seed())
-    for number in range(10):
-        change(db, rng)
-        db.sql(f"INSERT INTO other VALUES ({number})")
-        db.flush()
-    assert not outcome and db.sql("SELECT COUNT(*) AS n FROM other").rows() == [{"n": 10}]
-    with pytest.raises(JobCreating, match="grouped"):
-        db.sql("SELECT * FROM grouped").rows()
-    with pytest.raises(JobCreating, match="grouped"):
-        db.sql("CREATE MATERIALIZED VIEW twice AS SELECT n, COUNT(*) AS c FROM grouped GROUP BY n")
-    progress = {each["name"]: each["progress"] for each in db.sql("SHOW JOBS").to_pylist()}
-    assert progress == {"grouped": 0.0, "t": None, "other": None}
-    gate.set()
-    thread.join(SOON)
-    assert state_of(db, "grouped") == "RUNNING"
-    check_views(db, ["grouped"])
-
-
-def test_a_drop_cancels_a_creation(db, gate):
-    insert(db, range(5_000))
-    thread, outcome = creating(db, "grouped", VIEWS["grouped"])
-    db.sql("DROP MATERIALIZED VIEW grouped")
-    thread.join(SOON)
-    assert isinstance(outcome[0], NotFound) and state_of(db, "grouped") is None
-    insert(db, range(5_000, 5_010))
-    gate.set()
-    db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
-    check_views(db, ["grouped"])
-
-
-def test_a_creation_continues_when_the_store_is_opened_again(tmp_path, gate):
-    url = f"file://{tmp_path}"
-    db = connected(url, parallelism=2)
-    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
-    insert(db, range(5_000))
-    thread, outcome = creating(db, "grouped", VIEWS["grouped"])
-    db.flush()
-    db.abandon()
-    thread.join(SOON)
-    assert isinstance(outcome[0], Exception)
-    with connected(url, parallelism=3) as db:
-        assert state_of(db, "grouped") == "CREATING"
-        insert(db, range(5_000, 6_000))
-        gate.set()
-        eventually(lambda: state_of(db, "grouped") == "RUNNING")
-        check_views(db, ["grouped"])
-
-
-def test_a_creation_is_rescaled_and_recovers_with_its_positions(tmp_path, monkeypatch):
-    """The backfill reads a few rows an epoch; it is rescaled, and killed by an actor's failure, several times."""
-    allowed = BackfillPace.may_read
-    monkeypatch.setattr(BackfillPace, "may_read", lambda self: self._rows < 400 and allowed(self))
-    rng = random.Random(run_seed())
-    with connected(f"file://{tmp_path}", parallelism=2, snapshot_slice_rows=50, chunk_rows=64) as db:
-        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
-        insert(db, range(20_000))
-        thread, outcome = creating(db, "grouped", VIEWS["grouped"])
-        for parallelism in (1, 4, 2):
-            change(db, rng)
-            db.sql(f"ALTER MATERIALIZED VIEW grouped SET PARALLELISM = {parallelism}")
-            db._playground.meta.fail(RuntimeError("a failure of no job"))
-            change(db, rng)
-        monkeypatch.setattr(BackfillPace, "may_read", allowed)
-        thread.join(SOON)
-        assert not isinstance(outcome[0], BaseException)
-        check_views(db, ["grouped"])
-
-
-def test_several_views_are_created_at_once(db, gate):
-    insert(db, range(20_000))
-    names = ["grouped", "filtered", "keyed", "whole"]
-    threads = [creating(db, name, VIEWS[name])[0] for name in names]
-    assert {state_of(db, name) for name in names} == {"CREATING"}
-    gate.set()
-    for thread in threads:
-        thread.join(SOON)
-    check_views(db, names)
-
-
-def test_a_view_over_a_table_that_is_written_meanwhile(db):
-    insert(db, range(100_000))
-    stop, sent = threading.Event(), []
-
-    def write():
-        rng = random.Random(run_seed())
-        while not stop.is_set():
-            change(db, rng)
-            sent.append(1)
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    for name, query in VIEWS.items():
-        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-    stop.set()
-    writer.join(SOON)
-    assert sent
-    check_views(db)
-
-
-def test_a_committed_epoch_never_shows_a_part_of_a_view(db, gate):
-    insert(db, range(1_000))
-    thread, _ = creating(db, "whole", VIEWS["whole"])
-    gate.set()
-    eventually(lambda: state_of(db, "whole") == "RUNNING")
-    assert rows(db.sql("SELECT * FROM whole").to_arrow()) == rows(db.sql(VIEWS["whole"]).to_arrow())
-    thread.join(SOON)
-
-
 def test_a_recovery_ends_actors_that_wait_for_those_they_replace(db, monkeypatch):
     """The actor that is replaced fails in the epoch that its last barrier would end."""
     insert(db, range(100))
@@ -363,10 +207,3 @@ def test_a_recovery_ends_actors_that_wait_for_those_they_replace(db, monkeypatch
     db.sql("ALTER MATERIALIZED VIEW grouped SET PARALLELISM = 3")
     assert not failing and time.monotonic() - began < JOIN_SECONDS / 2
     check_views(db, ["grouped"])
-
-
-def test_a_creation_ends_without_waiting_for_the_next_checkpoint():
-    with connected(barrier_interval_ms=3_600_000, checkpoint_frequency=1_000) as db:
-        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
-        db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
-        check_views(db, ["grouped"])

@@ -1,0 +1,86 @@
+"""DetachedWorker: the actors of one job that is being created, over a store of their own, on threads of their own.
+
+The threads have a lower priority where the system knows priorities of threads: the graph goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Protocol
+
+from hummock.epoch import Epoch
+from hummock.state_store import StateStore
+from stream.message import Barrier
+from stream.options import StreamOptions
+from stream.protocol import ActorSpec, CollectedEpoch
+from stream.runtime.actor_pool import ActorPool
+from stream.worker.actor_builder import ActorBuilder
+from stream.worker.compute_node import ComputeNode
+
+NICENESS = 5
+STATE_WRITE_BYTES = 64 << 20
+
+
+class Staging(StateStore, Protocol):
+    """A store whose epochs are committed as loads; `hummock.store.staging_store`."""
+
+    @property
+    def staged_bytes(self) -> int: ...
+
+    def settle(self, epoch: Epoch) -> None: ...
+
+
+class DetachedWorker:
+    """A `stream.protocol.DetachedWorker`. `store` is written, `graph` is read. `request` is called when a barrier is
+    wanted, and when a part failed: the next barrier then tells how."""
+
+    def __init__(
+        self,
+        store: Staging,
+        graph: StateStore,
+        options: StreamOptions,
+        threads: int,
+        request: Callable[[], None],
+        is_committed: Callable[[str], bool],
+    ) -> None:
+        self._store, self._graph = store, graph
+        self.is_committed = is_committed
+        options = replace(options, state_write_bytes=min(options.state_write_bytes, STATE_WRITE_BYTES))
+        builder = ActorBuilder(store, options, request, upstream=graph)
+        pool = ActorPool(threads, spare=0, niceness=NICENESS)
+        self.node = ComputeNode(store, builder, options, pool, lambda _: request(), request_barrier=request)
+        self._is_closed = False
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        return self._graph.committed_epoch
+
+    @property
+    def staged_bytes(self) -> int:
+        return self._store.staged_bytes
+
+    def build(self, specs: Sequence[ActorSpec]) -> None:
+        self.node.build(specs)
+
+    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
+        return self.node.inject(barrier)
+
+    def missing(self, epoch: int) -> tuple[int, ...]:
+        return self.node.missing(epoch)
+
+    def committed(self, epoch: int) -> None:
+        self.node.committed(epoch)
+
+    def settle(self, epoch: Epoch) -> None:
+        self._store.settle(epoch)
+
+    def reset(self, cause: BaseException) -> None:
+        self.node.reset(cause)
+
+    def close(self, error: BaseException) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self.node.close(error)
+            self._store.close()
