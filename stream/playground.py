@@ -23,13 +23,13 @@ from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.staging_store import StagingStore
 from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
+from relational.catalog.objects import TableCatalog
 from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
-from stream.plan.stream_plan import StreamPlan
 from stream.protocol import Step, StepObserver, unobserved
 from stream.runtime.actor_pool import ActorPool
 from stream.sink_delivery import SinkDeliveries
@@ -113,16 +113,20 @@ class Playground:
                 lambda table_ids: sum(self.storage.table_bytes(table_ids).values()),
                 self._delivering(observer),
             )
-            actors = ActorMetrics(self.node.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
-            self.metrics.registry.register(actors)
-            undo.callback(self.metrics.registry.unregister, actors)
-            port = options.stream.metrics_port
-            self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
+            self.metrics_url = self._serve_metrics(pool, undo)
             undo.callback(self.meta.close, CLOSE_SECONDS)
             self.meta.start()
             self._begin_maintenance()  # now epochs that interrupted jobs need are pinned
             self.deliveries.committed()
             self._undo = undo.pop_all()
+
+    def _serve_metrics(self, pool: ActorPool, undo: contextlib.ExitStack) -> str | None:
+        """Adds the figures of actors and barriers; the URL of all metrics, if they are served."""
+        actors = ActorMetrics(self.node.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
+        self.metrics.registry.register(actors)
+        undo.callback(self.metrics.registry.unregister, actors)
+        port = self.options.stream.metrics_port
+        return undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
 
     def _open_store(
         self,
@@ -162,21 +166,19 @@ class Playground:
         if missing:
             self.manager.set_rules(self._writer, missing)
 
-    def _open_detached(self, plan: StreamPlan, request: Callable[[], None]) -> DetachedWorker:
+    def _open_detached(self, request: Callable[[], None]) -> DetachedWorker:
         """The worker of a job that is being created apart from the graph."""
         return DetachedWorker(
             StagingStore(self.storage),
             self.storage,
             self.options.stream,
-            min(os.cpu_count() or 1, MOST_THREADS),
+            max(1, min(os.cpu_count() or 1, MOST_THREADS) // 2),
             request,
             lambda load_id: self.manager.load_answer(load_id) is not None,
         )
 
-    def _stored_since(self, plan: StreamPlan) -> Epoch | None:
-        """See `scan_positions.stored_since`; that of the first scan, as all scans of a job are at one epoch."""
-        table = plan.scans[0].progress
-        assert table is not None
+    def _stored_since(self, table: TableCatalog) -> Epoch | None:
+        """See `scan_positions.stored_since`."""
         return stored_since(StorageTable(table, self.storage), self.storage.committed_epoch)
 
     def _delivering(self, observer: StepObserver) -> StepObserver:

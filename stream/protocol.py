@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.chunk.vnode_map import VnodeMap
-    from stream.plan.stream_plan import StreamPlan
 
 
 class Step(StrEnum):
@@ -190,5 +189,5 @@ class DetachedWorker(Worker, Protocol):
         ...
 
 
-OpenDetached: TypeAlias = "Callable[[StreamPlan, Callable[[], None]], DetachedWorker]"
-"""Opens the worker of a job, which calls the second argument when a barrier is wanted, and when a part of it failed."""
+OpenDetached: TypeAlias = "Callable[[Callable[[], None]], DetachedWorker]"
+"""Opens the worker of a job, which calls the argument when a barrier is wanted, and when a part of it failed."""

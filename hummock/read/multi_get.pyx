@@ -68,9 +68,17 @@ def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
                 reader.run(probes + done, count - done)
                 append_values(values, probes + done, count - done)
             first += count
+            if first < keys.rows:
+                offer_gil()
     finally:
         free(probes)
     return values.finish()
+
+
+cdef void offer_gil() noexcept:
+    """Lets a thread run that has waited for the GIL."""
+    with nogil:
+        pass
 
 
 cdef Py_ssize_t read_near(

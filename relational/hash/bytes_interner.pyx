@@ -120,7 +120,8 @@ cdef class BytesInterner:
             self.slots = ByteBuffer()
             self.mask = 0
         else:
-            memset(self.slots.data, 0xFF, self.slots.size)
+            with nogil:
+                memset(self.slots.data, 0xFF, self.slots.size)
         if self.arena.size > KEPT_BYTES:
             self.arena = ByteBuffer()
         if self.ends.size > KEPT_BYTES:

@@ -120,9 +120,8 @@ class _Creation:
 
 
 class DetachedCreations:
-    """Thread safe. `open_worker(plan, request)`: the worker of a job, which calls `request` when a barrier is wanted
-    and when a part of it failed. `stored_since(plan)`: see `relational.table.scan_positions.stored_since`.
-    `plan(job_id)`: the job as the catalog knows it now; `creating()`: the jobs that are being created."""
+    """Thread safe. `stored_since(plan)`: see `relational.table.scan_positions.stored_since`. `plan(job_id)`: the job as
+    the catalog knows it now; `creating()`: the jobs that are being created."""
 
     def __init__(
         self,
@@ -203,19 +202,13 @@ class DetachedCreations:
             creation.wants_barrier = True
             self.wake()
 
-        return self._open_worker(creation.job.plan, request)
+        return self._open_worker(request)
 
     def is_detached(self, job_id: int) -> bool:
         """Whether the job must not run in the graph."""
         with self._lock:
             found = self._creations.get(job_id)
             return found is not None and found.is_detached
-
-    def since_of(self, job_id: int) -> Epoch | None:
-        """The epoch of the rows of a job that is not in the graph."""
-        with self._lock:
-            found = self._creations.get(job_id)
-            return None if found is None or found.phase is _Phase.IN_GRAPH else found.since
 
     def suspend(self, job_ids: Iterable[int]) -> None:
         """Nothing of these jobs is committed after this, until `begin`."""

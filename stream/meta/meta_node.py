@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
@@ -33,10 +32,9 @@ from stream.protocol import CollectedEpoch, OpenDetached, Step, StepObserver, Wo
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager
     from hummock.meta_client import WriterSession
+    from relational.catalog.objects import TableCatalog
     from relational.catalog.snapshot import CatalogSnapshot
     from stream.plan.stream_plan import StreamPlan
-
-log = logging.getLogger("hummock.stream")
 
 
 class HummockCommitter:
@@ -79,8 +77,8 @@ class NodePins:
 
 
 class MetaNode:
-    """Thread safe. `committer` is used by one thread at a time. `open_detached` and `stored_since` as for
-    `DetachedCreations`; `bytes_of(table_ids)`: the stored bytes of tables."""
+    """Thread safe. `committer` is used by one thread at a time. `stored_since(table)`: of the positions of a scan, see
+    `relational.table.scan_positions`; `bytes_of(table_ids)`: the stored bytes of tables."""
 
     def __init__(
         self,
@@ -91,7 +89,7 @@ class MetaNode:
         options: StreamOptions,
         pins: Pins,
         open_detached: OpenDetached,
-        stored_since: Callable[[StreamPlan], Epoch | None],
+        stored_since: Callable[[TableCatalog], Epoch | None],
         bytes_of: Callable[[Collection[int]], int],
         observer: StepObserver = unobserved,
     ) -> None:
@@ -107,12 +105,7 @@ class MetaNode:
         self.creations = Creations(catalog, self.failures, self.check_alive)
         self._stored_since = stored_since
         self._detached = DetachedCreations(
-            self._streams,
-            pins,
-            open_detached,
-            stored_since,
-            lambda job_id: self.planner.known_job(catalog.get(job_id), may_lack_connector=True),
-            lambda: catalog.snapshot.creating,
+            self._streams, pins, open_detached, self._since_of_plan, self._job_of, lambda: catalog.snapshot.creating
         )
         self._was_started = False
         self._unreadable: list[int] = []  # views whose creation cannot continue from where it was interrupted
@@ -136,16 +129,8 @@ class MetaNode:
             self._detached,
             lambda table_ids: bytes_of(table_ids) >= options.detached_creation_bytes,
         )
-        self.revival = JobRevival(
-            self.ddl,
-            catalog,
-            self.planner,
-            self._streams,
-            self.failures,
-            self._history,
-            self.creations,
-            lambda job_id: self._since_of(job_id, catalog.snapshot) is not None,
-        )
+        self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history,
+                                  self.creations, self._is_behind)
 
     # -- lifecycle -------------------------------------------------------------------------------------
 
@@ -161,8 +146,10 @@ class MetaNode:
 
     def close(self, timeout: float) -> None:
         """End the barriers and all actors; what is not committed is dropped."""
-        self._detached.close()
-        self._barriers.close(timeout)
+        try:
+            self._detached.close()
+        finally:
+            self._barriers.close(timeout)
 
     def fail(self, error: BaseException) -> None:
         """A part of the worker failed: recovery begins."""
@@ -218,13 +205,26 @@ class MetaNode:
         running = [job for job in jobs if job.job_id not in failed and not self._detached.is_detached(job.job_id)]
         return self._streams.rebuild([Beginning(job) for job in running], failed)
 
+    def _job_of(self, job_id: int) -> Job:
+        """The job as the catalog knows it now."""
+        return self.planner.known_job(self.catalog.get(job_id), may_lack_connector=True)
+
+    def _is_behind(self, job_id: int) -> bool:
+        return self._since_of(job_id, self.catalog.snapshot) is not None
+
     def _since_of(self, job_id: int, known: CatalogSnapshot) -> Epoch | None:
         """The epoch of the committed rows of a job, if that is not the epoch at which it was set aside: it was created
         apart from the graph."""
         if job_id not in known.creating:
             return None
         plan = self.planner.stored_plan(known.tables[job_id])
-        return (self._stored_since(plan) or None) if is_detachable(plan) else None
+        return (self._since_of_plan(plan) or None) if is_detachable(plan) else None
+
+    def _since_of_plan(self, plan: StreamPlan) -> Epoch | None:
+        """As of the first scan: all scans of a job are at one epoch."""
+        table = plan.scans[0].progress
+        assert table is not None
+        return self._stored_since(table)
 
     def _continue_detached(self, jobs: Sequence[Job], known: CatalogSnapshot) -> None:
         """Creations that an earlier process did apart from the graph continue there. REQUIRES the first start."""

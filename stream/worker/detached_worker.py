@@ -1,6 +1,7 @@
 """DetachedWorker: the actors of one job that is being created, over a store of their own, on threads of their own.
 
-The threads have a lower priority where the system knows priorities of threads: the graph goes first.
+There are half as many as cores, and they have a lower priority where the system knows priorities of threads: the graph
+goes first. (On 2 cores a second thread made a creation 10 % faster and the 99th percentile of flushes twice as long.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from stream.runtime.actor_pool import ActorPool
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
-NICENESS = 5
+NICENESS = 10
 STATE_WRITE_BYTES = 64 << 20
 
 
