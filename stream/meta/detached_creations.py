@@ -51,6 +51,7 @@ LAST_PIECES, LAST_SECONDS = 3, 0.1
 ATTEMPTS = 2
 RETRY_SECONDS = 1.0
 PIN_TRIES = 8
+CLOSE_SECONDS = 5.0
 
 log = logging.getLogger("hummock.stream")
 
@@ -157,7 +158,7 @@ class DetachedCreations:
         self._is_closed = True
         self.wake()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)  # it may wait for a barrier, which its manager then gives up
         with self._lock:
             creations, self._creations = list(self._creations.values()), {}
         for each in creations:

@@ -108,7 +108,7 @@ class MetaNode:
             self._streams, pins, open_detached, self._since_of_plan, self._job_of, lambda: catalog.snapshot.creating
         )
         self._was_started = False
-        self._unreadable: list[int] = []  # views whose creation cannot continue from where it was interrupted
+        self._unreadable: set[int] = set()  # views whose creation cannot continue from where it was interrupted
         self._barriers = BarrierManager(
             worker,
             _CatalogCommitter(committer, catalog, self.failures, self._history, self._streams, self.creations),
@@ -140,7 +140,7 @@ class MetaNode:
         self._was_started = True
         self._detached.start(self._barriers, self.ddl.one)
         self.ddl.forget_loaded()
-        for job_id in self._unreadable:
+        for job_id in sorted(self._unreadable):
             self.revival.rebuild_creation(self.catalog.get(job_id))
         self.revival.retry()
 
@@ -202,8 +202,8 @@ class MetaNode:
         if self.failures.unrecorded(known) or records.put:  # an immediate commit, which records them
             self._barriers.schedule(Command(lambda: None, JobChange(records), False, lambda: True))
         self.creations.notify()
-        running = [job for job in jobs if job.job_id not in failed and not self._detached.is_detached(job.job_id)]
-        return self._streams.rebuild([Beginning(job) for job in running], failed)
+        idle = {job.job_id for job in jobs if self._detached.is_detached(job.job_id)} | self._unreadable | failed.keys()
+        return self._streams.rebuild([Beginning(job) for job in jobs if job.job_id not in idle], failed)
 
     def _job_of(self, job_id: int) -> Job:
         """The job as the catalog knows it now."""
@@ -237,7 +237,7 @@ class MetaNode:
                     if not self._detached.is_detached(job.job_id) and self._detached.register(job):
                         self._detached.begin([job.job_id])
                 except EpochTooOld:
-                    self._unreadable.append(job.job_id)
+                    self._unreadable.add(job.job_id)
 
 
 class _CatalogCommitter:

@@ -210,6 +210,20 @@ class World:
             Vacuum(self.meta, self.objects, lambda: self.now_ms, options=options).run()
             self.now_ms += LEASES_END_MS
 
+    def check_view(self, session: Session, query: str) -> None:
+        """Checks that the view `mv` of `query` over table `t` has its rows and follows it, without any garbage."""
+
+        def rows(query: str) -> list[str]:
+            return sorted(map(repr, session.sql(query).to_arrow().to_pylist()))
+
+        assert rows("SELECT * FROM mv") == rows(query)
+        session.sql("UPDATE t SET v = v + 1 WHERE id < 40")
+        session.sql("DELETE FROM t WHERE id > 70")
+        session.flush()
+        assert rows("SELECT * FROM mv") == rows(query)
+        self.vacuum()
+        self.check_files(session)
+
     def check_catalog_rows(self) -> None:
         """Checks that names and objects match one to one, and that every state table has its job."""
         rows = dict(self.meta.list("catalog/"))

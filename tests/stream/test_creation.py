@@ -6,9 +6,13 @@ import threading
 
 import pytest
 
+import hummock
+from hummock.epoch import SPILL_BITS, Epoch
+from hummock.options import CompactionOptions
 from relational.errors import NotFound
 from stream.errors import JobCreating
 from stream.executor.backfill_pace import BackfillPace
+from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
 from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, eventually, insert, rows
 from tests.support.drivers.seeds import run_seed
 
@@ -182,3 +186,113 @@ def test_a_creation_ends_without_waiting_for_the_next_checkpoint(options):
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
         db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
         check_views(db, ["grouped"])
+
+
+# -- apart from the graph ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def apart(tmp_path):
+    """Opens a session whose creations are apart, on one store."""
+    url = f"file://{tmp_path / 'store'}"
+    return lambda **options: connected(url, parallelism=2, detached_creation_bytes=0, **options)
+
+
+def filled(db, count=5_000):
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+    insert(db, range(count))
+    db.flush()
+
+
+def some_pieces(monkeypatch, rows=500):
+    """Backfills stop after so many rows of each piece; returns what lets them go on."""
+    allowed = BackfillPace.may_read
+    monkeypatch.setattr(BackfillPace, "may_read", lambda self: self._rows < rows and allowed(self))
+    return lambda: monkeypatch.setattr(BackfillPace, "may_read", allowed)
+
+
+def progress_of(db, name):
+    return {each["name"]: each["progress"] for each in db.sql("SHOW JOBS").to_pylist()}[name]
+
+
+@pytest.mark.parametrize("failures", [1, 2, 1_000])
+def test_actors_that_fail_continue_then_go_on_in_the_graph_then_end_the_creation(apart, monkeypatch, failures):
+    left = [failures]
+    read = SnapshotBackfillExecutor._next_slice
+
+    def failing(self, snapshot):
+        if left[0]:
+            left[0] -= 1
+            raise ValueError("the scan fails")
+        return read(self, snapshot)
+
+    monkeypatch.setattr(SnapshotBackfillExecutor, "_next_slice", failing)
+    with apart() as db:
+        filled(db)
+        db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")  # the scan in the graph does not fail
+        assert failures - left[0] <= 4  # each of two actors in two attempts
+        check_views(db, ["grouped"])
+
+
+def test_a_table_is_altered_while_a_view_over_it_is_created(apart, monkeypatch):
+    go_on = some_pieces(monkeypatch)
+    with apart(snapshot_slice_rows=100) as db:
+        filled(db)
+        thread, outcome = creating(db, "grouped", VIEWS["grouped"])
+        db.sql("ALTER TABLE t ADD COLUMN more BIGINT DEFAULT 7")
+        db.sql("INSERT INTO t VALUES (-1, 1, 1, 1)")
+        db.sql("ALTER TABLE t DROP COLUMN more")
+        insert(db, range(5_000, 5_100))
+        go_on()
+        thread.join(SOON)
+        assert not isinstance(outcome[0], BaseException)
+        check_views(db, ["grouped"])
+
+
+def test_what_was_read_is_kept_by_a_process_that_opens_the_store_later(apart, monkeypatch):
+    go_on = some_pieces(monkeypatch)
+    db = apart(snapshot_slice_rows=100)
+    filled(db, 50_000)
+    thread, _ = creating(db, "grouped", VIEWS["grouped"])
+    eventually(lambda: progress_of(db, "grouped") > 0.02)
+    kept = progress_of(db, "grouped")
+    db.abandon()
+    thread.join(SOON)
+    with apart() as db:
+        assert progress_of(db, "grouped") >= kept
+        insert(db, range(50_000, 50_500))
+        go_on()
+        db.wait_created("grouped")
+        check_views(db, ["grouped"])
+
+
+def test_a_creation_begins_anew_if_the_changes_since_are_gone(apart, monkeypatch, tmp_path, caplog):
+    go_on = some_pieces(monkeypatch)
+    db = apart(snapshot_slice_rows=100)
+    filled(db, 20_000)
+    thread, _ = creating(db, "grouped", VIEWS["grouped"])
+    eventually(lambda: progress_of(db, "grouped") > 0.02)
+    db.abandon()
+    thread.join(SOON)
+    url, options = f"file://{tmp_path / 'store'}", CompactionOptions(history_ms=0)
+    with hummock.open(url, role="writer", compaction=options) as store:
+        for _ in range(3):
+            store.commit(Epoch(store.committed_epoch + (1 << SPILL_BITS)))
+            store.compact()
+    with apart() as db:
+        go_on()
+        db.wait_created("grouped")
+        check_views(db, ["grouped"])
+    assert any("begins anew" in record.getMessage() for record in caplog.records)
+
+
+def test_a_view_is_dropped_between_its_pieces(apart, monkeypatch):
+    some_pieces(monkeypatch)
+    with apart(snapshot_slice_rows=100) as db:
+        filled(db, 20_000)
+        thread, outcome = creating(db, "grouped", VIEWS["grouped"])
+        eventually(lambda: progress_of(db, "grouped") > 0.02)
+        db.sql("DROP MATERIALIZED VIEW grouped")
+        thread.join(SOON)
+        assert isinstance(outcome[0], NotFound) and state_of(db, "grouped") is None
+        db.sql("DROP TABLE t")
