@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair, monotonic_seconds, own_epoch
 from hummock.errors import EpochTooOld, HummockError
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.store.base import NONE
+from hummock.meta.records import load_key
+from hummock.meta.store.base import NONE, MetaOperations
 from stream.errors import SessionClosed, StreamError
 from stream.message import Add, Barrier, Stop
 from stream.meta.barrier_schedule import Command, JobChange
@@ -107,6 +108,7 @@ class _Creation:
     scanning: set[int] = field(default_factory=set)
     pieces: deque[_Piece] = field(default_factory=deque)
     load: tuple[_Piece, Future[int]] | None = None
+    last_load: str = ""
     failure: BaseException | None = None
     failures: int = 0
     wants_barrier: bool = False
@@ -368,9 +370,11 @@ class DetachedCreations:
         if not collected.sstables:
             return
         load = LoadedFiles(f"creation-{creation.job.job_id}-{os.urandom(8).hex()}", collected.sstables)
-        change, is_committed = JobChange(NONE, loads=(load,)), creation.worker.is_committed
+        # The answers of a few loads are remembered: one of each creation is enough.
+        answered = MetaOperations(delete=(load_key(creation.last_load),)) if creation.last_load else NONE
+        change, is_committed = JobChange(answered, loads=(load,)), creation.worker.is_committed
         command = Command(lambda: None, change, False, lambda: is_committed(load.load_id))
-        creation.load = piece, self._barriers.schedule(command)
+        creation.load, creation.last_load = (piece, self._barriers.schedule(command)), load.load_id
         creation.load[1].add_done_callback(lambda _: self.wake())
 
     def _finish_load(self, creation: _Creation) -> None:
