@@ -8,6 +8,7 @@ cdef class DataChunk:
     cdef readonly object visibility     # np.uint8[capacity], 1 = visible; None: every row is
     cdef readonly Py_ssize_t capacity   # rows, visible or not
     cdef Py_ssize_t counted             # visible rows, -1 until computed
+    cdef dict known_vnodes              # (key columns, vnode count, rule) -> vnodes; None: not asked for yet
 
     cdef int setup(self, columns, visibility, capacity) except -1
     cdef DataChunk rebuilt(self, tuple columns, object visibility)      # same rows (and ops), other columns

@@ -14,8 +14,10 @@ from relational.chunk.gather cimport gather
 
 from relational.chunk.arrow_export import imported_columns, rows_from, rows_to_arrow
 from relational.chunk.column import mask_of
+from relational.chunk.vnode import vnodes_of
 from relational.errors import InvalidValue
 from relational.types import Schema
+from relational.types.vnode_rule import VnodeRule
 
 cdef uint8_t NOTHING = 0
 
@@ -132,6 +134,21 @@ cdef class DataChunk:
     def nbytes(self) -> int:
         """Bytes of all columns, hidden rows included."""
         return sum([column.nbytes for column in self.columns])
+
+    def vnodes(self, key_columns, vnode_count, rule=VnodeRule.HASH) -> np.ndarray:
+        """uint16[capacity]: the vnode of each row, hidden or not, by `rule` of its columns at `key_columns`. Computed
+        once per chunk, however many tables and edges have that key, and read-only. Raises the errors of `vnodes_of`.
+        """
+        key = (tuple(key_columns), vnode_count, rule)
+        if self.known_vnodes is None:
+            self.known_vnodes = {}
+        found = self.known_vnodes.get(key)
+        if found is None:
+            columns = [self.columns[at] for at in key[0]]
+            found = vnodes_of(columns, vnode_count, rows=self.capacity, rule=rule)
+            found.flags.writeable = False
+            self.known_vnodes[key] = found
+        return found
 
     def project(self, indices) -> DataChunk:
         """The columns at `indices`, in that order."""

@@ -13,6 +13,7 @@ cdef enum:                              # bit 0: the row is deleted; bit 1: half
 
 cdef class StreamChunk(DataChunk):
     cdef readonly object ops            # np.uint8[capacity]
+    cdef tuple known_parts              # the last split: (key columns, rule, partition), ops, masks, visible rows
 
     cdef inline const uint8_t* op_pointer(self):
         cdef const uint8_t[::1] view = self.ops

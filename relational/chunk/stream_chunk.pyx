@@ -22,7 +22,6 @@ from relational.chunk.scalar cimport load32, load64
 from relational.chunk.arrow_export import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
 from relational.chunk.text import format_changes
-from relational.chunk.vnode import vnodes_of
 from relational.types.vnode_rule import VnodeRule
 
 
@@ -120,17 +119,13 @@ cdef class StreamChunk(DataChunk):
         """target -> the changes whose key columns have a vnode of that target, by `rule`, for targets with any.
 
         The chunks share this one's columns and differ in visibility; an update whose halves have different targets
-        becomes a delete at the one and an insert at the other.
+        becomes a delete at the one and an insert at the other. Edges that part the rows in the same way share the work.
         """
-        cdef uint16_t[::1] vnodes = vnodes_of([self.columns[at] for at in key_columns], vnode_map.vnode_count,
-                                              rows=self.capacity, rule=rule)
-        owners = vnode_map.owners.tolist()
-        masks = np.zeros((len(owners), self.capacity), np.uint8)
-        shown = np.zeros(len(owners), np.int64)
-        ops = self.ops.copy() if (self.ops & UPDATE_INSERT).any() else self.ops
-        if self.capacity:
-            part_rows(self, vnodes, vnode_map.owner_indices, masks, shown, ops)
-        parts = zip(owners, masks, shown.tolist(), strict=True)
+        how = (tuple(key_columns), rule, vnode_map.partition)
+        if self.known_parts is None or self.known_parts[0] != how:
+            self.known_parts = (how, *parts_of(self, how[0], vnode_map, rule))
+        _, ops, masks, shown = self.known_parts
+        parts = zip(vnode_map.owners.tolist(), masks, shown, strict=True)
         return {owner: StreamChunk(self.columns, ops, mask) for owner, mask, rows in parts if rows}
 
     def without_unchanged_updates(self) -> StreamChunk:
@@ -182,18 +177,26 @@ cdef void separate_pairs(const uint8_t* ops, const uint8_t* shown, Py_ssize_t ro
                 out[row] = INSERT
 
 
-cdef int part_rows(StreamChunk chunk, const uint16_t[::1] vnodes, const int32_t[::1] owner_indices,
-                   uint8_t[:, ::1] masks, int64_t[::1] shown, uint8_t[::1] ops) except -1:
-    """Shows each visible row in the mask of the owner of its vnode, and counts them; separated updates become -/+."""
+cdef tuple parts_of(StreamChunk chunk, tuple key_columns, vnode_map, rule):
+    """(ops, mask per owner of vnodes, visible rows of each): the mask of an owner shows the visible rows of its vnodes.
+    Separated updates become -/+."""
+    cdef const uint16_t[::1] vnodes = chunk.vnodes(key_columns, vnode_map.vnode_count, rule)
+    cdef const int32_t[::1] owner_indices = vnode_map.owner_indices
     cdef const uint8_t* visible = mask_pointer(chunk.visibility)
     cdef const uint8_t* given = chunk.op_pointer()
     cdef Py_ssize_t rows = chunk.capacity
-    if rows < LONG_WORK // 4:
-        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &masks[0, 0], &shown[0], &ops[0])
+    cdef uint8_t[:, ::1] marked = np.zeros((len(vnode_map.owners), rows), np.uint8)
+    cdef int64_t[::1] shown = np.zeros(len(vnode_map.owners), np.int64)
+    ops = chunk.ops.copy() if (chunk.ops & UPDATE_INSERT).any() else chunk.ops
+    cdef uint8_t[::1] out = ops
+    if rows == 0:
+        pass
+    elif rows < LONG_WORK // 4:
+        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &marked[0, 0], &shown[0], &out[0])
     else:
         with nogil:
-            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &masks[0, 0], &shown[0], &ops[0])
-    return 0
+            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &marked[0, 0], &shown[0], &out[0])
+    return ops, list(np.asarray(marked)), np.asarray(shown).tolist()
 
 
 cdef void mark_parts(const uint8_t* visible, const uint8_t* given, Py_ssize_t rows, const uint16_t* vnodes,

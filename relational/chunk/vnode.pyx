@@ -22,15 +22,15 @@ all of them, with examples.
 
 import numpy as np
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from relational.chunk.canonical cimport pair_of, word_of
+from relational.chunk.canonical cimport is_plain_word, pair_of, word_of
 from relational.chunk.column cimport (
-    BIGINT, Column, ColumnView, INTERVAL, LIST, LONG_WORK, NUMERIC, STRUCT, as_column, has_bytes, is_null,
+    Column, ColumnView, INT, INTERVAL, LIST, LONG_WORK, NUMERIC, STRUCT, as_column, has_bytes, is_null,
 )
-from relational.chunk.scalar cimport int128_t, load64, uint128_t
+from relational.chunk.scalar cimport int128_t, load32, load64, uint128_t
 
 from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
@@ -126,10 +126,20 @@ cdef void add_column(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, 
     cdef Py_ssize_t row
     cdef int kind = view.kind
     cdef const uint8_t* words
-    if kind == BIGINT and view.validity == NULL:
+    cdef const int32_t* text
+    if view.validity == NULL and is_plain_word(kind):
         words = view.values + first * 8
         for row in range(rows):
             crcs[row] = crc_word(crcs[row], load64(words + row * 8))
+        return
+    if view.validity == NULL and kind == INT:
+        for row in range(rows):
+            crcs[row] = crc_word(crcs[row], <uint64_t><int64_t><int32_t>load32(view.values + 4 * (first + row)))
+        return
+    if view.validity == NULL and has_bytes(kind):
+        for row in range(rows):
+            text = view.offsets + first + row
+            crcs[row] = crc_text(crcs[row], view.data + text[0], text[1] - text[0])
         return
     for row in range(rows):
         crcs[row] = crc_value(view, first + row, crcs[row])

@@ -28,6 +28,7 @@ class VnodeMap:
         owners, indices = np.unique(self.targets, return_inverse=True)
         self.owners = owners  # int32[targets that own a vnode], ascending
         self.owner_indices = indices.astype(np.int32)  # int32[vnode_count]: per vnode an index into `owners`
+        self.partition = self.owner_indices.tobytes()  # equal for maps that part rows in the same way
 
     @classmethod
     def even(cls, targets: Sequence[int], vnode_count: int = DEFAULT_VNODE_COUNT) -> VnodeMap:

@@ -1,8 +1,8 @@
 """Aggregate calls of a GROUP BY: the function, its result type, and the state that it needs.
 
 The count, sum and average of a group follow from running values, with retractions too. A minimum or maximum follows
-from a running value only while nothing is retracted; otherwise the group's inputs are kept in order (materialized
-input).
+from a running value only while nothing is retracted; otherwise the group's values are kept with their numbers of rows,
+or, where values do not fit a word, the group's inputs in order (materialized input).
 """
 
 from __future__ import annotations
@@ -40,9 +40,13 @@ class AggCall:
     distinct: bool
     data_type: DataType
 
-    def keeps_inputs(self, is_append_only: bool) -> bool:
-        """Whether the state must keep the group's rows in order: for an extreme that a retraction can remove."""
+    def is_retractable(self, is_append_only: bool) -> bool:
+        """Whether it is an extreme that a retraction can remove."""
         return self.kind in (AggKind.MIN, AggKind.MAX) and not is_append_only
+
+    def keeps_inputs(self, is_append_only: bool) -> bool:
+        """Whether the state must keep the group's rows in order: for such an extreme of values that are no words."""
+        return self.is_retractable(is_append_only) and not self.data_type.is_word
 
     def describe(self, names: tuple[str, ...] | list[str]) -> str:
         """SQL-like text over the names of the input columns."""

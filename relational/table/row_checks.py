@@ -30,13 +30,14 @@ TEXT_GROWTH = 4  # an encoded text has at most this many times its bytes
 NESTED_GROWTH = 64  # an encoded list or struct has at most this many times its bytes in memory
 
 
-def check_rows(table: TableCatalog, rows: DataChunk) -> None:
+def check_rows(table: TableCatalog, rows: DataChunk, *, are_in_range: bool = False) -> None:
     """InvalidValue names a column and the first of the visible rows that `table` cannot store: its position in `rows`.
 
-    `rows` has the table's columns; a generated key is not checked.
+    `rows` has the table's columns; a generated key is not checked. `are_in_range`: the years of dates and times were
+    checked before.
     """
     try:
-        _check_dense(table, rows.compact())
+        _check_dense(table, rows.compact(), are_in_range)
     except InvalidValue as error:
         if rows.visibility is None or error.row is None:
             raise
@@ -44,10 +45,12 @@ def check_rows(table: TableCatalog, rows: DataChunk) -> None:
         raise InvalidValue(error.reason, column_name=error.column_name, row=row) from None
 
 
-def _check_dense(table: TableCatalog, rows: DataChunk) -> None:
+def _check_dense(table: TableCatalog, rows: DataChunk, are_in_range: bool) -> None:
     for index, column in enumerate(table.columns):
         if index != table.row_id_index:
             _check_column(column, rows.columns[index].array, index in table.pk_indices)
+            if not are_in_range:
+                _check_ranges(column, rows.columns[index].array)
     arrays, types = rows.arrays, table.schema.types
     for indices, most, encode in (
         (table.pk_indices, MOST_KEY_BYTES, lambda: RowSerde(table).keys_of(rows)[0]),
@@ -117,6 +120,9 @@ def _check_column(column: ColumnCatalog, array: pa.Array, is_in_key: bool) -> No
         if row >= 0:
             reason = f"a text of {lengths[row]} characters, the column holds at most {column.max_length}"
             raise InvalidValue(reason, column_name=column.name, row=row)
+
+
+def _check_ranges(column: ColumnCatalog, array: pa.Array) -> None:
     try:
         check_ranges(array, column.data_type)
     except InvalidValue as error:

@@ -68,7 +68,8 @@ class RowSerde:
 
     def keys_of(self, rows: DataChunk) -> tuple[BinaryColumn, np.ndarray]:
         """(user key, vnode uint16) of each complete row."""
-        return self.keys_of_pks([rows.columns[index] for index in self.pk], rows.capacity)
+        vnodes = rows.vnodes(self.catalog.distribution_key, self.catalog.vnode_count, self.catalog.vnode_rule)
+        return self.keys_under([rows.columns[index] for index in self.pk], vnodes), vnodes
 
     def values_of(self, rows: DataChunk) -> BinaryColumn:
         """The value of each complete row."""

@@ -8,7 +8,8 @@ A connector is two classes, a Connector and its SplitReader, and a SplitEnumerat
 optional has a default that says so: filters, starts other than the beginning, rows that can be read only once. How to
 write one is in CONTRIBUTING.md; what every connector promises is checked by tests/support/suites/connector_suite.py.
 
-Chunks of a reader are untrusted: `validated` checks them once, before they enter the stream.
+Chunks of a reader are untrusted: `validated` checks them once, before they enter the stream. The values of a reader
+that takes its rows from columns checked earlier are not checked again; their constraints are.
 """
 
 from __future__ import annotations
@@ -84,10 +85,12 @@ class SplitReader(ABC):
 
     `is_bounded`: the split has an end. Of the bounded splits of a job only some are read at a time: their readers
     should hold open files and the like between their first read and their end only. `holds_rows`: it keeps what it
-    delivered until `committed`, because it cannot be read again."""
+    delivered until `committed`, because it cannot be read again. `is_sound`: its columns are taken, by the methods of
+    chunks, from columns that `relational.chunk.arrow_import.imported` made."""
 
     is_bounded: bool = False
     holds_rows: bool = False
+    is_sound: bool = False
 
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
@@ -249,10 +252,16 @@ def open_reader(
 
 
 def validated(
-    chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
+    chunk: StreamChunk,
+    schema: Schema,
+    split: str = "",
+    *,
+    connector: str = "",
+    table: TableCatalog | None = None,
+    is_sound: bool = False,
 ) -> StreamChunk:
-    """`chunk` with every value checked, JSON in canonical form, and the constraints and limits of `table` checked if it
-    is given. MalformedRows names split, column and the first invalid row.
+    """`chunk` with every value checked unless it `is_sound`, JSON in canonical form, and the constraints and limits of
+    `table` checked if it is given. MalformedRows names split, column and the first invalid row.
     """
     if len(chunk.columns) != len(schema) or chunk.types != schema.types:
         given = ", ".join(map(str, chunk.types))
@@ -261,11 +270,10 @@ def validated(
         row = int((chunk.ops > max(Op)).argmax())
         raise MalformedRows(connector, split, f"{chunk.ops[row]} is no op", row=row)
     try:
-        columns = [
+        checked = chunk if is_sound else chunk.with_columns([
             Column(imported(column.array, field.data_type, field.name))
             for column, field in zip(chunk.columns, schema, strict=True)
-        ]
-        checked = chunk.with_columns(columns)
+        ])
         if table is not None:
             _check_changes(table, checked)
     except InvalidValue as error:
@@ -274,14 +282,18 @@ def validated(
 
 
 def _check_changes(table: TableCatalog, chunk: StreamChunk) -> None:
-    """As `check_rows`; of deleted rows, which a connector may know by their key alone, only what they must have."""
-    deleted = (chunk.ops & Op.DELETE).astype(bool)
-    if not deleted.any():
-        check_rows(table, chunk)
+    """As `check_rows`; of deleted rows, which a connector may know by their key alone, only what they must have. Most
+    chunks hold nothing that even an inserted row may not have: those are checked at once."""
+    try:
+        check_rows(table, chunk, are_in_range=True)
         return
+    except InvalidValue:
+        deleted = (chunk.ops & Op.DELETE).astype(bool)
+        if not deleted.any():
+            raise
     unbound = tuple(replace(column, not_null=False, max_length=None) for column in table.columns)
-    check_rows(replace(table, columns=unbound), chunk)
-    check_rows(table, chunk.filter(~deleted))
+    check_rows(replace(table, columns=unbound), chunk, are_in_range=True)
+    check_rows(table, chunk.filter(~deleted), are_in_range=True)
 
 
 def without_malformed(

@@ -258,7 +258,8 @@ class SourceExecutor(Executor):
         """The chunk, validated for its table, without malformed rows if those are skipped."""
         schema, connector, table = self.info.schema, self._connector, self._table
         if not self._skips_malformed and not self._allowance.left(split):
-            return validated(chunk, schema, split, connector=connector, table=table)
+            is_sound = self._readers[split].is_sound
+            return validated(chunk, schema, split, connector=connector, table=table, is_sound=is_sound)
         valid, faults = without_malformed(chunk, schema, split, connector=connector, table=table)
         self._leave_out(split, faults)
         return valid

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
-from relational.expr.aggregates import AggCall, AggKind
+from relational.expr.aggregates import AggKind
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.plan.logical import (
@@ -28,7 +28,6 @@ from relational.plan.logical import (
     table_schema,
 )
 from relational.plan.serialize import plan_from_text
-from relational.types import Schema
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
@@ -225,11 +224,10 @@ class _Planner:
             if call.distinct and call.kind not in (AggKind.MIN, AggKind.MAX):
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
-        job, closing = self._job, query.closing_group
-        retractable = [
-            number for number, call in enumerate(query.calls) if call.keeps_inputs(query.input.is_append_only)
-        ]
-        short = [number for number in retractable if self._keeps_values(query.calls[number], child.schema)]
+        job, closing, is_append_only = self._job, query.closing_group, query.input.is_append_only
+        retractable = [number for number, call in enumerate(query.calls) if call.is_retractable(is_append_only)]
+        short = [number for number in retractable
+                 if not self._is_of_one_actor and not query.calls[number].keeps_inputs(is_append_only)]
         state_table = state_tables.group_table(
             self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count, closing,
             short,
@@ -243,11 +241,6 @@ class _Planner:
         return HashAggNode(
             query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows
         )
-
-    def _keeps_values(self, call: AggCall, schema: Schema) -> bool:
-        """Whether the states of a MIN or MAX can keep values."""
-        assert call.argument is not None
-        return not self._is_of_one_actor and schema[call.argument].data_type.is_word
 
     def _overflow(self, name: str, number: int, query: Aggregate, child: StreamNode) -> ValueOverflow:
         job, argument = self._job, query.calls[number].argument

@@ -73,6 +73,19 @@ SELECT region, min(amount * 2) FROM orders GROUP BY region
 --       Project region, (amount * 2), id AS _id (hidden)
 --         Scan orders (id, region, amount, at)
 
+-- values of one word are kept without their rows
+SELECT region, max(v) FROM (SELECT region, at AS v FROM orders) AS x GROUP BY region
+-- before
+--   Project region, max(v) AS max
+--     Aggregate [region] max(v)
+--       Project region, at AS v
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project region, max(v) AS max
+--     Aggregate [region] max(v)
+--       Project region, at AS v
+--         Scan orders (id, region, amount, at)
+
 -- a sum does not
 SELECT region, sum(amount * 2) FROM orders GROUP BY region
 -- before
@@ -223,14 +236,14 @@ SELECT count(*) FROM orders UNION ALL SELECT count(*) FROM plain
 --           Scan plain (v, w, _row_id)
 
 -- a union of unions
-SELECT max(n) FROM (SELECT id AS n FROM orders UNION ALL (SELECT v FROM plain UNION SELECT a FROM pairs)) AS x
+SELECT max(n) FROM (SELECT amount AS n FROM orders UNION ALL (SELECT v FROM plain UNION SELECT a FROM pairs)) AS x
 -- before
 --   Project max(n) AS max
 --     Aggregate [] max(n)
 --       Union
---         Project id AS n
+--         Project amount AS n
 --           Scan orders (id, region, amount, at)
---         Project CAST(v AS BIGINT) AS n
+--         Project CAST(v AS NUMERIC(38, 10)) AS n
 --           Aggregate [v]
 --             Union
 --               Project v
@@ -240,12 +253,12 @@ SELECT max(n) FROM (SELECT id AS n FROM orders UNION ALL (SELECT v FROM plain UN
 -- after
 --   Project max(n) AS max
 --     Aggregate [] max(n)
---       Union key [_branch, _n, _v]
---         Project n, 0 AS _branch (hidden), n AS _n (hidden), NULL AS _v (hidden)
---           Project id AS n
+--       Union key [_branch, _id, _v]
+--         Project n, 0 AS _branch (hidden), _id (hidden), NULL AS _v (hidden)
+--           Project amount AS n, id AS _id (hidden)
 --             Scan orders (id, region, amount, at)
---         Project n, 1 AS _branch (hidden), NULL AS _n (hidden), _v (hidden)
---           Project CAST(v AS BIGINT) AS n, v AS _v (hidden)
+--         Project n, 1 AS _branch (hidden), NULL AS _id (hidden), _v (hidden)
+--           Project CAST(v AS NUMERIC(38, 10)) AS n, v AS _v (hidden)
 --             Aggregate [v]
 --               Union
 --                 Project v

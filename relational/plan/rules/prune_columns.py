@@ -1,7 +1,7 @@
 """Removes columns that no node above needs from scans, calls and projections.
 
 The stream key of an aggregation's input is kept where the aggregation must store its input rows (a minimum or maximum
-that can be retracted): it identifies those rows.
+of texts that can be retracted): it identifies those rows.
 """
 
 from __future__ import annotations

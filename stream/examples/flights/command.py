@@ -93,9 +93,12 @@ def committed_changes(session: Session) -> int:
 def samples(session: Session, total: int) -> Iterator[Sample]:
     """A sample each POLL_SECONDS until all changes are committed; raises the error if the session ends before that."""
     started = time.monotonic()
+    changes, epoch = 0, -1
     while True:
         session.check_alive()
-        changes, figures = committed_changes(session), session.figures
+        figures = session.figures
+        if figures.committed_epoch != epoch:
+            changes, epoch = committed_changes(session), figures.committed_epoch
         seconds = time.monotonic() - started
         yield Sample(changes, seconds, figures.committed_epoch, figures.committed_barriers, figures.last_ms)
         if changes >= total:

@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from relational.chunk import Column, DataChunk, Op, StreamChunk
+from relational.chunk.arrow_import import imported
 from relational.expr.comparisons import Comparison
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader
@@ -54,7 +55,7 @@ NAME = "flights"
 SPLIT = "2013"
 
 SCHEDULED, DEPARTED, ARRIVED, CANCELLED = range(4)
-STATUSES = pa.array(["scheduled", "departed", "arrived", "diverted"])
+STATUSES = DataChunk([pa.array(["scheduled", "departed", "arrived", "diverted"])])
 DIVERTED = 3
 OPS = np.array([Op.INSERT, Op.UPDATE_INSERT, Op.UPDATE_INSERT, Op.DELETE], np.uint8)  # by phase
 KNOWN_FROM = dict.fromkeys(("departed", "dep_delay"), DEPARTED)
@@ -107,6 +108,33 @@ def arrivals(departed: Seconds, clock: npt.NDArray[np.int64], offsets: Seconds) 
 
 
 @dataclass(frozen=True, slots=True)
+class RowsOfChanges:
+    """The rows that the stream has for the changes: two for an update, else one. Change c has the rows from first[c] to
+    before first[c + 1]."""
+
+    first: npt.NDArray[np.int32]            # of each change, and the number of all rows
+    flight: npt.NDArray[np.int32]           # of each row
+    status: npt.NDArray[np.int8]            # of each row: a position in STATUSES
+    ops: npt.NDArray[np.uint8]              # of each row
+
+    @classmethod
+    def of(
+        cls, flight: npt.NDArray[np.int32], phase: npt.NDArray[np.int8], is_diverted: npt.NDArray[np.bool_]
+    ) -> RowsOfChanges:
+        is_update = (phase == DEPARTED) | (phase == ARRIVED)
+        counts = np.where(is_update, 2, 1)
+        first = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        is_old = np.zeros(int(first[-1]), dtype=bool)
+        is_old[first[:-1][is_update]] = True
+        flight, phase = np.repeat(flight, counts), np.repeat(phase, counts)
+        status = np.where(phase == CANCELLED, SCHEDULED, phase - is_old).astype(np.int8)
+        status[(status == ARRIVED) & is_diverted[flight]] = DIVERTED
+        ops = OPS[phase]
+        ops[is_old] = Op.UPDATE_DELETE
+        return cls(first, flight, status, ops)
+
+
+@dataclass(frozen=True, slots=True)
 class Year:
     """Every flight in its final state, and the changes in the order in which they became known."""
 
@@ -114,6 +142,7 @@ class Year:
     is_diverted: npt.NDArray[np.bool_]      # of each flight
     flight: npt.NDArray[np.int32]           # of each change: row in `columns`
     phase: npt.NDArray[np.int8]             # of each change: SCHEDULED, DEPARTED, ARRIVED or CANCELLED
+    rows: RowsOfChanges
 
     @classmethod
     def load(cls) -> Year:
@@ -134,16 +163,17 @@ class Year:
             (CANCELLED, ~has_departed, scheduled),
         ]
         flight, phase = in_order_of_time(moments)
-        columns = {
+        known = {
             "scheduled": _timestamps(scheduled),
             "departed": _timestamps(departed, has_departed),
             "arrived": _timestamps(arrived, has_arrived),
         }
-        for name, data_type in zip(SCHEMA.names, SCHEMA.types, strict=True):
-            if name not in columns and name != "status":
-                columns[name] = source[name].combine_chunks().cast(data_type.arrow)
+        columns = {
+            name: imported(known[name] if name in known else source[name], data_type, name)
+            for name, data_type in zip(SCHEMA.names, SCHEMA.types, strict=True) if name != "status"
+        }
         is_diverted = has_arrived & ~source["air_time"].is_valid().to_numpy(zero_copy_only=False)
-        year = cls(columns, is_diverted, flight, phase)
+        year = cls(columns, is_diverted, flight, phase, RowsOfChanges.of(flight, phase, is_diverted))
         year.check_alternation()
         return year
 
@@ -191,6 +221,8 @@ class FlightsReader(SplitReader):
     """The columns `names` of the year as one split. Its offset is the number of changes already read; an update counts
     as one."""
 
+    is_sound = True
+
     def __init__(self, limit: int | None = None, names: Sequence[str] = SCHEMA.names):
         self._limit = limit
         self._names = {phase: [name for name in names if name != "status" and KNOWN_FROM.get(name, SCHEDULED) == phase]
@@ -203,8 +235,8 @@ class FlightsReader(SplitReader):
         return load_year()
 
     @cached_property
-    def _rows_by_phase(self) -> dict[int, DataChunk]:
-        """The columns that are known from a phase on."""
+    def _flights_by_phase(self) -> dict[int, DataChunk]:
+        """The columns that are known from a phase on, a row for each flight."""
         year = self._year
         return {phase: DataChunk([Column(year.columns[name]) for name in names], capacity=len(year.is_diverted))
                 for phase, names in self._names.items() if names}
@@ -232,32 +264,21 @@ class FlightsReader(SplitReader):
         end = min(self._position + max(1, max_rows // 2), self.total_changes)
         if end <= self._position:
             return None
-        changes = slice(self._position, end)
-        self._position = end
-        return self._chunk(self._year.flight[changes], self._year.phase[changes])
+        begin, self._position = self._position, end
+        first = self._year.rows.first
+        return self._chunk(int(first[begin]), int(first[end]))
 
-    def _chunk(self, flight: npt.NDArray[np.int32], phase: npt.NDArray[np.int8]) -> StreamChunk:
-        is_update = (phase == DEPARTED) | (phase == ARRIVED)
-        row_counts = np.where(is_update, 2, 1)
-        is_old = np.zeros(int(row_counts.sum()), dtype=bool)
-        is_old[(np.cumsum(row_counts) - 2)[is_update]] = True
-        flight, phase = np.repeat(flight, row_counts), np.repeat(phase, row_counts)
-        state = np.where(phase == CANCELLED, SCHEDULED, phase - is_old)
-        ops = OPS[phase]
-        ops[is_old] = Op.UPDATE_DELETE
-        columns = self._columns(flight, state)
-        return StreamChunk([columns[name] for name in self._order], ops)
-
-    def _columns(self, flight: npt.NDArray[np.int32], state: npt.NDArray[np.int8]) -> dict[str, Column]:
-        """The columns of flights in a state, by name; NULL where it is not known yet."""
+    def _chunk(self, first: int, end: int) -> StreamChunk:
+        """The rows from `first` to before `end`; a column is NULL where it is not known yet."""
+        rows = self._year.rows
+        flight, status = rows.flight[first:end], rows.status[first:end]
         columns: dict[str, Column] = {}
-        for phase, rows in self._rows_by_phase.items():
-            known = rows.take(flight if phase == SCHEDULED else np.where(state < phase, np.int32(-1), flight))
+        for phase, flights in self._flights_by_phase.items():
+            known = flights.take(flight if phase == SCHEDULED else np.where(status < phase, np.int32(-1), flight))
             columns |= dict(zip(self._names[phase], known.columns, strict=True))
         if "status" in self._order:
-            diverted = (state == ARRIVED) & self._year.is_diverted[flight]
-            columns["status"] = Column(STATUSES.take(pa.array(np.where(diverted, DIVERTED, state))))
-        return columns
+            (columns["status"],) = STATUSES.take(status).columns
+        return StreamChunk([columns[name] for name in self._order], rows.ops[first:end])
 
 
 class FlightsEnumerator(SplitEnumerator):

@@ -217,3 +217,30 @@ def test_a_chunk_splits_by_vnode_and_parted_updates_become_plain():
     assert parts[1].to_pretty() == "+ 2 b\n- 2 b"
     assert sum(part.visible_rows for part in parts.values()) == chunk.visible_rows
     assert list(chunk.split_by_vnode([], VnodeMap.even([5]))) == [5]
+
+
+def test_edges_with_one_partition_share_vnodes_and_masks():
+    chunk = from_pretty("+ 1 a\nU- 1 a\nU+ 2 b\n- 9 z D\n- 2 b")
+    vnodes = chunk.vnodes([0], 256)
+    assert vnodes.tolist() == vnodes_of([chunk.columns[0]]).tolist()
+    assert chunk.vnodes((0,), 256) is vnodes
+    assert chunk.vnodes([0], 4).tolist() == vnodes_of([chunk.columns[0]], 4).tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        vnodes[0] = 1
+    by_key = chunk.split_by_vnode([0], VnodeMap.even([1, 2]))
+    other = chunk.split_by_vnode([0], VnodeMap.even([5, 7]))
+    uneven = chunk.split_by_vnode([0], VnodeMap([7] * 4 + [5] * 252))
+    by_text = chunk.split_by_vnode([1], VnodeMap.even([1, 2]))
+    again = from_pretty(chunk.to_pretty())
+    for parts, owners, key in [
+        (by_key, VnodeMap.even([1, 2]), 0),
+        (other, VnodeMap.even([5, 7]), 0),
+        (uneven, VnodeMap([7] * 4 + [5] * 252), 0),
+        (by_text, VnodeMap.even([1, 2]), 1),
+    ]:
+        alone = again.split_by_vnode([key], owners)
+        assert {owner: part.to_pretty() for owner, part in parts.items()} == {
+            owner: part.to_pretty() for owner, part in alone.items()
+        }
+        again = from_pretty(chunk.to_pretty())
+    assert all(by_key[1 if owner == 5 else 2].visibility is part.visibility for owner, part in other.items())
