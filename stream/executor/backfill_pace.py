@@ -4,7 +4,7 @@ The rows of an epoch are processed before its barrier passes the job, and the fl
 the time that the barrier takes within the job decides: it is measured from its arrival at the scan until the last actor
 of the job has passed it. Above TARGET_SECONDS the number of rows is halved, below half of it doubled. A backfill that
 has read its share requests a barrier, so it loses no time, and other jobs wait for no long epoch. A job apart from the
-graph has barriers of its own, for which nobody waits: its epochs are longer, and each group is written less often.
+graph has barriers of its own, for which nobody waits: the limit is MOST_ROWS, so that each group is written less often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 
 TARGET_SECONDS = 0.05
-DETACHED_TARGET_SECONDS = 0.5
 LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 16_384, 131_072, 1 << 22
 
 
@@ -25,12 +24,13 @@ class BackfillPace:
         self,
         request_barrier: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
-        target_seconds: float = TARGET_SECONDS,
+        *,
+        is_detached: bool = False,
     ) -> None:
         self._request_barrier = request_barrier
-        self._target = target_seconds
+        self._is_detached = is_detached
         self._clock = clock
-        self._limit = FIRST_ROWS
+        self._limit = MOST_ROWS if is_detached else FIRST_ROWS
         self._rows = 0
         self._epoch = 0
         self._began = 0.0  # when the barrier that ends `_epoch` arrived
@@ -70,7 +70,9 @@ class BackfillPace:
                 self._latency = self._clock() - self._began
 
     def _adapt(self) -> None:
-        if self._latency > self._target:
+        if self._is_detached:
+            return
+        if self._latency > TARGET_SECONDS:
             self._limit = max(self._limit // 2, LEAST_ROWS)
-        elif self._latency < self._target / 2 and self._rows >= self._limit:
+        elif self._latency < TARGET_SECONDS / 2 and self._rows >= self._limit:
             self._limit = min(self._limit * 2, MOST_ROWS)

@@ -24,7 +24,7 @@ from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition, StatementError
 from stream.executor.agg_state import ExtremeTable, MaterializedInput, OverflowTable
 from stream.executor.backfill import BackfillExecutor
-from stream.executor.backfill_pace import DETACHED_TARGET_SECONDS, TARGET_SECONDS, BackfillPace
+from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.filter import FilterExecutor
@@ -102,8 +102,8 @@ class ActorBuilder:
         """An actor that does not run yet. `control` carries barriers and statements to an actor without inputs;
         `inputs` are the channels of each input of `spec`."""
         errors = self.errors.open(spec.table, spec.actor_id)
-        target = DETACHED_TARGET_SECONDS if spec.is_detached else TARGET_SECONDS
-        pace = self._paces.setdefault(spec.job_id, BackfillPace(self.request_barrier, target_seconds=target))
+        new = BackfillPace(self.request_barrier, is_detached=spec.is_detached)
+        pace = self._paces.setdefault(spec.job_id, new)
         chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
         chain.backfilled = lambda: observer.finish_backfill(spec.actor_id)
         chain.progress = self.sink_progress(spec.job_id)
