@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hummock.sstable.info import SstableInfo
     from hummock.store.storage import HummockStorage
 
+
 class StagingStore(ViewReads, ClosedAtExit):
     """Over `base`, whose owner commits the loads. Thread safe; one thread syncs."""
 

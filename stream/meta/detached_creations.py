@@ -357,11 +357,12 @@ class DetachedCreations:
                 mutation, creation.is_stopping = Stop(creation.actors), True
             else:
                 is_checkpoint, creation.last_pieces = False, creation.last_pieces + 1
+        creation.wants_barrier = False  # before the piece begins, which may want its end at once
         pair = EpochPair(own_epoch(until), own_epoch(creation.read))
         piece = _Piece(creation.read, creation.worker.inject(Barrier(pair, is_checkpoint, mutation)))
         piece.collected.add_done_callback(lambda _: self.wake())
         creation.pieces.append(piece)
-        creation.read, creation.began_at, creation.wants_barrier = until, now, False
+        creation.read, creation.began_at = until, now
 
     def _begin_load(self, creation: _Creation, piece: _Piece) -> None:
         """The files of a piece, which are built, enter with the next commit."""
