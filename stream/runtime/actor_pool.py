@@ -4,6 +4,11 @@ An actor runs in slices: until it has nothing to process, until a channel has no
 quantum is over. Then it is parked, or queued behind the other ready actors, first come, first served. So the number of
 threads does not grow with the number of actors, and few of them compete for the interpreter's lock.
 
+Actors in whose channels a barrier waits go first, and others yield to them after the message that they process. So an
+epoch takes as long as what precedes its barrier, however much follows it: sources pass the barrier before they read
+more, and the actors below them process up to it before the sources go on. This starves nobody: an actor that has passed
+its barriers is one of the others again.
+
 No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
 threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while all regular threads
 were busy. A slice that waits for the store does not depend on other slices, so no pool size can deadlock.
@@ -59,10 +64,11 @@ class _State(Enum):
 class _Entry:
     """An actor in the pool. `timer` is the number of its latest timer: earlier ones are obsolete."""
 
-    __slots__ = ("actor", "is_woken", "since", "state", "timer")
+    __slots__ = ("actor", "has_barrier", "is_woken", "since", "state", "timer")
 
-    def __init__(self, actor: Runnable) -> None:
+    def __init__(self, actor: Runnable, has_barrier: Callable[[], bool]) -> None:
         self.actor = actor
+        self.has_barrier = has_barrier
         self.state = _State.PARKED
         self.is_woken = False
         self.since = 0.0
@@ -91,16 +97,18 @@ class ActorPool:
         self._idle = 0  # regular threads that wait
         self._entries: dict[int, _Entry] = {}  # id(actor) -> entry of an actor that has not ended
         self._ready: deque[_Entry] = deque()
+        self._urgent: deque[_Entry] = deque()  # the ready ones for which a barrier waits
         self._timers: list[tuple[float, int, _Entry]] = []
         self._timer_numbers = 0
         self._is_closed = False
         self._threads: list[threading.Thread] = []
 
-    def start(self, actor: Runnable) -> None:
-        """The actor is ready for its first slice."""
+    def start(self, actor: Runnable, has_barrier: Callable[[], bool] = lambda: False) -> None:
+        """The actor is ready for its first slice. `has_barrier()`: whether a barrier waits in one of its channels; it
+        takes no lock."""
         with self._lock:
             self._begin_threads()
-            entry = self._entries[id(actor)] = _Entry(actor)
+            entry = self._entries[id(actor)] = _Entry(actor, has_barrier)
             self._enqueue(entry)
 
     def wake(self, actor: Runnable) -> None:
@@ -113,6 +121,9 @@ class ActorPool:
                 self._enqueue(entry)
             elif entry.state is _State.RUNNING:
                 entry.is_woken = True
+            elif entry.state is _State.READY and entry.has_barrier() and entry not in self._urgent:
+                self._ready.remove(entry)
+                self._urgent.append(entry)
 
     def join(self, actors: Iterable[Runnable], timeout: float) -> list[Runnable]:
         """Wait until the actors have ended; those that have not within `timeout` seconds."""
@@ -131,7 +142,7 @@ class ActorPool:
     @property
     def ready_actors(self) -> int:
         """The number of actors that wait for a thread."""
-        return len(self._ready)
+        return len(self._ready) + len(self._urgent)
 
     # -- threads ---------------------------------------------------------------------------------------
 
@@ -160,8 +171,8 @@ class ActorPool:
         while True:
             with self._lock:
                 while not self._is_closed and not self._is_overdue():
-                    left = None if not self._ready else self._ready[0].since + OVERDUE_SECONDS - self._clock()
-                    self._overdue.wait(left)
+                    since = self._waiting_since()
+                    self._overdue.wait(None if since is None else since + OVERDUE_SECONDS - self._clock())
                 if self._is_closed:
                     return
                 entry = self._taken()
@@ -169,7 +180,13 @@ class ActorPool:
 
     def _run(self, entry: _Entry) -> None:
         ends_at = self._clock() + QUANTUM_SECONDS
-        outcome = entry.actor.run(lambda: bool(self._ready) and self._clock() >= ends_at)
+
+        def until() -> bool:
+            if self._urgent and not entry.has_barrier():
+                return True
+            return bool(self._urgent or self._ready) and self._clock() >= ends_at
+
+        outcome = entry.actor.run(until)
         with self._lock:
             if outcome is False:
                 entry.state = _State.ENDED
@@ -184,12 +201,12 @@ class ActorPool:
     # -- REQUIRES the lock -----------------------------------------------------------------------------
 
     def _next(self) -> _Entry | None:
-        """The actor that has waited longest; waits for one. None after `close`."""
+        """The actor whose turn it is; waits for one. None after `close`."""
         while not self._is_closed:
             self._fire_timers()
-            if self._ready:
+            if self._urgent or self._ready:
                 entry = self._taken()
-                if self._ready:
+                if self._urgent or self._ready:
                     self._overdue.notify()
                 return entry
             left = self._timers[0][0] - self._clock() if self._timers else None
@@ -199,17 +216,17 @@ class ActorPool:
         return None
 
     def _taken(self) -> _Entry:
-        entry = self._ready.popleft()
+        entry = (self._urgent or self._ready).popleft()
         entry.state, entry.is_woken = _State.RUNNING, False
         return entry
 
     def _enqueue(self, entry: _Entry) -> None:
         entry.state, entry.since = _State.READY, self._clock()
         entry.timer = 0
-        self._ready.append(entry)
+        (self._urgent if entry.has_barrier() else self._ready).append(entry)
         if self._idle:
             self._work.notify()
-        elif len(self._ready) == 1:
+        elif self.ready_actors == 1:
             self._overdue.notify()
 
     def _park(self, entry: _Entry, seconds: float | None) -> None:
@@ -228,5 +245,10 @@ class ActorPool:
             if entry.state is _State.PARKED and entry.timer == number:
                 self._enqueue(entry)
 
+    def _waiting_since(self) -> float | None:
+        """When the ready actor became so that has waited longest, as far as the heads of the queues tell."""
+        return min((queue[0].since for queue in (self._urgent, self._ready) if queue), default=None)
+
     def _is_overdue(self) -> bool:
-        return bool(self._ready) and self._clock() >= self._ready[0].since + OVERDUE_SECONDS
+        since = self._waiting_since()
+        return since is not None and self._clock() >= since + OVERDUE_SECONDS

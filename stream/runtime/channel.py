@@ -57,6 +57,7 @@ class Channel:
         self._rows = self._bytes = 0
         self._is_refusing = False  # a sender was refused since room was last made
         self._last_barrier: Barrier | None = None
+        self._barriers = 0  # in the queue
         self._closed = False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -94,6 +95,7 @@ class Channel:
             message, rows, size = self._queue.popleft()
             self._rows -= rows
             self._bytes -= size
+            self._barriers -= isinstance(message, Barrier)
             if not rows:
                 return message
             self._changed.notify_all()
@@ -110,7 +112,7 @@ class Channel:
             if error is not None and self._error is None:
                 self._error = error
                 self._queue.clear()
-                self._rows = self._bytes = 0
+                self._rows = self._bytes = self._barriers = 0
             self._changed.notify_all()
         self.on_readable()
         self.on_writable()
@@ -119,6 +121,11 @@ class Channel:
     def is_drained(self) -> bool:
         """Whether it is closed and empty."""
         return self._closed and not self._queue
+
+    @property
+    def has_barrier(self) -> bool:
+        """Whether a barrier is in the queue."""
+        return self._barriers > 0
 
     @property
     def waiting_rows(self) -> int:
@@ -141,6 +148,7 @@ class Channel:
         before = self._last_barrier
         if isinstance(message, Barrier):
             self._last_barrier = message
+            self._barriers += 1
         self._queue.append((message, rows, size))
         self._rows += rows
         self._bytes += size

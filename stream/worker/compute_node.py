@@ -265,7 +265,7 @@ class ComputeNode:
         for each in beginning:
             self._running[each.spec.actor_id] = each
             each.actor.may_begin = not add.stopped
-            self._pool.start(each.actor)
+            self._pool.start(each.actor, each.has_barrier)
         targets: dict[int, dict[tuple[int, ...], dict[int, Channel]]] = {}  # sender -> edge -> receiver -> channel
         specs: dict[tuple[int, ...], EdgeSpec] = {}
         for each in beginning:

@@ -37,6 +37,10 @@ class RunningActor:
         received = (channel for channels in self.inputs for channel in channels)
         return (*received, *filter(None, (self.control,)), *self.sinks.values())
 
+    def has_barrier(self) -> bool:
+        """Whether a barrier waits for it."""
+        return any(channel.has_barrier for channel in self.channels)
+
     def close(self, cause: BaseException | None) -> None:
         """Ends the actor, also one that still waits for those that it replaces, or for room to send."""
         self.actor.may_begin = True

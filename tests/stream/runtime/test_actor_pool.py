@@ -106,6 +106,60 @@ def test_a_spare_thread_runs_an_actor_that_is_overdue(pool):
     assert pool.join([blocked, other], SOON) == []
 
 
+@pytest.fixture
+def held(pool):
+    """Occupies the regular thread and the spare one, so that actors wait in the queue until it is set."""
+    release = threading.Event()
+    for _ in range(2):
+        running = threading.Event()
+        pool.start(Steps(lambda running=running: running.set() or (release.wait(SOON) and False)))
+        assert running.wait(SOON)
+    yield release
+    release.set()
+
+
+def test_an_actor_with_a_barrier_goes_first(pool, held):
+    """Also if the barrier arrives while it is in the queue already, and however often it is woken."""
+    order, with_barrier = [], set()
+
+    def actor(name):
+        return Steps(lambda: order.append(name) or False, name=name)
+
+    others = [actor(name) for name in "abc"]
+    for each in others:
+        pool.start(each, lambda each=each: each.name in with_barrier)
+    first = actor("first")
+    pool.start(first, lambda: True)
+    for _ in range(3):
+        with_barrier.add("c")
+        pool.wake(others[2])
+    assert pool.ready_actors == 4
+    held.set()
+    assert pool.join([*others, first], SOON) == []
+    assert sorted(order[:2]) == ["c", "first"] and sorted(order[2:]) == ["a", "b"]
+
+
+def test_an_actor_without_a_barrier_yields_to_one_with(pool):
+    """Before its quantum is over; one that has a barrier itself does not."""
+    pool.close()
+    pool, barriers, answers = ActorPool(1, spare=0, clock=lambda: 0.0), {"other"}, []
+
+    class Running(Steps):
+        def run(self, until):
+            if not answers:
+                answers.append(until())
+                pool.start(Steps(lambda: False), lambda: "other" in barriers)
+                answers.append(until())
+                barriers.add("running")
+                answers.append(until())
+            return False
+
+    running = Running()
+    pool.start(running, lambda: "running" in barriers)
+    assert pool.join([running], SOON) == [] and answers == [False, True, False]
+    pool.close()
+
+
 def test_many_actors_share_the_threads():
     pool, before = ActorPool(2, spare=2), threading.active_count()
     actors = [Steps(*(lambda: True for _ in range(20))) for _ in range(200)]

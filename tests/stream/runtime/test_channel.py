@@ -50,6 +50,19 @@ def test_an_actor_is_refused_without_permits_and_woken_once_there_are_some():
     assert channel.try_send(Rows(10))
 
 
+def test_it_tells_whether_a_barrier_waits():
+    channel, seen = Channel(100), []
+    for message in (Rows(1), barrier(2, 1), Rows(1), barrier(3, 2)):
+        channel.try_send(message)
+        seen.append(channel.has_barrier)
+    while channel.try_recv():
+        seen.append(channel.has_barrier)
+    assert seen == [False, True, True, True, True, True, True, False]
+    channel.try_send(barrier(4, 3))
+    channel.close(ValueError("a failure"))
+    assert not channel.has_barrier
+
+
 def test_a_receiver_is_woken_by_each_message_and_by_the_close():
     channel, wakes = Channel(10), []
     channel.on_readable = lambda: wakes.append(channel.waiting_rows)
