@@ -1,79 +1,108 @@
-"""One task of a fragment: the executors of the stream over a complete set of rows, for one epoch.
+"""A fragment outside the graph: its executors over a store, one or many epochs, fed with messages.
 
-They process what a new job with an empty upstream would: a barrier, the rows, a barrier. Their state tables are in a
-BulkStore, which is initially empty, and are written to files after the second barrier. An aggregation emits at that
-barrier only, so the output of a fragment is its net change.
+The executors do not know whether an actor of the graph runs them or a task. Where an actor has channels, a task has
+messages that it reads, or that another task has sent; where an actor's barriers come from the meta side, a task's come
+with its messages. At each barrier that comes out, the writes of the epoch that it ends are in the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.state_store import StateStore
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
-from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.base import Executor, ExecutorInfo, aligned
 from stream.message import Barrier, Message
 from stream.options import StreamOptions
 from stream.plan.fragments import Fragment
-from stream.plan.stream_plan import StreamNode
+from stream.plan.stream_plan import StreamNode, UnionNode
 from stream.worker.actor_builder import ExecutorChain
 
-FLUSH_GROUPS = 1 << 40
-"""Never flush before the barrier: the number of groups of a task is bounded by its input rows."""
 
-
-class RowsExecutor(Executor):
-    """Emits `chunks` between two barriers, all in `epoch`."""
-
-    def __init__(self, info: ExecutorInfo, chunks: Iterable[StreamChunk], epoch: Epoch) -> None:
-        self.info = info
-        self._chunks = chunks
-        self._epoch = epoch
-
-    def execute(self) -> Iterator[Message]:
-        yield Barrier(EpochPair(self._epoch, NEVER), checkpoint=False)
-        yield from self._chunks
-        yield Barrier(EpochPair(Epoch(self._epoch + (1 << SPILL_BITS)), self._epoch), checkpoint=True)
-
-
-class _FragmentChain(ExecutorChain):
-    """A fragment under construction; `leaf` builds the executor of its leaf."""
-
-    def __init__(
-        self,
-        store: StateStore,
-        options: StreamOptions,
-        errors: ErrorCounts,
-        leaf: Callable[[ExecutorInfo], Executor],
-    ) -> None:
-        super().__init__(store, replace(options, aggregation_flush_groups=FLUSH_GROUPS), errors)
-        self._leaf = leaf
-
-    def state_table(self, catalog: Any) -> StateTable:
-        return StateTable(catalog, self.store, is_fresh=True, row_cache_bytes=0)
-
-    def build(self, node: StreamNode) -> Executor:
-        if not node.inputs:
-            return self._leaf(ExecutorInfo(node.schema, node.stream_key, node.identity))
-        return super().build(node)
+def in_one_epoch(chunks: Iterable[StreamChunk], epoch: Epoch) -> Iterator[Message]:
+    """The messages of `epoch` to a fragment that had no rows before it."""
+    yield Barrier(EpochPair(epoch, NEVER), checkpoint=False)
+    yield from chunks
+    yield Barrier(EpochPair(Epoch(epoch + (1 << SPILL_BITS)), epoch), checkpoint=True)
 
 
 def run_fragment(
     fragment: Fragment,
-    chunks: Iterable[StreamChunk],
+    vnodes: np.ndarray | None,
     store: StateStore,
+    inputs: Sequence[Iterable[Message]],
     options: StreamOptions,
-    epoch: Epoch,
     errors: ErrorCounts,
-) -> Iterator[StreamChunk]:
-    """The output of the fragment's executors over `chunks`; at the end `store` holds their state at `epoch`, and
-    `errors` the rows without a value."""
-    chain = _FragmentChain(store, options, errors, lambda info: RowsExecutor(info, chunks, epoch))
-    for message in chain.build(fragment.root).execute():
-        if isinstance(message, StreamChunk):
-            yield message
+    *,
+    is_fresh: bool = False,
+) -> Iterator[Message]:
+    """The output of the fragment's executors, which own `vnodes` (uint8[vnode_count], 1 for those owned; None: all).
+
+    `inputs`: the messages of each leaf, in pre-order: a barrier that opens the first epoch, then the chunks of each
+    epoch and its barrier, equal in all inputs. State is read from `store` as of the epoch before, and written to it
+    before the barrier is yielded; the caller seals the epochs. `errors` counts the rows without a value. `is_fresh`:
+    the state is empty and there is one epoch, in which each key is written once."""
+    chain = _FragmentChain(fragment, vnodes, store, inputs, options, errors, is_fresh)
+    return iter(chain.build(fragment.root).execute())
+
+
+class _InputExecutor(Executor):
+    """Emits the messages of `inputs`, those of an epoch from one after the other."""
+
+    def __init__(self, info: ExecutorInfo, inputs: Sequence[Iterable[Message]]) -> None:
+        self.info = info
+        self._inputs = tuple(map(iter, inputs))
+
+    def execute(self) -> Iterator[Message]:
+        while True:
+            barrier: Barrier | None = None
+            for messages in self._inputs:
+                for message in messages:
+                    if isinstance(message, Barrier):
+                        barrier = aligned(barrier, message, self.info.identity)
+                        break
+                    yield message
+                else:
+                    return
+            assert barrier is not None, "a fragment has an input"
+            yield barrier
+
+
+class _FragmentChain(ExecutorChain):
+    """A fragment under construction, whose leaves are fed with messages."""
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        vnodes: np.ndarray | None,
+        store: StateStore,
+        inputs: Sequence[Iterable[Message]],
+        options: StreamOptions,
+        errors: ErrorCounts,
+        is_fresh: bool,
+    ) -> None:
+        super().__init__(store, options, errors)
+        if len(inputs) != len(fragment.leaves):
+            raise ValueError(f"{len(inputs)} inputs for a fragment with {len(fragment.leaves)} leaves")
+        self._vnodes = vnodes
+        self._inputs = iter(inputs)
+        self._is_fresh = is_fresh
+
+    def state_table(self, catalog: Any) -> StateTable:
+        vnodes = self._vnodes if catalog.distribution_key else None
+        if self._is_fresh:
+            return StateTable(catalog, self.store, vnodes, is_fresh=True, row_cache_bytes=0)
+        return StateTable(catalog, self.store, vnodes)
+
+    def build(self, node: StreamNode) -> Executor:
+        leaves = node.inputs if isinstance(node, UnionNode) else () if node.inputs else (node,)
+        if leaves:
+            info = ExecutorInfo(node.schema, node.stream_key, node.identity)
+            return _InputExecutor(info, [next(self._inputs) for _ in leaves])
+        return super().build(node)

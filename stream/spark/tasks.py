@@ -21,11 +21,14 @@ from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec, files_of, read_chunks
 from stream.errors import InconsistentStream
 from stream.options import StreamOptions
-from stream.spark.fragment_run import run_fragment
+from stream.spark.fragment_run import in_one_epoch, run_fragment
 from stream.spark.shuffle_files import EMPTY_PART, ShufflePart, ShuffleWriter, read_blocks
 from stream.spark.spec import BackfillSpec, TaskSpec
 
 CHUNK_ROWS = 16_384
+FLUSH_GROUPS = 1 << 40
+"""Never flush before the barrier: the number of groups of a task is bounded by its input rows. So an aggregation emits
+at that barrier only, and the output of a fragment is its net change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +99,11 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
     storage = replace(backfill.storage, shared_buffer_bytes=backfill.memory_bytes)
     output = nullcontext() if is_last else _shuffle_writer(backfill, number + 1, objects, mint)
     with output as writer, BulkStore(storage, local_directory()) as store:
-        options = StreamOptions(chunk_rows=CHUNK_ROWS)
-        for chunk in run_fragment(fragment, rows, store, options, backfill.epoch, errors):
-            if writer is not None:
-                writer.add(chunk)
+        options = StreamOptions(chunk_rows=CHUNK_ROWS, aggregation_flush_groups=FLUSH_GROUPS)
+        inputs = (in_one_epoch(rows, backfill.epoch),)
+        for message in run_fragment(fragment, None, store, inputs, options, errors, is_fresh=True):
+            if writer is not None and isinstance(message, StreamChunk):
+                writer.add(message)
         sent, rows_out = (EMPTY_PART, 0) if writer is None else (writer.finish(), writer.rows)
         written = store.write_out(objects, mint, fragment.table_ids)
         if sum(info.rows for info in written) != store.puts:

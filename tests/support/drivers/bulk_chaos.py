@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from relational.chunk import StreamChunk
 from relational.spark import load_encoder, load_writer
 from relational.spark.load_spec import LoadSpec
 from stream.spark import job, tasks
@@ -168,7 +169,8 @@ def _cut_short(batches: Iterable[Any]) -> Iterator[Any]:
 def _death_amid_rows() -> Iterator[None]:
     """The process of a backfill task dies after the first chunk of its fragment."""
     run_fragment = tasks.run_fragment
-    tasks.run_fragment = lambda *arguments: _cut_short(run_fragment(*arguments))   # type: ignore[assignment]
+    tasks.run_fragment = lambda *arguments, **options: (           # type: ignore[assignment]
+        _cut_short(each for each in run_fragment(*arguments, **options) if isinstance(each, StreamChunk)))
     try:
         yield
     finally:
