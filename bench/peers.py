@@ -79,7 +79,8 @@ class Hummock(Engine):
     settings = "64 KB blocks, lz4, blocked bloom 10 bits, fsync"
 
     def __init__(self, folder: Path, cache_bytes: int = CACHE_BYTES, *, url: str | None = None, **options: Any):
-        self.store = hummock.open(url or f"file://{folder}", role="writer", block_cache_bytes=cache_bytes, **options)
+        self.store = hummock.open(url or f"file://{folder}", role="writer", block_cache_bytes=cache_bytes,
+                                  **{"flush_codec": "lz4", **options})
         self.epochs = EpochGenerator()
         self.epoch = self.epochs.next()
 

@@ -26,7 +26,8 @@ class StorageOptions:
     sstable_bytes: int = 64 * MIB           # target of one .data object
     filter_bits_per_key: int = 10
     filter_policy: str = "blocked_bloom"
-    codec: str = "lz4"
+    codec: str = "lz4"                      # of bulk loads
+    flush_codec: str = "none"               # of what commits write, until compaction rewrites it: it compresses
     block_cache_bytes: int = 256 * MIB
     meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; any excess is taken from the block cache
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
@@ -44,7 +45,7 @@ class StorageOptions:
 
     def __post_init__(self) -> None:
         zero = ("disk_cache_bytes", "flush_threads", "watermark_interval_ms")
-        _check_positive(self, skip=("filter_policy", "codec", "disk_cache_directory", *zero))
+        _check_positive(self, skip=("filter_policy", "codec", "flush_codec", "disk_cache_directory", *zero))
         for name in zero:
             check_range(name, getattr(self, name), 0, 1 << 62)
         if self.disk_cache_bytes and not self.disk_cache_directory:
@@ -52,8 +53,9 @@ class StorageOptions:
         check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
         check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
         check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
-        if self.codec not in CODECS:
-            raise InvalidOption("codec", self.codec, f"one of {', '.join(CODECS)}")
+        for name in ("codec", "flush_codec"):
+            if getattr(self, name) not in CODECS:
+                raise InvalidOption(name, getattr(self, name), f"one of {', '.join(CODECS)}")
         _check_filter_policy(self.filter_policy)
 
 
@@ -129,7 +131,7 @@ class CompactionOptions:
     tasks_remembered: int = 256             # answers of the newest reports, for repeated calls
     threads: int = 2                        # subcompactions that run at once in one process
     memory_bytes: int = 512 * MIB           # read-ahead and unfinished outputs of one process
-    codecs: tuple[str, ...] = ("lz4",)      # by level, the last one for all deeper ones
+    codecs: tuple[str, ...] = ("lz4",)      # of outputs by level, the last one for all deeper ones
 
     def __post_init__(self) -> None:
         _check_positive(self, skip=("codecs", "history_ms", "filter_policy"))
@@ -143,6 +145,10 @@ class CompactionOptions:
         _check_filter_policy(self.filter_policy)
         if not isinstance(self.codecs, tuple) or not self.codecs or any(codec not in CODECS for codec in self.codecs):
             raise InvalidOption("codecs", self.codecs, f"some of {', '.join(CODECS)}")
+
+    def codec_of(self, level: int) -> str:
+        """How files of a level are compressed."""
+        return self.codecs[min(level, len(self.codecs) - 1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.errors import HummockError
@@ -42,7 +43,8 @@ class Flusher:
         mint_name: Callable[[], str],
         give_up: Callable[[list[str]], None] = lambda names: None,
     ):
-        self._store, self._options, self._mint_name, self._give_up = store, options, mint_name, give_up
+        self._store, self._mint_name, self._give_up = store, mint_name, give_up
+        self._options = replace(options, codec=options.flush_codec)
         self._room_bytes = options.upload_bytes // options.uploads_in_flight
 
     def upload(

@@ -41,7 +41,8 @@ EVERYTHING = KeyRange(b"", None)
 EPOCHS, COMPACTED, DROPPED = 10, 6, 5
 RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(KeyColumn(1, 2),))), 3: TableRules(),
          5: TableRules(ttl_ms=3)}
-HOW = ({"codec": "none"}, {"codec": "lz4"}, {"codec": "zstd", "filter_policy": "pybloom"}, {"filter_policy": "none"})
+HOW = ({"flush_codec": "none"}, {"flush_codec": "lz4"}, {"flush_codec": "zstd", "filter_policy": "pybloom"},
+       {"flush_codec": "lz4", "filter_policy": "none"})
 SHAPE = CompactionOptions(history_ms=2, sstable_bytes=1_500, block_bytes=300, base_level_bytes=2_000,
                           level_multiplier=2, codecs=("none", "lz4", "zstd"))
 

@@ -166,7 +166,7 @@ def test_s6_point_reads_are_compiled_and_get_is_get_many_of_one(lab):
 
 def work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]]:
     """(objects and lines, GIL acquisitions) of a sync, of the first scan and of a scan with open files."""
-    lab = Lab(codec=codec, block_bytes=1_024, block_cache_bytes=1)
+    lab = Lab(flush_codec=codec, block_bytes=1_024, block_cache_bytes=1)
     keys_ = pa.array([b"%08d" % row for row in range(blocks * 8)], pa.binary())
     values = pa.array([lab.rng.randbytes(120) for _ in range(blocks * 8)], pa.binary())
     lab.store.ingest_batch(WriteBatch(keys_, values), at(1))

@@ -34,7 +34,8 @@ def pick_dead_files(context: PickerContext) -> VersionEdit | None:
 
 
 def pick_moves(context: PickerContext) -> VersionEdit | None:
-    """Files of level 0 that overlap neither older runs nor the base level, once level 0 has enough runs."""
+    """Files of level 0 that overlap neither older runs nor the base level, once level 0 has enough runs. What is
+    compressed in another way than the base level's files is rewritten instead."""
     if len(context.version.levels[0].runs) < context.options.l0_runs:
         return None
     moving = tuple(_movable(context))[:context.options.task_files]
@@ -50,6 +51,7 @@ def _movable(context: PickerContext) -> Iterator[SstableInfo]:
     for run in reversed(context.version.levels[0].runs):
         for info in run.sstables:
             if (info.data_bytes * SMALL_SHARE >= options.sstable_bytes and info.id not in context.busy
+                    and info.codec == options.codec_of(base)
                     and (info.stale_rows + info.tombstones) * 100 < info.rows * options.stale_percent
                     and not any(older.covering(info.smallest, info.largest) for older in beneath)):
                 pick = CompactionCandidate(TaskKind.L0_TO_BASE, (TaskInput(0, run.id, (info,)),), base)

@@ -192,9 +192,8 @@ class CompactionManager:
 
     def _task_of(self, pick: CompactionCandidate, task_id: int, version: HummockVersion) -> CompactTask:
         options, tables = self.options, {table_id for info in files_of(pick) for table_id in info.table_ids}
-        codec = options.codecs[min(pick.target_level, len(options.codecs) - 1)]
-        output = OutputOptions(options.sstable_bytes, options.block_bytes, codec, options.filter_policy,
-                               options.filter_bits_per_key)
+        output = OutputOptions(options.sstable_bytes, options.block_bytes, options.codec_of(pick.target_level),
+                               options.filter_policy, options.filter_bits_per_key)
         return CompactTask(
             task_id, pick.kind, pick.inputs, pick.target_level, pick.target_run, version.safe_epoch,
             pick.drop_tombstones, output, tuple(sorted(tables & version.dropped_tables)),

@@ -30,7 +30,7 @@ def rows_of(rng, width):
 
 def opened(directory, cache_bytes, codec="lz4", **options):
     return hummock.open(f"file://{directory}", role="writer", compaction=False, block_cache_bytes=cache_bytes,
-                        block_bytes=4_096, codec=codec, refresh_ms=60_000, **options)
+                        block_bytes=4_096, flush_codec=codec, refresh_ms=60_000, **options)
 
 
 def fill(store, rows, epochs):

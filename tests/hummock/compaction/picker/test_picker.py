@@ -24,7 +24,7 @@ from hummock.version import HummockVersion, Level, Run
 CASES = Path(__file__).parents[3] / "cases" / "picker.txt"
 FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, l0_runs_slowdown=8, l0_runs_limit=16,
-                            sstable_bytes=64, task_bytes=10_000)
+                            sstable_bytes=64, task_bytes=10_000, codecs=("none",))
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,8 @@ class Tree:
             self.range = replace(self.range, end=self.range.end + b"\0")
         else:
             assert verb == "set"
-            self.options = replace(self.options, **{words[0]: int(words[1])})
+            value = tuple(words[1:]) if words[0] == "codecs" else int(words[1])
+            self.options = replace(self.options, **{words[0]: value})
 
     def pick(self):
         levels = tuple(Level(number, tuple(self.levels.get(number, ()))) for number in range(max(self.levels) + 1))
