@@ -1,7 +1,7 @@
 """Directories of files that connectors read: of the local file system, or of any object store by its URL.
 
 A file is named relative to its directory; files of directories inside it are not listed. Remote files are read by
-ranges, each a request.
+ranges, each a request. While one is read in order, the range behind is fetched ahead by another thread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,6 +24,11 @@ from stream.errors import ConnectorError
 
 READ_ERRORS = (OSError, pa.ArrowException, HummockError)
 """What listing, opening and reading files raise, here and in pyarrow."""
+READS_IN_ORDER = 2
+"""After so many reads of a remote file, each from where the one before ended, the next range is fetched ahead."""
+LEAST_AHEAD_BYTES, MOST_AHEAD_BYTES = 256 << 10, 4 << 20
+"""Of such a range: it doubles with each one. Up to two of them are in memory for each file."""
+THREADS_AHEAD = 4
 
 
 class Directory(ABC):
@@ -80,7 +86,8 @@ class ObjectDirectory(Directory):
     def __init__(self, store: ObjectStore, only: str | None) -> None:
         self._store, self._only = store, only
         self.is_one_file = only is not None
-        weakref.finalize(self, store.close)
+        self._ahead = ThreadPoolExecutor(THREADS_AHEAD, thread_name_prefix="read-ahead")
+        weakref.finalize(self, _close, store, self._ahead)
 
     def names(self) -> Sequence[str]:
         if self._only is not None:
@@ -88,7 +95,7 @@ class ObjectDirectory(Directory):
         return [found.path for found in self._store.list() if "/" not in found.path]
 
     def open(self, name: str) -> pa.NativeFile:
-        return pa.PythonFile(ObjectFile(self._store, check_path(name)), mode="r")
+        return pa.PythonFile(ObjectFile(self._store, check_path(name), self._ahead), mode="r")
 
     def modified_ms(self, name: str) -> int:
         return self._store.head(name).modified_ms
@@ -97,12 +104,20 @@ class ObjectDirectory(Directory):
         return f"{self._store.url.split('?')[0].rstrip('/')}/{name}"
 
 
-class ObjectFile(io.RawIOBase):
-    """An object as a file for random access."""
+def _close(store: ObjectStore, ahead: ThreadPoolExecutor) -> None:
+    ahead.shutdown(wait=True, cancel_futures=True)
+    store.close()
 
-    def __init__(self, store: ObjectStore, path: str) -> None:
-        self._store, self._path = store, path
+
+class ObjectFile(io.RawIOBase):
+    """An object as a file for random access; with `ahead`, the threads that fetch ranges ahead."""
+
+    def __init__(self, store: ObjectStore, path: str, ahead: ThreadPoolExecutor | None = None) -> None:
+        self._store, self._path, self._ahead = store, path, ahead
         self._size, self._position = store.head(path).size_bytes, 0
+        self._in_order = self._end = 0  # reads, and the end of the last one
+        self._range, self._data = range(0), memoryview(b"")  # was fetched ahead
+        self._next: tuple[range, Future[bytes]] | None = None  # is fetched ahead
 
     def readable(self) -> bool:
         return True
@@ -119,10 +134,52 @@ class ObjectFile(io.RawIOBase):
 
     def readinto(self, target: object) -> int:
         view = memoryview(target).cast("B")  # type: ignore[arg-type]
-        room = max(0, min(view.nbytes, self._size - self._position))
-        done = self._store.get_into(self._path, self._position, view[:room]) if room else 0
-        self._position += done
+        room, done = max(0, min(view.nbytes, self._size - self._position)), 0
+        self._note_order()
+        while done < room:
+            read = self._read_some(view[done:room])
+            if not read:
+                break
+            done += read
+            self._position += read
+        self._end = self._position
         return done
+
+    def close(self) -> None:
+        self._forget_ahead()
+        super().close()
+
+    def _read_some(self, view: memoryview) -> int:
+        """Bytes from the position on: of the range that was fetched ahead, or else all that are wanted."""
+        if self._next is not None and self._position in self._next[0]:
+            (wanted, fetched), self._next = self._next, None
+            self._data, self._range = memoryview(fetched.result()), wanted
+            self._fetch_ahead(self._range.stop, 2 * len(self._range))
+        if self._position in self._range:
+            found = self._data[self._position - self._range.start :][: view.nbytes]
+            view[: found.nbytes] = found
+            return found.nbytes
+        done = self._store.get_into(self._path, self._position, view)
+        if self._in_order >= READS_IN_ORDER and self._next is None:
+            self._fetch_ahead(self._position + done, 2 * done)
+        return done
+
+    def _note_order(self) -> None:
+        if self._position == self._end:
+            self._in_order += 1
+        elif self._position not in self._range:
+            self._in_order = 0
+            self._forget_ahead()
+
+    def _fetch_ahead(self, begin: int, size: int) -> None:
+        wanted = range(begin, min(begin + min(max(size, LEAST_AHEAD_BYTES), MOST_AHEAD_BYTES), self._size))
+        if self._ahead is not None and wanted:
+            self._next = wanted, self._ahead.submit(self._store.get, self._path, wanted)
+
+    def _forget_ahead(self) -> None:
+        if self._next is not None:
+            self._next[1].cancel()
+        self._range, self._data, self._next = range(0), memoryview(b""), None
 
 
 def store_url(connector: str, location: str) -> str:
