@@ -25,6 +25,7 @@ from relational.chunk.text_records import has_hexadecimal, record_ends
 from relational.expr.comparisons import Comparison
 from relational.types import DataType, Field, Schema, TypeKind
 from stream.connector.base import SplitReader
+from stream.connector.decompressed import with_compressed
 from stream.connector.files import FileConnector
 from stream.connector.text_files import BLOCK_BYTES, RecordFormat, RecordReader, batch_of, one_batch
 from stream.errors import ConnectorError, MalformedRows
@@ -135,7 +136,7 @@ class CsvFilesConnector(FileConnector):
     """`WITH (connector = 'csv', path = …)`."""
 
     name = "csv"
-    suffixes = (".csv",)
+    suffixes = with_compressed((".csv",))
     other_options = ("header", "delimiter", "quote", "escape", "null")
 
     def __init__(self, options: Mapping[str, str], schema: Schema) -> None:

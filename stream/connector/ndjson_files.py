@@ -25,6 +25,7 @@ from relational.expr.comparisons import Comparison
 from relational.types import DataType, Field, Schema, TypeKind
 from stream.connector.base import SplitReader
 from stream.connector.change_formats import CHANGE_FORMATS, ChangeFormat, OtherLayout
+from stream.connector.decompressed import with_compressed
 from stream.connector.files import FileConnector
 from stream.connector.text_files import BLOCK_BYTES, RecordFormat, RecordReader, batch_of, one_batch
 from stream.errors import ConnectorError
@@ -146,7 +147,7 @@ class NdjsonFilesConnector(FileConnector):
     """`WITH (connector = 'ndjson', path = …, format = …)`."""
 
     name = "ndjson"
-    suffixes = (".ndjson", ".jsonl", ".json")
+    suffixes = with_compressed((".ndjson", ".jsonl", ".json"))
     other_options = ("format",)
 
     def __init__(self, options: Mapping[str, str], schema: Schema) -> None:

@@ -2,8 +2,9 @@
 
 A file is read in blocks; the complete records of a block are parsed at once by pyarrow. The offset of a split is
 "<byte>:<record>": the position at which the next record begins, and the number of records before it, which errors name
-from 1 on. If a block cannot be parsed, ever smaller parts of it are, until a single record is left: that is malformed.
-A record without an end is malformed too, and ends at its first line end.
+from 1 on; of a compressed file the position is that in its text. If a block cannot be parsed, ever smaller parts of it
+are, until a single record is left: that is malformed. A record without an end is malformed too, and ends at its first
+line end.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import pyarrow as pa
 from relational.chunk import StreamChunk
 from relational.errors import RelationalError
 from stream.connector.base import ROWS_AFTER_FAULT
+from stream.connector.decompressed import DecompressedFile, codec_of_name
 from stream.connector.files import FileConnector, FileReader
 from stream.errors import InvalidOffset, MalformedRows
 
 BLOCK_BYTES = 1 << 20
 MOST_RECORD_BYTES = 1 << 26
+UNKNOWN_BYTES = 1 << 62
 SHOWN_REASON = 300
 NOISE = re.compile(r"^(In CSV column #\d+: )?((CSV|JSON) parse error: )?(Row #\d+: )?| in row \d+$")
 """What pyarrow says of the position in the part that it parsed."""
@@ -66,6 +69,10 @@ class RecordReader(FileReader):
         self._at_once = MOST_RECORD_BYTES  # records that are parsed at once
         self._size = self.opened().size()
         self._is_finished = not self._size
+        self._codec = codec_of_name(split)
+        if self._codec is not None and self._size:
+            self._size = UNKNOWN_BYTES
+        self._decompressed: DecompressedFile | None = None
 
     def first_record(self) -> bytes:
         """The bytes of the next record, which stays the next one; none at the end of the file. MalformedRows for one
@@ -94,6 +101,8 @@ class RecordReader(FileReader):
         self._move_to(int(byte), int(record))
 
     def skip_all(self) -> None:
+        while self._size == UNKNOWN_BYTES:
+            self._base += self._read(self._base, BLOCK_BYTES).size
         self._move_to(self._size, self._record)
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
@@ -114,6 +123,7 @@ class RecordReader(FileReader):
 
     def close(self) -> None:
         self._move_to(self._position, self._record)
+        self._decompressed = None
         super().close()
 
     @property
@@ -134,7 +144,7 @@ class RecordReader(FileReader):
 
     def _finish(self) -> None:
         self._move_to(self._size, self._record)
-        super().close()
+        self.close()
 
     def _parsed(self) -> pa.RecordBatch | None:
         """The next records, parsed; None at the end of the file. MalformedRows for the next record, which is then
@@ -221,13 +231,24 @@ class RecordReader(FileReader):
 
     def _read(self, begin: int, length: int) -> pa.Buffer:
         try:
+            if self._codec is not None:
+                return self._read_decompressed(self._codec, begin, length)
             source = self.opened()
             source.seek(begin)
             block = source.read_buffer(min(length, self._size - begin))
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, EOFError, pa.ArrowException) as error:
             raise self.unreadable(error) from error
         if block.size == 0:
             raise self.unreadable(EOFError(f"it ends at byte {begin:,} of {self._size:,}"))
+        return block
+
+    def _read_decompressed(self, codec: str, begin: int, length: int) -> pa.Buffer:
+        """As `_read`; at the end of the text its size becomes known."""
+        if self._decompressed is None:
+            self._decompressed = DecompressedFile(self.opened(), codec)
+        block = self._decompressed.read(begin, length)
+        if block.size < length:
+            self._size = begin + block.size
         return block
 
 

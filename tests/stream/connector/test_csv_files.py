@@ -1,17 +1,20 @@
 """CSV files as sources: the suite of connectors, PostgreSQL's COPY text, quoting, headers, malformed records."""
 
 import csv
+import gzip
 import io
 import random
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from relational.types import Schema
 from stream.connector import text_files
 from stream.connector.csv_files import CsvFilesConnector
+from stream.connector.decompressed import CODECS, codec_of_name
 from stream.errors import ConnectorError, MalformedRows
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.connector_suite import ConnectorSuite
@@ -51,9 +54,16 @@ def values(reader, max_rows=100):
     return out
 
 
+def write(path, text):
+    """The text, compressed as the name says."""
+    with pa.output_stream(str(path), compression=codec_of_name(path.name)) as out:
+        out.write(text.encode())
+
+
 class _CsvSuite(ConnectorSuite):
     options: ClassVar[dict] = {}
     form: ClassVar[dict] = {}
+    suffix: ClassVar[str] = ".csv"
 
     @pytest.fixture
     def schema(self):
@@ -63,17 +73,17 @@ class _CsvSuite(ConnectorSuite):
     def connector(self, tmp_path, monkeypatch):
         monkeypatch.setattr(text_files, "BLOCK_BYTES", 4_096)
         for number, count in enumerate((1_000, 3, 0)):
-            self.write(tmp_path / f"{number}.csv", rows(count, first=number * 5_000))
+            self.write(tmp_path / f"{number}{self.suffix}", rows(count, first=number * 5_000))
         return lambda: connector(tmp_path, **self.options)
 
     def write(self, path, values):
-        path.write_text(text_of(values, **self.form), newline="")
+        write(path, text_of(values, **self.form))
 
     @pytest.fixture
     def add_split(self, tmp_path, connector):
         def add():
-            self.write(tmp_path / "0a.csv", rows(40))
-            return "0a.csv"
+            self.write(tmp_path / f"0a{self.suffix}", rows(40))
+            return f"0a{self.suffix}"
 
         return add
 
@@ -89,8 +99,9 @@ class _CsvSuite(ConnectorSuite):
         header = text_of([], **self.form)
         directory = tmp_path / "malformed"
         directory.mkdir()
-        (directory / "bad.csv").write_text(header + "".join(lines), newline="")
-        return connector(directory, **self.options), "bad.csv", good, [column for _, (column, _) in sorted(bad.items())]
+        name = f"bad{self.suffix}"
+        write(directory / name, header + "".join(lines))
+        return connector(directory, **self.options), name, good, [column for _, (column, _) in sorted(bad.items())]
 
     def test_all_rows_are_there(self, connector):
         opened = connector()
@@ -106,6 +117,57 @@ class TestCsv(_CsvSuite):
 class TestOtherForm(_CsvSuite):
     options: ClassVar = {"header": "false", "delimiter": ";", "null": "NULL"}
     form: ClassVar = {"header": None, "delimiter": ";", "end": "\r\n", "null": "NULL"}
+
+
+class TestGzip(_CsvSuite):
+    suffix: ClassVar = ".csv.gz"
+
+
+class TestZstdOfOtherForm(TestOtherForm):
+    suffix: ClassVar = ".csv.zst"
+
+
+@pytest.mark.parametrize("suffix", [*CODECS])
+def test_compressed_files_are_read_as_if_they_were_not(tmp_path, monkeypatch, suffix):
+    """From any offset, in parts of any size, also records that are longer than a block."""
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 100)
+    rng = random.Random(run_seed())
+    wanted = [*rows(300), (300, "x" * 5_000, None, None), *rows(20, first=301)]
+    write(tmp_path / f"a.csv{suffix}", text_of(wanted).rstrip("\n"))
+    reader = connector(tmp_path).open_split(f"a.csv{suffix}", range(4))
+    found, offsets = [], []
+    while not reader.is_finished:
+        offsets.append((reader.offset, len(found)))
+        chunk = reader.next_chunk(rng.randint(1, 50))
+        found += [] if chunk is None else zip(*(column.array.to_pylist() for column in chunk.columns), strict=True)
+        if rng.random() < .1:
+            reader.close()
+    assert found == wanted
+    for offset, count in rng.sample(offsets, 8):
+        reader.seek(offset)
+        assert values(reader) == wanted[count:]
+    reader.skip_all()
+    assert reader.is_finished and reader.offset.partition(":")[0] == str(len(text_of(wanted).rstrip("\n").encode()))
+
+
+def test_a_gzip_file_of_several_members_is_read_whole(tmp_path):
+    parts = [text_of(rows(50)), text_of(rows(50, first=50), header=None)]
+    (tmp_path / "a.csv.gz").write_bytes(b"".join(gzip.compress(part.encode()) for part in parts))
+    assert values(connector(tmp_path).open_split("a.csv.gz", range(4))) == rows(100)
+
+
+@pytest.mark.parametrize("suffix", [*CODECS])
+def test_a_damaged_compressed_file_is_an_error_that_names_it(tmp_path, suffix):
+    write(tmp_path / f"a.csv{suffix}", text_of(rows(20_000)))
+    path = tmp_path / f"a.csv{suffix}"
+    path.write_bytes(path.read_bytes()[:-2_000])
+    with pytest.raises(ConnectorError, match=rf"a\.csv\{suffix} cannot be read"):
+        values(connector(tmp_path).open_split(path.name, range(4)))
+    path.write_bytes(b"no such thing" * 100)
+    with pytest.raises(ConnectorError, match=rf"a\.csv\{suffix} cannot be read"):
+        values(connector(tmp_path).open_split(path.name, range(4)))
+    path.write_bytes(b"")
+    assert values(connector(tmp_path).open_split(path.name, range(4))) == []
 
 
 def test_columns_are_found_by_the_header_of_each_file(tmp_path):
