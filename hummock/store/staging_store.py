@@ -47,7 +47,6 @@ class StagingStore(ViewReads, ClosedAtExit):
         self._base = base
         self._lock = threading.Lock()
         self._batches: list[SharedBufferBatch] = []  # newest first
-        self._rows: list[WriteBatch] = []  # of each batch
         self._sealed = self._synced = self._settled = NEVER
         self._is_closed = False
         self._undo = ExitStack()
@@ -62,7 +61,7 @@ class StagingStore(ViewReads, ClosedAtExit):
     def staged_bytes(self) -> int:
         """What is kept in memory."""
         with self._lock:
-            return sum(rows.size_bytes for rows in self._rows)
+            return sum(batch.size_bytes for batch in self._batches)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -74,7 +73,6 @@ class StagingStore(ViewReads, ClosedAtExit):
             if len(batch) == 0:
                 return 0
             self._batches.insert(0, SharedBufferBatch(batch, epoch))
-            self._rows.insert(0, batch)
             self._view = None
         return batch.size_bytes
 
@@ -93,19 +91,18 @@ class StagingStore(ViewReads, ClosedAtExit):
         settled, or are committed before these.
         """
         with self._lock:
-            due = [at for at, batch in enumerate(self._batches) if self._synced < pure_epoch(batch.epoch) <= epoch]
-            rows = [self._rows[at] for at in due]
-        files = self._written(rows) if rows else ()
+            due = [batch for batch in self._batches if self._synced < pure_epoch(batch.epoch) <= epoch]
+        files = self._written(due) if due else ()
         with self._lock:
             self._synced = max(self._synced, epoch)
         return SyncResult(epoch, files)
 
-    def _written(self, rows: Sequence[WriteBatch]) -> tuple[SstableInfo, ...]:
-        """One sorted run with the newest row of each key; `rows`: newest first."""
-        batches = [SharedBufferBatch(each, PLACEHOLDER) for each in rows]
-        chains = [SharedBufferChainIterator(chain) for chain in chains_of(batches)]
+    def _written(self, batches: Sequence[SharedBufferBatch]) -> tuple[SstableInfo, ...]:
+        """One sorted run with the newest row of each key; `batches`: newest first."""
+        placed = [SharedBufferBatch(each.rows, PLACEHOLDER) for each in batches]
+        chains = [SharedBufferChainIterator(chain) for chain in chains_of(placed)]
         outputs = write_run(
-            RetentionIterator(MergeIterator(chains)), sum(each.size_bytes for each in rows),
+            RetentionIterator(MergeIterator(chains)), sum(each.size_bytes for each in batches),
             self._base.object_store, self.options, lambda: mint_sstable_name(os.urandom, self._prefix), name="staging",
             room_bytes=self.options.upload_bytes, tables=self._base.version.tables)
         return tuple(output.info for output in outputs)
@@ -113,9 +110,7 @@ class StagingStore(ViewReads, ClosedAtExit):
     def settle(self, epoch: Epoch) -> None:
         """The load of everything up to `epoch` is committed, and reads of the base see it."""
         with self._lock:
-            kept = [at for at, batch in enumerate(self._batches) if pure_epoch(batch.epoch) > epoch]
-            self._batches = [self._batches[at] for at in kept]
-            self._rows = [self._rows[at] for at in kept]
+            self._batches = [batch for batch in self._batches if pure_epoch(batch.epoch) > epoch]
             self._settled = max(self._settled, epoch)
             self._view = None
 
@@ -124,7 +119,7 @@ class StagingStore(ViewReads, ClosedAtExit):
 
     def clear_uncommitted(self) -> None:
         with self._lock:
-            self._batches, self._rows, self._view = [], [], None
+            self._batches, self._view = [], None
             self._sealed = self._synced = self._settled
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -134,8 +129,7 @@ class StagingStore(ViewReads, ClosedAtExit):
 
     def close(self) -> None:
         with self._lock:
-            self._is_closed, self._view = True, None
-            self._batches, self._rows = [], []
+            self._is_closed, self._batches, self._view = True, [], None
         self._end_reads()
         self._undo.close()
 

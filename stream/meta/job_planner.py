@@ -145,8 +145,7 @@ class JobPlanner:
             changed = self.changed_kernels(table)
             if changed:
                 raise KernelsChanged(table.name, changed)
-            record = self._catalog.snapshot.job_record(table.id)
-            plan = self._stored_plan(table, record)
+            record, plan = self.stored_plan(table)
         try:
             if not table.plan:
                 return self._table_job(table, self._ids_of(table))
@@ -157,14 +156,12 @@ class JobPlanner:
             self._unreadable[table.name] = error
             return Job(table.id, plan if table.plan else plan_table(table, self._ids_of(table)))
 
-    def stored_plan(self, table: TableCatalog) -> StreamPlan:
-        """The plan of a committed view, index or sink."""
-        return self._stored_plan(table, self._catalog.snapshot.job_record(table.id))
-
-    def _stored_plan(self, table: TableCatalog, record: JobRecord | None) -> StreamPlan:
+    def stored_plan(self, table: TableCatalog) -> tuple[JobRecord | None, StreamPlan]:
+        """The record of a committed view, index or sink, None if none was stored when it was created, and its plan."""
+        record = self._catalog.snapshot.job_record(table.id)
         if record is None:
-            return plan_of_one_actor(table, self._catalog.get, self._ids_of(table))
-        return stream_plan_from_text(record.plan, self._catalog.get)
+            return None, plan_of_one_actor(table, self._catalog.get, self._ids_of(table))
+        return record, stream_plan_from_text(record.plan, self._catalog.get)
 
     def _query_job(self, table: TableCatalog, plan: StreamPlan, parallelism: int | None = None) -> Job:
         """The job of a view or sink, with the splits of the sources that it reads. UnknownConnector, ConnectorError."""

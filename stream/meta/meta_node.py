@@ -217,7 +217,7 @@ class MetaNode:
         apart from the graph."""
         if job_id not in known.creating:
             return None
-        plan = self.planner.stored_plan(known.tables[job_id])
+        _, plan = self.planner.stored_plan(known.tables[job_id])
         return (self._since_of_plan(plan) or None) if is_detachable(plan) else None
 
     def _since_of_plan(self, plan: StreamPlan) -> Epoch | None:

@@ -102,8 +102,9 @@ class ActorBuilder:
         """An actor that does not run yet. `control` carries barriers and statements to an actor without inputs;
         `inputs` are the channels of each input of `spec`."""
         errors = self.errors.open(spec.table, spec.actor_id)
-        new = BackfillPace(self.request_barrier, is_detached=spec.is_detached)
-        pace = self._paces.setdefault(spec.job_id, new)
+        pace = self._paces.get(spec.job_id)
+        if pace is None:
+            pace = self._paces[spec.job_id] = BackfillPace(self.request_barrier, is_detached=spec.is_detached)
         chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
         chain.backfilled = lambda: observer.finish_backfill(spec.actor_id)
         chain.progress = self.sink_progress(spec.job_id)

@@ -31,7 +31,8 @@ def fragments(query):
         session.sql(f"CREATE MATERIALIZED VIEW mv AS {query}")
         catalog = session._playground.catalog
         view = catalog.resolve(ObjectName("mv"))
-        return fragments_of(session._playground.meta.planner.stored_plan(view))
+        _, plan = session._playground.meta.planner.stored_plan(view)
+        return fragments_of(plan)
 
 
 def expected(rows, query):
