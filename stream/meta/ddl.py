@@ -412,7 +412,7 @@ class Ddl:
         job = self._planner.with_parallelism(job, parallelism)
         self._detached.register(job)
         try:
-            self._execute(lambda: None, JobChange(operations))
+            self._execute(lambda: self.check_runs(table.inputs), JobChange(operations))
         except BaseException:
             self._detached.cancel([job.job_id])
             raise

@@ -38,7 +38,7 @@ from stream.session.session import Session
 from tests.simulation import graph_expiry, graph_faults, graph_late
 from tests.simulation.ddl_world import NEVER_MS, SHAPE, CrashingObjectStore, CrashPoint, How, World
 from tests.simulation.graph_checks import SOON_SECONDS, Checker, Job, Logs
-from tests.simulation.graph_expiry import is_there
+from tests.simulation.graph_expiry import Birth, is_there
 from tests.simulation.graph_sinks import Receiver
 from tests.simulation.graph_source import Fault, Script, scripts
 from tests.simulation.graph_steps import (
@@ -68,6 +68,7 @@ OF_A_FAULT = (
 """What a statement may be answered while jobs fail, are created, or are gone, or if two recoveries undo it."""
 COMPACTIONS = 4
 HEALING_ROUNDS = 60
+WRITTEN_AGAIN_POLLS = 1_000
 
 
 @dataclass
@@ -283,13 +284,14 @@ class Graph:
         keys = range(first, first + rng.choice([1, 5, 40])) if is_new else [rng.choice(sorted(rows))]
         new = {key: (_value(rng), _value(rng)) for key in keys}
         self.states.append([*self.states[-1][:at], rows | new])
-        committed, before = self.live.committed_epoch, self.logs.births.newest(step.name, keys[0])
+        committed = self.live.committed_epoch
+        before = None if is_new else self._birth(step.name, keys[0])
         text = ", ".join(f"({key}, {_text(a)}, {_text(b)})" for key, (a, b) in new.items())
         count = self.live.sql(f"INSERT INTO {step.name} VALUES {text}")
         if is_new:
             assert count == len(new), f"{count} of {len(new)} rows were inserted"
             return
-        assert before is not None
+        assert before is not None, f"the row {keys[0]} of {step.name} was acknowledged and is not written"
         ttl_ms = self.checker.ttl_ms(step.name)
         if count:
             birth = self.logs.births.newest(step.name, keys[0])
@@ -352,6 +354,15 @@ class Graph:
             self.live.pause()
         else:
             self.live.resume()
+
+    def _birth(self, name: str, key: int) -> Birth | None:
+        """Of the last row with a key; a recovery that is under way writes it again."""
+        for _ in range(WRITTEN_AGAIN_POLLS):
+            found = self.logs.births.newest(name, key)
+            if found is not None:
+                return found
+            time.sleep(0.01)
+        return None
 
     # -- steps of jobs ---------------------------------------------------------------------------------
 

@@ -9,10 +9,12 @@ import pytest
 import hummock
 from hummock.epoch import SPILL_BITS, Epoch
 from hummock.options import CompactionOptions
+from relational.catalog.names import ObjectName
 from relational.errors import NotFound
-from stream.errors import JobCreating
+from stream.errors import JobCreating, JobFailed
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
+from stream.meta.job_planner import JobPlanner
 from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, eventually, insert, rows
 from tests.support.drivers.seeds import run_seed
 
@@ -232,6 +234,24 @@ def test_actors_that_fail_continue_then_go_on_in_the_graph_then_end_the_creation
         db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")  # the scan in the graph does not fail
         assert failures - left[0] <= 4  # each of two actors in two attempts
         check_views(db, ["grouped"])
+
+
+def test_a_view_over_a_job_that_is_set_aside_before_its_first_barrier_is_refused(monkeypatch):
+    """After the statement was checked: else it could never begin in the graph."""
+    with connected(detached_creation_bytes=0) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, k FROM t")
+        meta, new_view = db._playground.meta, JobPlanner.new_view
+
+        def new_view_then_failure(self, view, parallelism=None):
+            failed = meta.catalog.resolve(ObjectName("v")).id
+            meta.failures.refuse({failed: ValueError("a bug")}, meta.catalog.snapshot, 1)
+            return new_view(self, view, parallelism)
+
+        monkeypatch.setattr(JobPlanner, "new_view", new_view_then_failure)
+        with pytest.raises(JobFailed, match="'v' was set aside"):
+            db.sql("CREATE MATERIALIZED VIEW w AS SELECT k, count(*) AS n FROM v GROUP BY k")
+        assert state_of(db, "w") is None
 
 
 def test_a_table_is_altered_while_a_view_over_it_is_created(apart, monkeypatch):
