@@ -45,9 +45,8 @@ cdef class GroupStates(GroupRecords):
         `arguments`, per kernel: its column or None, and uint8[rows], 1 where its FILTER is true, or None. A row whose
         argument is NULL does not count. ids: int32[rows]; IndexError for one that is not below `groups`.
         """
-        cdef Py_ssize_t rows = ids.shape[0], row
+        cdef Py_ssize_t rows = ids.shape[0]
         cdef int count = len(self.kernels), i
-        cdef bint is_beyond = False
         cdef void** kernels = <void**>malloc((count + 1) * sizeof(void*))
         cdef AggKernel kernel
         try:
@@ -55,9 +54,7 @@ cdef class GroupStates(GroupRecords):
                 raise MemoryError("no memory for the calls of an aggregation")
             if ops is not None and ops.shape[0] != rows:
                 raise ValueError(f"{ops.shape[0]} ops for {rows} rows")
-            for row in range(rows):
-                is_beyond |= ids[row] >= self.groups
-            if is_beyond:
+            if rows and has_beyond(&ids[0], rows, self.groups):
                 raise IndexError(f"a row belongs to group {np.max(ids)} of {self.groups}")
             for i in range(count):
                 kernel = self.kernels[i]
@@ -188,6 +185,15 @@ cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_wi
         memcpy(target + row * width, source + row * old_width, <size_t>kernel.width)
         if kernel.wanted > kernel.width:
             kernel.widen(target + row * width)
+
+
+cdef bint has_beyond(const int32_t* ids, Py_ssize_t rows, Py_ssize_t groups) noexcept nogil:
+    """Whether an id is not below `groups`."""
+    cdef int32_t last = <int32_t>min(groups, <Py_ssize_t>0x7FFFFFFF) - 1, beyond = 0
+    cdef Py_ssize_t row
+    for row in range(rows):
+        beyond |= ids[row] > last
+    return beyond != 0
 
 
 cdef void weigh(const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, int8_t* weights) noexcept nogil:

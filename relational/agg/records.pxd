@@ -24,6 +24,7 @@ cdef class GroupRecords:
     cdef ByteBuffer dirty               # int32: dirty groups in the order of their first touch in this epoch
     cdef ByteBuffer touched             # uint32 per group: number of the last earlier epoch that touched it
 
+    cdef int grow_to(self, Py_ssize_t groups) except -1 nogil
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil
     # makes ids dirty, saving each group's record at its first touch; prefetches all of them
     cdef int save(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil

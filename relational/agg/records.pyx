@@ -17,6 +17,7 @@ from relational.hash.record_arena cimport RecordArena
 
 cdef enum:
     AHEAD = 16
+    GROWN_AT_ONCE = 1024        # groups from which on the GIL is released: their memory may be new to the process
     LINE = 64                   # bytes; a record does not cross a line unless it is longer than one
     KEPT_BYTES = 4 << 20        # more memory for saved records returns to the pool at the end of an epoch
 
@@ -53,9 +54,16 @@ cdef class GroupRecords:
 
     def grow(self, Py_ssize_t groups):
         """Adds zero records up to `groups`, clean, with the previous epoch as the last one that touched them."""
+        if groups - self.groups < GROWN_AT_ONCE:
+            self.grow_to(groups)
+        else:
+            with nogil:
+                self.grow_to(groups)
+
+    cdef int grow_to(self, Py_ssize_t groups) except -1 nogil:
         cdef Py_ssize_t group, more = groups - self.groups
         if more <= 0:
-            return
+            return 0
         self.records.extend(more * self.width)
         self.marks.extend((groups + 63) // 64 * 8 - self.marks.size)
         self.touched.reserve(more * sizeof(uint32_t))
@@ -63,6 +71,7 @@ cdef class GroupRecords:
             (<uint32_t*>self.touched.data)[group] = self.epoch - 1
         self.touched.size = groups * sizeof(uint32_t)
         self.groups = groups
+        return 0
 
     def touch(self, const int32_t[::1] ids not None):
         """Marks `ids` (negative: skipped) as dirty."""

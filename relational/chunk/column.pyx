@@ -7,15 +7,18 @@ dictionaries, list views, other time units and chunked arrays are converted when
 import numpy as np
 import pyarrow as pa
 
-from libc.stdint cimport int32_t, uint8_t, uintptr_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from relational.chunk.arrow_export import array_from
 from relational.chunk.arrow_import import in_layout
 from relational.chunk.python_values import array_of_values, python_values
 from relational.types import DataType
 
+cdef uint64_t EACH = 0x0101010101010101
+cdef uint64_t OWN_BIT = 0x8040201008040201
+cdef uint64_t UP_TO_TOP = 0x7F7F7F7F7F7F7F7F
 cdef uint8_t NOTHING = 0                # target of the pointers of columns without bytes
 cdef int32_t NO_OFFSETS[1]
 NO_OFFSETS[0] = 0
@@ -196,8 +199,33 @@ def mask_of(Column column):
         raise ValueError(f"a condition is BOOLEAN, not {column.data_type}")
     mask = np.empty(column.view.rows, dtype=np.uint8)
     cdef uint8_t[::1] out = mask
-    cdef const ColumnView* view = &column.view
-    cdef Py_ssize_t row
-    for row in range(view.rows):
-        out[row] = bit_at(view.values, view.offset + row) and not is_null(view, row)
+    if column.view.rows == 0:
+        return mask
+    if column.view.rows < LONG_WORK:
+        spread_true(&column.view, &out[0])
+    else:
+        with nogil:
+            spread_true(&column.view, &out[0])
     return mask
+
+
+cdef void spread_true(const ColumnView* view, uint8_t* out) noexcept nogil:
+    """A byte for each bit: eight at a time, from where a byte of the bitmap begins. That byte times EACH is in all bytes
+    of a word, of which byte i keeps bit i; an addition carries it to the top of its byte, a shift makes it 1.
+    """
+    cdef Py_ssize_t row = 0, at
+    cdef uint64_t word
+    cdef uint8_t bits
+    while row < view.rows and (view.offset + row) & 7:
+        out[row] = bit_at(view.values, view.offset + row) and not is_null(view, row)
+        row += 1
+    while row + 8 <= view.rows:
+        at = (view.offset + row) >> 3
+        bits = view.values[at] if view.validity == NULL else view.values[at] & view.validity[at]
+        word = (bits * EACH) & OWN_BIT
+        word = ((word + UP_TO_TOP) >> 7) & EACH
+        memcpy(out + row, &word, 8)
+        row += 8
+    while row < view.rows:
+        out[row] = bit_at(view.values, view.offset + row) and not is_null(view, row)
+        row += 1

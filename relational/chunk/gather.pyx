@@ -28,7 +28,7 @@ cdef list gather(tuple columns, const int32_t* indices, Py_ssize_t rows):
             raise MemoryError(f"no memory to gather {count} columns")
         for i in range(count):
             targets[i], views[i] = <PyObject*>builders[i], &(<Column>columns[i]).view
-        if rows * count < LONG_WORK:
+        if rows * count < LONG_WORK // 2:
             gather_each(targets, views, count, indices, rows)
         else:
             with nogil:

@@ -58,7 +58,7 @@ cdef int write_key_rows(
         if block == NULL or scratch == NULL or ends == NULL:
             raise MemoryError("no memory to encode a block of rows")
         block.scratch, block.ends, block.prefix = scratch, ends, USER_KEY_PREFIX if table_id >= 0 else 0
-        if rows * count < LONG_WORK:
+        if rows * count < LONG_WORK // 2:
             write_blocks(fields, views, count, rows, table_id, vnodes, block, cells, out)
         else:
             with nogil:
@@ -203,7 +203,7 @@ cdef int read_key_rows(const Field* fields, int count, PyObject** sinks, BinaryC
     try:
         if block == NULL:
             raise MemoryError("no memory to decode a block of rows")
-        if keys.rows * count < LONG_WORK:
+        if keys.rows * count < LONG_WORK // 2:
             read_blocks(fields, count, sinks, keys, skip, block, json)
         else:
             with nogil:

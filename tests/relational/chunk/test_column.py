@@ -1,6 +1,7 @@
 """Column: one layout per type, whatever the layout of the Arrow input."""
 
 import datetime as dt
+import random
 from decimal import Decimal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from relational.chunk import Column, DataChunk, mask_of
 from relational.errors import BindError, EncodingError
 from relational.types import DataType, Interval
+from tests.support.drivers.seeds import run_seed
 
 UTC = dt.UTC
 SAMPLES = [
@@ -89,6 +91,12 @@ def test_what_is_no_sql_type_and_what_does_not_fit_is_refused():
 def test_a_mask_counts_null_as_false_and_honours_offsets():
     column = Column(pa.array([True, True, None, False, True, None, True, True, True, False]).slice(1))
     assert mask_of(column).tolist() == [1, 0, 0, 1, 0, 1, 1, 1, 0]
+    rng = random.Random(run_seed())
+    for rows in (0, 1, 7, 8, 9, 15, 16, 17, 64, 1_000, 70_000):
+        values = rng.choices((True, False, None) if rng.random() < .7 else (True, False), k=rows + 11)
+        for start in range(11):
+            sliced = Column(pa.array(values, pa.bool_()).slice(start, rows))
+            assert mask_of(sliced).tolist() == [int(value is True) for value in values[start:start + rows]]
     with pytest.raises(ValueError, match="BOOLEAN"):
         mask_of(Column(pa.array([1])))
 
