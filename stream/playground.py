@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
@@ -27,7 +27,8 @@ from relational.catalog.objects import TableCatalog
 from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
-from stream.actor_metrics import ActorMetrics
+from stream.actor_metrics import ActorMetrics, FragmentFigures
+from stream.job_profile import FragmentProfile
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.protocol import Step, StepObserver, unobserved
@@ -122,7 +123,7 @@ class Playground:
 
     def _serve_metrics(self, pool: ActorPool, undo: contextlib.ExitStack) -> str | None:
         """Adds the figures of actors and barriers; the URL of all metrics, if they are served."""
-        actors = ActorMetrics(self.node.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
+        actors = ActorMetrics(self.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
         self.metrics.registry.register(actors)
         undo.callback(self.metrics.registry.unregister, actors)
         port = self.options.stream.metrics_port
@@ -190,6 +191,16 @@ class Playground:
                 self.deliveries.committed()
 
         return observed
+
+    def fragments(self) -> list[FragmentFigures]:
+        """Figures of all running fragments, those apart from the graph last."""
+        apart = [figures for worker in self.meta.detached_workers().values() for figures in worker.fragments()]
+        return [*self.node.fragments(), *apart]
+
+    def profile(self, table: TableCatalog, interval: Callable[[], None]) -> Sequence[FragmentProfile]:
+        """Measures the fragments of a job while `interval()` waits. JobNotRunning, ProfileInterrupted."""
+        worker = self.meta.detached_workers().get(table.id)
+        return (self.node if worker is None else worker).profile(table.id, table.name, interval)
 
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""

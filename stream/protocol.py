@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.chunk.vnode_map import VnodeMap
+    from stream.actor_metrics import FragmentFigures
+    from stream.job_profile import FragmentProfile
 
 
 class Step(StrEnum):
@@ -186,6 +188,14 @@ class DetachedWorker(Worker, Protocol):
 
     def settle(self, epoch: Epoch) -> None:
         """The load of everything up to `epoch`, one of its own, is committed."""
+        ...
+
+    def fragments(self) -> Sequence[FragmentFigures]:
+        """Figures of its fragments."""
+        ...
+
+    def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> Sequence[FragmentProfile]:
+        """Measures its fragments while `interval()` waits. JobNotRunning, ProfileInterrupted."""
         ...
 
 

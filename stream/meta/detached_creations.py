@@ -213,6 +213,11 @@ class DetachedCreations:
             found = self._creations.get(job_id)
             return found is not None and found.is_detached
 
+    def workers(self) -> dict[int, DetachedWorker]:
+        """Those whose actors run, by job id."""
+        with self._lock:
+            return {job_id: each.worker for job_id, each in self._creations.items() if each.phase is _Phase.READING}
+
     def suspend(self, job_ids: Iterable[int]) -> None:
         """Nothing of these jobs is committed after this, until `begin`."""
         with self._lock:

@@ -27,7 +27,7 @@ from stream.meta.recovery import RecoveryPolicy
 from stream.meta.schedule import Beginning, Job
 from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
-from stream.protocol import CollectedEpoch, OpenDetached, Step, StepObserver, Worker, unobserved
+from stream.protocol import CollectedEpoch, DetachedWorker, OpenDetached, Step, StepObserver, Worker, unobserved
 
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager
@@ -169,6 +169,10 @@ class MetaNode:
     def flush(self) -> Future[int]:
         """Completes with a committed epoch that holds everything sent before this call."""
         return self._barriers.flush()
+
+    def detached_workers(self) -> dict[int, DetachedWorker]:
+        """The workers of jobs that are being created apart from the graph, by job id."""
+        return self._detached.workers()
 
     def check_alive(self) -> None:
         """Raises what ended the session, if something did."""

@@ -237,7 +237,7 @@ class SessionStatements:
             elapsed = monotonic_seconds() - began
 
         self._flush()
-        fragments = self._playground.node.profile(table.id, table.name, interval)
+        fragments = self._playground.profile(table, interval)
         return profile_table(fragments, elapsed, self._playground.storage.table_bytes(measured_tables(fragments)))
 
     def explain(self, statement: bound.Statement) -> str:

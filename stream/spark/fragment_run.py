@@ -7,8 +7,8 @@ with its messages. At each barrier that comes out, the writes of the epoch that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,11 @@ from stream.options import StreamOptions
 from stream.plan.fragments import Fragment
 from stream.plan.stream_plan import StreamNode, UnionNode
 from stream.worker.actor_builder import ExecutorChain
+
+if TYPE_CHECKING:
+    from relational.catalog.objects import TableCatalog
+
+OpenTable: TypeAlias = "Callable[[TableCatalog], StateTable]"
 
 
 def in_one_epoch(chunks: Iterable[StreamChunk], epoch: Epoch) -> Iterator[Message]:
@@ -48,7 +53,16 @@ def run_fragment(
     epoch and its barrier, equal in all inputs. State is read from `store` as of the epoch before, and written to it
     before the barrier is yielded; the caller seals the epochs. `errors` counts the rows without a value. `is_fresh`:
     the state is empty and there is one epoch, in which each key is written once."""
-    chain = _FragmentChain(fragment, vnodes, store, inputs, options, errors, is_fresh)
+    if len(inputs) != len(fragment.leaves):
+        raise ValueError(f"{len(inputs)} inputs for a fragment with {len(fragment.leaves)} leaves")
+
+    def open_table(catalog: TableCatalog) -> StateTable:
+        owned = vnodes if catalog.distribution_key else None
+        if is_fresh:
+            return StateTable(catalog, store, owned, is_fresh=True, row_cache_bytes=0)
+        return StateTable(catalog, store, owned)
+
+    chain = _FragmentChain(store, options, errors, inputs, open_table)
     return iter(chain.build(fragment.root).execute())
 
 
@@ -75,30 +89,17 @@ class _InputExecutor(Executor):
 
 
 class _FragmentChain(ExecutorChain):
-    """A fragment under construction, whose leaves are fed with messages."""
+    """A fragment under construction, whose leaves are fed with messages. `open_table` opens its state."""
 
     def __init__(
-        self,
-        fragment: Fragment,
-        vnodes: np.ndarray | None,
-        store: StateStore,
-        inputs: Sequence[Iterable[Message]],
-        options: StreamOptions,
-        errors: ErrorCounts,
-        is_fresh: bool,
+        self, store: StateStore, options: StreamOptions, errors: ErrorCounts, inputs: Sequence[Iterable[Message]],
+        open_table: OpenTable,
     ) -> None:
         super().__init__(store, options, errors)
-        if len(inputs) != len(fragment.leaves):
-            raise ValueError(f"{len(inputs)} inputs for a fragment with {len(fragment.leaves)} leaves")
-        self._vnodes = vnodes
-        self._inputs = iter(inputs)
-        self._is_fresh = is_fresh
+        self._inputs, self._open_table = iter(inputs), open_table
 
-    def state_table(self, catalog: Any) -> StateTable:
-        vnodes = self._vnodes if catalog.distribution_key else None
-        if self._is_fresh:
-            return StateTable(catalog, self.store, vnodes, is_fresh=True, row_cache_bytes=0)
-        return StateTable(catalog, self.store, vnodes)
+    def state_table(self, catalog: TableCatalog) -> StateTable:
+        return self._open_table(catalog)
 
     def build(self, node: StreamNode) -> Executor:
         leaves = node.inputs if isinstance(node, UnionNode) else () if node.inputs else (node,)

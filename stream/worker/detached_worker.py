@@ -13,6 +13,8 @@ from typing import Protocol
 
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
+from stream.actor_metrics import FragmentFigures
+from stream.job_profile import FragmentProfile
 from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.protocol import ActorSpec, CollectedEpoch
@@ -73,6 +75,12 @@ class DetachedWorker:
 
     def committed(self, epoch: int) -> None:
         self.node.committed(epoch)
+
+    def fragments(self) -> list[FragmentFigures]:
+        return self.node.fragments()
+
+    def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
+        return self.node.profile(job_id, job, interval)
 
     def settle(self, epoch: Epoch) -> None:
         self._store.settle(epoch)

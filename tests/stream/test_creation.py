@@ -93,6 +93,19 @@ def test_while_a_view_is_created_everything_else_goes_on(db, gate):
     check_views(db, ["grouped"])
 
 
+def test_a_creation_is_seen_while_it_goes_on(db, gate):
+    insert(db, range(1_000))
+    db.flush()
+    thread, _ = creating(db, "grouped", VIEWS["grouped"])
+    eventually(lambda: any(each.job == "grouped" for each in db._playground.fragments()))
+    plan = db.sql("EXPLAIN ANALYZE (duration_secs = 0.05) grouped")["plan"].to_pylist()
+    assert any("HashAgg" in line for line in plan) and any("Scan" in line for line in plan)
+    gate.set()
+    thread.join(SOON)
+    assert {each.job for each in db._playground.fragments()} == {"t", "grouped"}
+    check_views(db, ["grouped"])
+
+
 def test_a_drop_cancels_a_creation(db, gate):
     insert(db, range(5_000))
     thread, outcome = creating(db, "grouped", VIEWS["grouped"])

@@ -310,7 +310,7 @@ def test_a_view_is_rescaled_while_one_of_its_readers_is_set_aside(tmp_path):
             go_on.set()
             rescale.join(SOON_SECONDS)
         assert {name for name, state in states(db).items() if state == "FAILED"} == {"upon"}
-        assert sum(figures.actors for figures in db._playground.node.fragments() if figures.job == "v") > 3
+        assert sum(figures.actors for figures in db._playground.fragments() if figures.job == "v") > 3
         db.sql("ALTER MATERIALIZED VIEW upon RESUME")
         db.sql("INSERT INTO s VALUES (101, 'newer')")
         db.flush()

@@ -156,5 +156,5 @@ def until_barrier(messages: Iterator[Message]) -> list[Message]:
 
 def emitted_rows(session: Session, name: str) -> int:
     """The number of changes that the job of a table or view has emitted since it was started."""
-    fragments = [each for each in session._playground.node.fragments() if each.job == name]
+    fragments = [each for each in session._playground.fragments() if each.job == name]
     return fragments[-1].rows  # the last fragment is that of the job's output
