@@ -82,9 +82,9 @@ MAY_IMPORT: dict[str, str] = {
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog",
     "stream.runtime": "message relational.types relational.chunk",
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
-    "stream.protocol": "message plan relational.types relational.catalog relational.chunk",
     "stream.actor_metrics": "",
     "stream.job_profile": "plan",
+    "stream.protocol": "message plan actor_metrics job_profile relational.types relational.catalog relational.chunk",
     "stream.error_counts": (
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "
         "hummock.state_store"
@@ -109,8 +109,9 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.sink_delivery": "connector relational.catalog hummock.state_store",
     "stream.playground": (
-        "meta worker runtime protocol actor_metrics sink_delivery hummock.meta hummock.store hummock.maintenance "
-        "hummock.meta_client hummock.metrics hummock.object_store relational.catalog relational.table"
+        "meta worker runtime protocol actor_metrics job_profile sink_delivery hummock.meta hummock.store "
+        "hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
+        "relational.table"
     ),
     "stream.spark": (
         "playground plan executor worker message error_counts relational.types relational.chunk relational.expr "
