@@ -210,8 +210,8 @@ def mask_of(Column column):
 
 
 cdef void spread_true(const ColumnView* view, uint8_t* out) noexcept nogil:
-    """A byte for each bit: eight at a time, from where a byte of the bitmap begins. That byte times EACH is in all bytes
-    of a word, of which byte i keeps bit i; an addition carries it to the top of its byte, a shift makes it 1.
+    """A byte for each bit: eight at a time from where a byte of the bitmap begins. That byte times EACH is in all bytes
+    of a word, of which byte i keeps bit i; an addition carries it to the top of its byte, a shift makes it a 1.
     """
     cdef Py_ssize_t row = 0, at
     cdef uint64_t word

@@ -27,9 +27,11 @@ def test_fifty_million_random_rows_are_written_less_than_five_times(compact_mib)
     assert [level.number for level in tree.version.levels if level.runs][-1] == OPTIONS.last_level
 
 
-def test_rows_in_key_order_are_written_once():
-    tree, _ = load(500, is_sequential=True)
+def test_rows_in_key_order_are_written_once_if_commits_compress_them_and_else_twice():
+    tree, _ = load(500, is_sequential=True, flush_codec="lz4")
     assert tree.amplification == 1 and tree.tasks == 0 and tree.runs <= 2 * OPTIONS.l0_runs
+    tree, _ = load(500, is_sequential=True)
+    assert tree.amplification <= 2 and tree.moves > 0 and tree.runs <= 2 * OPTIONS.l0_runs
 
 
 def test_small_commits_cost_two_tiers_more_at_most():

@@ -39,8 +39,8 @@ class TreeSimulation:
     """`written`: all bytes ever written; `ingested`: bytes of committed rows."""
 
     def __init__(self, options, *, rows_per_commit=100_000, tasks_at_once=2, compact=COMPACT, is_sequential=False,
-                 seed=0):
-        self.options, self.rows_per_commit = options, rows_per_commit
+                 flush_codec="none", seed=0):
+        self.options, self.rows_per_commit, self.flush_codec = options, rows_per_commit, flush_codec
         self.tasks_at_once, self.compact_rate, self.is_sequential = tasks_at_once, compact, is_sequential
         self.version, self.running, self.rng = HummockVersion(), [], random.Random(seed)
         self.next_id, self.next_key = 1, 0
@@ -74,7 +74,7 @@ class TreeSimulation:
         else:
             low, high = 0, KEY_SPACE - 1
         size = count * ROW_BYTES
-        added = self.files(size, low, high, self.options.sstable_bytes)
+        added = self.files(size, low, high, self.flush_codec)
         self.step(added=(RunAddition(0, self.next_id - 1, added),), epoch=self.version.max_committed_epoch + (1 << 16))
         self.ingested += size
         self.written += size
@@ -127,21 +127,21 @@ class TreeSimulation:
         size = sum(info.data_bytes for info in inputs)
         low = min(int.from_bytes(info.smallest, "big") for info in inputs)
         high = max(int.from_bytes(info.largest, "big") for info in inputs)
-        added = self.files(size, low, high, self.options.sstable_bytes)
+        added = self.files(size, low, high, self.options.codec_of(work.pick.target_level))
         self.step(removed=tuple(info.id for info in inputs),
                   added=(RunAddition(work.pick.target_level, work.pick.target_run, added),))
         self.written += size
 
-    def files(self, size, low, high, most):
+    def files(self, size, low, high, codec):
         """Disjoint files of about equal size over the keys from low to high."""
-        count = max(1, round(size / most))
+        count = max(1, round(size / self.options.sstable_bytes))
         bounds = [low + (high - low) * index // count for index in range(count + 1)]
         made = []
         for index in range(count):
             part = size // count
             made.append(SstableInfo(f"{self.next_id:032x}", (bounds[index] + (index > 0)).to_bytes(8, "big"),
                                     bounds[index + 1].to_bytes(8, "big"), max(1, part // ROW_BYTES), part, part, (1,),
-                                    1 << 16, 1 << 16, id=self.next_id))
+                                    1 << 16, 1 << 16, codec=codec, id=self.next_id))
             self.next_id += 1
         return tuple(made)
 
