@@ -12,6 +12,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -174,7 +175,8 @@ class ObjectFile(io.RawIOBase):
     def _fetch_ahead(self, begin: int, size: int) -> None:
         wanted = range(begin, min(begin + min(max(size, LEAST_AHEAD_BYTES), MOST_AHEAD_BYTES), self._size))
         if self._ahead is not None and wanted:
-            self._next = wanted, self._ahead.submit(self._store.get, self._path, wanted)
+            with suppress(RuntimeError):  # the process is ending, and its threads begin nothing more
+                self._next = wanted, self._ahead.submit(self._store.get, self._path, wanted)
 
     def _forget_ahead(self) -> None:
         if self._next is not None:
