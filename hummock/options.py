@@ -147,7 +147,7 @@ class CompactionOptions:
             raise InvalidOption("codecs", self.codecs, f"some of {', '.join(CODECS)}")
 
     def codec_of(self, level: int) -> str:
-        """How files of a level are compressed."""
+        """How compaction compresses what it writes to a level."""
         return self.codecs[min(level, len(self.codecs) - 1)]
 
 

@@ -37,9 +37,10 @@ class DecompressedFile:
     def read(self, begin: int, length: int) -> pa.Buffer:
         """The bytes from `begin` on: `length` of them, or fewer at the end. OSError, ArrowException; EOFError if there
         are none before `begin`."""
-        if self._stream is None or begin < self._begin:
-            self._restart()
-        assert self._stream is not None
+        if self._stream is None:
+            self._stream = pa.CompressedInputStream(self._source, self._codec)
+        if begin < self._begin:
+            raise ValueError(f"byte {begin:,} was passed: the file is to be opened again")
         while begin > self._begin + self._kept.size:
             self._begin += self._kept.size
             self._kept = self._stream.read_buffer(min(SKIPPED_BYTES, begin - self._begin))
@@ -55,11 +56,6 @@ class DecompressedFile:
             left -= part.size
         self._begin, self._kept = begin, _joined(parts)
         return self._kept.slice(0, min(length, self._kept.size))
-
-    def _restart(self) -> None:
-        self._source.seek(0)
-        self._stream = pa.CompressedInputStream(self._source, self._codec)
-        self._begin, self._kept = 0, pa.py_buffer(b"")
 
 
 def _joined(parts: Sequence[pa.Buffer]) -> pa.Buffer:

@@ -106,7 +106,7 @@ class ObjectDirectory(Directory):
 
 
 def _close(store: ObjectStore, ahead: ThreadPoolExecutor) -> None:
-    ahead.shutdown(wait=True, cancel_futures=True)
+    ahead.shutdown(wait=False, cancel_futures=True)
     store.close()
 
 
@@ -161,7 +161,7 @@ class ObjectFile(io.RawIOBase):
             view[: found.nbytes] = found
             return found.nbytes
         done = self._store.get_into(self._path, self._position, view)
-        if self._in_order >= READS_IN_ORDER and self._next is None:
+        if self._in_order >= READS_IN_ORDER and self._next is None and done < MOST_AHEAD_BYTES:
             self._fetch_ahead(self._position + done, 2 * done)
         return done
 

@@ -98,12 +98,13 @@ class RecordReader(FileReader):
         byte, _, record = offset.partition(":")
         if not (byte.isdecimal() and record.isdecimal()) or not self._first_byte <= int(byte) <= self._size:
             raise InvalidOffset(self._connector.name, self._split, offset)
+        self.close()
         self._move_to(int(byte), int(record))
 
     def skip_all(self) -> None:
         while self._size == UNKNOWN_BYTES:
             self._base += self._read(self._base, BLOCK_BYTES).size
-        self._move_to(self._size, self._record)
+        self._finish()
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         """As in SplitReader; a record that would exceed `max_rows` by itself is left for a later call."""
@@ -237,6 +238,8 @@ class RecordReader(FileReader):
             source.seek(begin)
             block = source.read_buffer(min(length, self._size - begin))
         except (OSError, EOFError, pa.ArrowException) as error:
+            self._decompressed = None  # what the failed read took of it is lost
+            super().close()
             raise self.unreadable(error) from error
         if block.size == 0:
             raise self.unreadable(EOFError(f"it ends at byte {begin:,} of {self._size:,}"))

@@ -6,8 +6,8 @@ threads does not grow with the number of actors, and few of them compete for the
 
 Actors in whose channels a barrier waits go first, and others yield to them after the message that they process. So an
 epoch takes as long as what precedes its barrier, however much follows it: sources pass the barrier before they read
-more, and the actors below them process up to it before the sources go on. This starves nobody: an actor that has passed
-its barriers is one of the others again.
+more, and the actors below them process up to it before the sources go on. An actor that has passed its barriers is one
+of the others again.
 
 No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
 threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while all regular threads
@@ -175,7 +175,8 @@ class ActorPool:
                     self._overdue.wait(None if since is None else since + OVERDUE_SECONDS - self._clock())
                 if self._is_closed:
                     return
-                entry = self._taken()
+                waiting = [queue for queue in (self._urgent, self._ready) if queue]
+                entry = self._taken(min(waiting, key=lambda queue: queue[0].since))
             self._run(entry)
 
     def _run(self, entry: _Entry) -> None:
@@ -205,7 +206,7 @@ class ActorPool:
         while not self._is_closed:
             self._fire_timers()
             if self._urgent or self._ready:
-                entry = self._taken()
+                entry = self._taken(self._urgent or self._ready)
                 if self._urgent or self._ready:
                     self._overdue.notify()
                 return entry
@@ -215,8 +216,8 @@ class ActorPool:
             self._idle -= 1
         return None
 
-    def _taken(self) -> _Entry:
-        entry = (self._urgent or self._ready).popleft()
+    def _taken(self, queue: deque[_Entry]) -> _Entry:
+        entry = queue.popleft()
         entry.state, entry.is_woken = _State.RUNNING, False
         return entry
 

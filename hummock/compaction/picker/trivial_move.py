@@ -35,7 +35,7 @@ def pick_dead_files(context: PickerContext) -> VersionEdit | None:
 
 def pick_moves(context: PickerContext) -> VersionEdit | None:
     """Files of level 0 that overlap neither older runs nor the base level, once level 0 has enough runs. What is
-    compressed in another way than the base level's files is rewritten instead."""
+    compressed in another way than compaction does for the base level is rewritten instead."""
     if len(context.version.levels[0].runs) < context.options.l0_runs:
         return None
     moving = tuple(_movable(context))[:context.options.task_files]
