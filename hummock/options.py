@@ -27,7 +27,7 @@ class StorageOptions:
     filter_bits_per_key: int = 10
     filter_policy: str = "blocked_bloom"
     codec: str = "lz4"                      # of bulk loads
-    flush_codec: str = "none"               # of what commits write, until compaction rewrites it: it compresses
+    flush_codec: str = "none"               # of the files of commits, which compaction replaces by compressed ones
     block_cache_bytes: int = 256 * MIB
     meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; any excess is taken from the block cache
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait

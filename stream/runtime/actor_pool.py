@@ -170,13 +170,13 @@ class ActorPool:
     def _run_spare(self) -> None:
         while True:
             with self._lock:
-                while not self._is_closed and not self._is_overdue():
-                    since = self._waiting_since()
-                    self._overdue.wait(None if since is None else since + OVERDUE_SECONDS - self._clock())
-                if self._is_closed:
+                queue = self._longest_waiting()
+                while not self._is_closed and (queue is None or not self._is_overdue(queue)):
+                    self._overdue.wait(None if queue is None else queue[0].since + OVERDUE_SECONDS - self._clock())
+                    queue = self._longest_waiting()
+                if self._is_closed or queue is None:
                     return
-                waiting = [queue for queue in (self._urgent, self._ready) if queue]
-                entry = self._taken(min(waiting, key=lambda queue: queue[0].since))
+                entry = self._taken(queue)
             self._run(entry)
 
     def _run(self, entry: _Entry) -> None:
@@ -246,10 +246,10 @@ class ActorPool:
             if entry.state is _State.PARKED and entry.timer == number:
                 self._enqueue(entry)
 
-    def _waiting_since(self) -> float | None:
-        """When the ready actor became so that has waited longest, as far as the heads of the queues tell."""
-        return min((queue[0].since for queue in (self._urgent, self._ready) if queue), default=None)
+    def _longest_waiting(self) -> deque[_Entry] | None:
+        """The queue whose head has waited longest; None if no actor is ready."""
+        return min((queue for queue in (self._urgent, self._ready) if queue),
+                   key=lambda queue: queue[0].since, default=None)
 
-    def _is_overdue(self) -> bool:
-        since = self._waiting_since()
-        return since is not None and self._clock() >= since + OVERDUE_SECONDS
+    def _is_overdue(self, queue: deque[_Entry]) -> bool:
+        return self._clock() >= queue[0].since + OVERDUE_SECONDS

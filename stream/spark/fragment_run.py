@@ -63,7 +63,7 @@ def run_fragment(
         return StateTable(catalog, store, owned)
 
     chain = _FragmentChain(store, options, errors, inputs, open_table)
-    return iter(chain.build(fragment.root).execute())
+    return chain.build(fragment.root).execute()
 
 
 class _InputExecutor(Executor):

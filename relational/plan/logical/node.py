@@ -8,6 +8,7 @@ same object, if nothing changes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
@@ -79,7 +80,7 @@ class Properties:
 
 
 @dataclass(frozen=True, slots=True)
-class LogicalPlan:
+class LogicalPlan(ABC):
     """A relation. `depth`: nodes on the longest path to a leaf."""
 
     properties: Properties = field(init=False, compare=False, repr=False)
@@ -89,42 +90,43 @@ class LogicalPlan:
         object.__setattr__(self, "properties", self._derived())
         object.__setattr__(self, "depth", 1 + max((child.depth for child in self.inputs), default=0))
 
+    @abstractmethod
     def _derived(self) -> Properties:
         """The properties of this node's rows."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def inputs(self) -> tuple[LogicalPlan, ...]:
-        raise NotImplementedError
+        """The nodes whose rows it takes."""
 
+    @abstractmethod
     def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> LogicalPlan:
         """The same node over other inputs with the same columns at the same positions."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def evaluated(self) -> tuple[Expression, ...]:
         """The scalar expressions that this node evaluates."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def summary(self) -> str:
         """This node alone as one line of text."""
-        raise NotImplementedError
 
     # -- rules -----------------------------------------------------------------------------------------
 
+    @abstractmethod
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         """The same rows with at least the columns `wanted`, and the new position of each remaining column."""
-        raise NotImplementedError
 
+    @abstractmethod
     def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
         """The rows for which all `terms` are true, each term evaluated as low as possible."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
         """With a stream key if `is_needed`, and with those that state inside of the plan needs. Missing key columns are
         appended, hidden."""
-        raise NotImplementedError
 
     # -- shared by all ---------------------------------------------------------------------------------
 
