@@ -129,14 +129,13 @@ cdef class GroupStates(GroupRecords):
         """Rewrites all records with a wider layout if a kernel needs more bytes for its state."""
         cdef AggKernel kernel
         cdef Py_ssize_t width = 0, old_width = self.width, rows = self.groups + 1
-        cdef RecordArena records
-        cdef ByteBuffer saved
+        cdef RecordArena records, saved
         if all([(<AggKernel>each).wanted <= (<AggKernel>each).width for each in self.kernels]):
             return 0
         for kernel in self.kernels:
             width += max(kernel.wanted, kernel.width)
         width = padded(width)
-        records, saved = RecordArena(), ByteBuffer()
+        records, saved = RecordArena(), RecordArena()
         records.extend(rows * width)
         self.lay_out(self.records.data, rows, records.data, width)
         rows = self.saved.size // old_width

@@ -25,6 +25,8 @@ from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
 from relational.agg.spec import AggSpec
 from relational.agg.top_values import TopValuesKernel
+from relational.agg.word_extreme import WordExtremeKernel
+from relational.agg.word_extreme import WordExtremeKernel
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
@@ -343,7 +345,10 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
     if spec.kind == "count":
         return CountKernel(spec, strict)
     if spec.is_min_max:
-        return (TopValuesKernel if spec.keeps_values else MinMaxKernel)(spec, strict)
+        if spec.keeps_values:
+            return TopValuesKernel(spec, strict)
+        is_one_word = spec.argument_type.is_word and not spec.is_retractable
+        return (WordExtremeKernel if is_one_word else MinMaxKernel)(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
 
 

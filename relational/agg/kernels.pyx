@@ -96,11 +96,14 @@ cdef ColumnBuilder new_column(data_type, Py_ssize_t rows):
 cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1:
     """IndexError for a pick beyond the records."""
     cdef GroupRecords states = kernel.states
-    cdef Py_ssize_t saved = states.saved.size // states.width - states.first_saved, row
+    cdef Py_ssize_t saved = states.saved.size // states.width - states.first_saved, row, wrong = -1
     cdef Py_ssize_t gathered = states.gathered.size // states.width
-    for row in range(picks.shape[0]):
-        if picks[row] >= gathered or ~picks[row] >= saved:
-            raise IndexError(f"pick {picks[row]} of {gathered} gathered and {saved} saved records")
+    with nogil:
+        for row in range(picks.shape[0]):
+            if picks[row] >= gathered or ~picks[row] >= saved:
+                wrong = row
+    if wrong >= 0:
+        raise IndexError(f"pick {picks[wrong]} of {gathered} gathered and {saved} saved records")
     return 0
 
 

@@ -16,7 +16,7 @@ cdef class GroupRecords:
     cdef readonly Py_ssize_t width      # of a record, in bytes; an all-zero record is the state of no rows
     cdef readonly uint32_t epoch        # number of the current epoch, incremented by `finish`
     cdef RecordArena records            # record -1, which rows of no group may change by 0; then each group's
-    cdef ByteBuffer saved               # records of the dirty groups before this epoch, in dirty order
+    cdef RecordArena saved              # records of the dirty groups before this epoch, in dirty order
     cdef Py_ssize_t expected            # bytes of `saved` in the epoch before, if its memory was returned to the pool
     cdef ByteBuffer gathered            # records that the last `gather` copied, in its order
     cdef Py_ssize_t first_saved         # index in `saved` of the former state of gathered record 0

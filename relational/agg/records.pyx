@@ -36,7 +36,7 @@ cdef class GroupRecords:
     def __init__(self, Py_ssize_t width):
         """Records of at least `width` bytes."""
         self.width = padded(width)
-        self.records, self.saved, self.gathered = RecordArena(), ByteBuffer(), ByteBuffer()
+        self.records, self.saved, self.gathered = RecordArena(), RecordArena(), ByteBuffer()
         self.marks, self.dirty, self.touched = RecordArena(), ByteBuffer(), ByteBuffer()
         self.epoch = 1
         self.records.extend(self.width)
@@ -86,7 +86,8 @@ cdef class GroupRecords:
         self.gathered.reserve(ids.shape[0] * self.width)
         self.gathered.size = ids.shape[0] * self.width
         if ids.shape[0]:
-            self.copy_records(&ids[0], ids.shape[0], self.gathered.data)
+            with nogil:
+                self.copy_records(&ids[0], ids.shape[0], self.gathered.data)
 
     def dirty_groups(self):
         """The dirty groups in the order of their first touch, as a copy: int32[n]."""
@@ -96,15 +97,16 @@ cdef class GroupRecords:
         """Ends the epoch: no group is dirty, nothing is saved or gathered."""
         cdef const int32_t* dirty = <const int32_t*>self.dirty.data
         cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t), saved = self.saved.size
-        for row in range(rows):
-            if row + AHEAD < rows:
-                prefetch_for_write(self.touched.data + 4 * <int64_t>dirty[row + AHEAD])
-            (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
-            (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
+        with nogil:
+            for row in range(rows):
+                if row + AHEAD < rows:
+                    prefetch_for_write(self.touched.data + 4 * <int64_t>dirty[row + AHEAD])
+                (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
+                (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
         self.dirty.size = self.saved.size = self.gathered.size = 0
         self.expected = 0
         if self.saved.capacity > KEPT_BYTES:
-            self.expected, self.saved = saved, ByteBuffer()
+            self.expected, self.saved = saved, RecordArena()
         self.epoch += 1
 
     def resave(self):
@@ -147,7 +149,7 @@ cdef class GroupRecords:
         self.marks.size = (rows + 63) // 64 * 8
         self.records.trim()
         self.groups = rows
-        self.saved, self.gathered, self.dirty = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.saved, self.gathered, self.dirty = RecordArena(), ByteBuffer(), ByteBuffer()
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
         cdef uint64_t* marks = <uint64_t*>self.marks.data

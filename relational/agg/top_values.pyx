@@ -5,9 +5,8 @@ are only counted here; they are in an overflow table, whose owner takes their ch
 The bound separates the two: every value here is more extreme than it, no value there is. A group whose own values are
 used up while others remain is stale, until the owner has refilled it with the first values of the table.
 
-The rank of a value is an unsigned 64-bit integer, and the least one is that of the extreme. For MIN: an integer or a
-number of days or microseconds with the sign bit inverted; the bits of a DOUBLE, all inverted if it is negative, else
-with the sign bit inverted (NaN is one value, the greatest, and -0.0 is 0.0). For MAX all bits of that are inverted.
+The rank of a value is an unsigned 64-bit integer (`relational.agg.rank`), and the least one is that of the extreme: for
+MAX all its bits are inverted.
 
 A stored state is (values BYTEA, count BIGINT). `count`: arguments that are not NULL. `values`:
 
@@ -21,8 +20,7 @@ Example, MAX of the SMALLINTs 3, 3 and -2:
 """
 
 cimport cython
-from libc.math cimport NAN
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 import numpy as np
@@ -31,7 +29,8 @@ from hummock.base.key cimport Slice, head_of
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null
-from relational.chunk.column cimport DOUBLE, REAL, Column, ColumnView, is_null, width_of
+from relational.agg.rank cimport put_value, rank_of
+from relational.chunk.column cimport Column, ColumnView, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.errors import ConsistencyError, EncodingError
@@ -66,8 +65,6 @@ cdef enum:
 MOST_VALUES = MOST
 REFILLED_VALUES = 3 * MOST // 4
 """As many values are moved from the overflow table into a stale group: then there is room for more extreme ones."""
-
-cdef uint64_t SIGN = <uint64_t>1 << 63
 
 
 @cython.final
@@ -396,50 +393,6 @@ cdef int32_t position(const Value* values, int32_t count, uint64_t rank) noexcep
         else:
             count = middle
     return low
-
-
-cdef uint64_t rank_of(const ColumnView* view, Py_ssize_t row) noexcept nogil:
-    """The rank of a value for MIN."""
-    cdef int width = width_of(view.kind)
-    cdef int64_t whole
-    cdef double number
-    if view.kind == DOUBLE or view.kind == REAL:
-        number = (<const double*>view.values)[row] if view.kind == DOUBLE else (<const float*>view.values)[row]
-        if number != number:
-            return ~<uint64_t>0
-        number += 0.0                   # -0.0 becomes 0.0
-        memcpy(&whole, &number, sizeof(number))
-        return ~<uint64_t>whole if whole < 0 else <uint64_t>whole ^ SIGN
-    if width == 8:
-        whole = (<const int64_t*>view.values)[row]
-    elif width == 4:
-        whole = (<const int32_t*>view.values)[row]
-    else:
-        whole = (<const int16_t*>view.values)[row]
-    return <uint64_t>whole ^ SIGN
-
-
-cdef void put_value(ColumnBuilder out, Py_ssize_t row, uint64_t rank) noexcept nogil:
-    """Writes the value with a rank of MIN."""
-    cdef int64_t whole = <int64_t>(rank ^ SIGN)
-    cdef double number
-    out.present[row] = 1
-    if out.kind == DOUBLE or out.kind == REAL:
-        if rank == ~<uint64_t>0:
-            number = NAN
-        else:
-            whole = whole if rank & SIGN else <int64_t>~rank
-            memcpy(&number, &whole, sizeof(number))
-        if out.kind == DOUBLE:
-            (<double*>out.values)[row] = number
-        else:
-            (<float*>out.values)[row] = <float>number
-    elif out.width == 8:
-        (<int64_t*>out.values)[row] = whole
-    elif out.width == 4:
-        (<int32_t*>out.values)[row] = <int32_t>whole
-    else:
-        (<int16_t*>out.values)[row] = <int16_t>whole
 
 
 cdef Slice bytes_at(const ColumnView* view, Py_ssize_t row) noexcept nogil:

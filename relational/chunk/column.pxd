@@ -29,7 +29,7 @@ cdef enum Kind:                         # the values of relational.types.TypeKin
 
 cdef enum:
     KINDS = 17
-    LONG_WORK = 65_536                  # cells from which on releasing the GIL pays off (about 200 us)
+    LONG_WORK = 16_384                  # cells from which on releasing the GIL pays off (about 50 us)
 
 cdef struct ColumnView:                 # borrowed from a Column
     int kind

@@ -16,4 +16,5 @@ cdef class DataChunk:
 
 
 cdef const uint8_t* mask_pointer(object mask) except? NULL  # REQUIRES a checked mask; NULL for None
+cdef object shown_rows(DataChunk chunk)                     # int32[visible rows]: the positions of the visible rows
 cdef object as_mask(object keep, Py_ssize_t rows)           # uint8[rows] of a BOOLEAN column, a bool or uint8 array

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from libc.stdint cimport int32_t, uint8_t
 
-from relational.chunk.column cimport BOOLEAN, Column, as_column, check_mask
+from relational.chunk.column cimport BOOLEAN, LONG_WORK, Column, as_column, check_mask
 from relational.chunk.gather cimport gather
 
 from relational.chunk.arrow_export import imported_columns, rows_from, rows_to_arrow
@@ -67,11 +67,8 @@ cdef class DataChunk:
         return out
 
     cdef DataChunk picked(self, object indices):
-        cdef const int32_t[::1] view = indices
-        cdef Py_ssize_t rows = view.shape[0]
-        cdef const int32_t* first = &view[0] if rows > 0 else NULL
         cdef DataChunk out = DataChunk.__new__(DataChunk)
-        out.setup(gather(self.columns, first, rows), None, rows)
+        out.setup(gather([(self.columns, indices)]), None, len(indices))
         return out
 
     @staticmethod
@@ -171,7 +168,7 @@ cdef class DataChunk:
         """The visible rows only, densely; the chunk itself if nothing is hidden."""
         if self.visible_rows == self.capacity:
             return self if self.visibility is None else self.with_visibility(None)
-        return self.picked(shown_rows(self.visibility, self.visible_rows))
+        return self.picked(shown_rows(self))
 
     def take(self, indices) -> DataChunk:
         """The rows at `indices` (int32[n]), visible or not, all visible in the result.
@@ -211,15 +208,23 @@ cdef class DataChunk:
         return DataChunk, (self.columns, self.visibility)
 
 
-cdef object shown_rows(const uint8_t[::1] visibility, Py_ssize_t count):
-    """Positions of the visible rows, `count` of them: int32[count]."""
-    found = np.empty(count + 1, np.int32)   # one extra: rows after the last visible one are written there
+cdef object shown_rows(DataChunk chunk):
+    found = np.empty(chunk.visible_rows + 1, np.int32)  # one extra: rows after the last visible one are written there
     cdef int32_t[::1] out = found
+    cdef const uint8_t* shown = mask_pointer(chunk.visibility)
+    if chunk.capacity < LONG_WORK // 4:
+        list_shown(shown, chunk.capacity, &out[0])
+    else:
+        with nogil:
+            list_shown(shown, chunk.capacity, &out[0])
+    return found[:chunk.visible_rows]
+
+
+cdef void list_shown(const uint8_t* shown, Py_ssize_t rows, int32_t* out) noexcept nogil:
     cdef Py_ssize_t row, at = 0
-    for row in range(visibility.shape[0]):
+    for row in range(rows):
         out[at] = <int32_t>row
-        at += visibility[row] != 0
-    return found[:count]
+        at += shown == NULL or shown[row] != 0
 
 
 def columns_of_rows(schema, list rows) -> list:

@@ -18,77 +18,102 @@ cdef enum:
     SHORT = 16              # bytes
 
 
-cdef list gather(tuple columns, const int32_t* indices, Py_ssize_t rows):
-    cdef list builders = [ColumnBuilder((<Column>column).data_type) for column in columns]
-    cdef Py_ssize_t count = len(columns), i
+cdef struct Part:
+    const ColumnView** views            # of its columns
+    const int32_t* indices
+    Py_ssize_t rows
+
+
+cdef list gather(list sources):
+    cdef Py_ssize_t count = len(<tuple>sources[0][0]), parts = len(sources), rows = 0, i, part
+    cdef list builders = [ColumnBuilder((<Column>column).data_type) for column in sources[0][0]]
     cdef PyObject** targets = <PyObject**>malloc((count + 1) * sizeof(PyObject*))       # borrowed
-    cdef const ColumnView** views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
+    cdef const ColumnView** views = <const ColumnView**>malloc((count * parts + 1) * sizeof(ColumnView*))
+    cdef Part* taken = <Part*>malloc(parts * sizeof(Part))
+    cdef const int32_t[::1] indices
     try:
-        if targets == NULL or views == NULL:
-            raise MemoryError(f"no memory to gather {count} columns")
+        if targets == NULL or views == NULL or taken == NULL:
+            raise MemoryError(f"no memory to gather {count} columns of {parts} chunks")
         for i in range(count):
-            targets[i], views[i] = <PyObject*>builders[i], &(<Column>columns[i]).view
+            targets[i] = <PyObject*>builders[i]
+        for part in range(parts):
+            indices = sources[part][1]
+            taken[part].views, taken[part].rows = views + part * count, indices.shape[0]
+            taken[part].indices = &indices[0] if indices.shape[0] > 0 else NULL
+            rows += indices.shape[0]
+            for i in range(count):
+                taken[part].views[i] = &(<Column>(<tuple>sources[part][0])[i]).view
         if rows * count < LONG_WORK // 2:
-            gather_each(targets, views, count, indices, rows)
+            gather_each(targets, count, taken, parts, rows)
         else:
             with nogil:
-                gather_each(targets, views, count, indices, rows)
+                gather_each(targets, count, taken, parts, rows)
     finally:
         free(targets)
         free(views)
+        free(taken)
     return [(<ColumnBuilder>builder).finish_column() for builder in builders]
 
 
 cdef int gather_each(
-    PyObject** builders, const ColumnView** views, Py_ssize_t count, const int32_t* indices, Py_ssize_t rows
+    PyObject** builders, Py_ssize_t count, const Part* parts, Py_ssize_t part_count, Py_ssize_t rows
 ) except -1 nogil:
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, part, total
     for i in range(count):
-        gather_into(<ColumnBuilder>builders[i], views[i], indices, rows)
+        total = 0
+        if has_bytes((<ColumnBuilder>builders[i]).kind):
+            for part in range(part_count):
+                total += spanned(parts[part].views[i], parts[part].indices, parts[part].rows) + SHORT
+        (<ColumnBuilder>builders[i]).reserve(rows, total)
+        for part in range(part_count):
+            append_rows(<ColumnBuilder>builders[i], parts[part].views[i], parts[part].indices, parts[part].rows)
     return 0
 
 
-cdef int gather_into(
+cdef int append_rows(
     ColumnBuilder builder, const ColumnView* view, const int32_t* indices, Py_ssize_t rows
 ) except -1 nogil:
-    """Fills an empty builder."""
+    cdef Py_ssize_t first = builder.rows
     cdef int i
     builder.reserve(rows, spanned(view, indices, rows) + SHORT if has_bytes(view.kind) else 0)
-    builder.nulls = gather_present(view, indices, rows, builder.present)
+    builder.nulls += gather_present(view, indices, rows, builder.present + first)
     if has_bytes(view.kind):
-        builder.data_size = gather_strings(view, indices, rows, <int32_t*>builder.values, builder.data)
+        builder.data_size = gather_strings(
+            view, indices, rows, <int32_t*>builder.values + first, builder.data, builder.data_size
+        )
     elif view.kind == LIST:
         gather_lists(builder, view, indices, rows)
     elif view.kind == STRUCT:
         for i in range(view.child_count):
-            gather_into(<ColumnBuilder>builder.children[i], view.children[i], indices, rows)
+            append_rows(<ColumnBuilder>builder.children[i], view.children[i], indices, rows)
     else:
-        gather_fixed(view, indices, rows, builder.values)
-    builder.rows = rows
+        gather_fixed(view, indices, rows, builder.values + first * builder.width)
+    builder.rows += rows
     return 0
 
 
 cdef int gather_lists(
     ColumnBuilder builder, const ColumnView* view, const int32_t* indices, Py_ssize_t rows
 ) except -1 nogil:
-    """Fills the ends of the lists, and the child with the elements of the non-NULL ones."""
+    """Appends the ends of the lists, and to the child the elements of the non-NULL ones."""
     cdef Py_ssize_t total = spanned(view, indices, rows), row, at = 0
-    cdef int32_t* ends = <int32_t*>builder.values
+    cdef Py_ssize_t before = (<ColumnBuilder>builder.children[0]).rows
+    cdef int32_t* ends = <int32_t*>builder.values + builder.rows
     cdef int32_t* elements = NULL
     cdef int32_t element
-    if total <= INT32_MAX:
+    if before + total <= INT32_MAX:
         elements = <int32_t*>malloc(<size_t>(total + 1) * sizeof(int32_t))
     if elements == NULL:
         with gil:
             raise MemoryError(f"no memory to gather {total} elements of lists")
     for row in range(rows):
-        if builder.present[row]:
+        if builder.present[builder.rows + row]:
             for element in range(view.offsets[indices[row]], view.offsets[indices[row] + 1]):
                 elements[at] = element
                 at += 1
-        ends[row + 1] = <int32_t>at
+        ends[row + 1] = <int32_t>(before + at)
     try:
-        gather_into(<ColumnBuilder>builder.children[0], view.children[0], elements, at)
+        append_rows(<ColumnBuilder>builder.children[0], view.children[0], elements, at)
     finally:
         free(elements)
     return 0
@@ -142,12 +167,12 @@ cdef void gather_fixed(
 
 
 cdef Py_ssize_t gather_strings(
-    const ColumnView* view, const int32_t* indices, Py_ssize_t rows, int32_t* ends, uint8_t* out
+    const ColumnView* view, const int32_t* indices, Py_ssize_t rows, int32_t* ends, uint8_t* out, Py_ssize_t written
 ) noexcept nogil:
-    """ends[i + 1] = end of string i in `out`; returns the bytes written. REQUIRES capacity for all of them, and SHORT
-    more: short strings are copied by a constant size.
+    """Appends to the `written` bytes of `out`; ends[i + 1] = end of string i there. Returns the bytes written. REQUIRES
+    capacity for all of them, and SHORT more: short strings are copied by a constant size.
     """
-    cdef Py_ssize_t row, start, size, written = 0
+    cdef Py_ssize_t row, start, size
     for row in range(rows):
         if indices[row] >= 0:
             start = view.offsets[indices[row]]

@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 
 from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport LONG_WORK, Column, ColumnView, check_mask, is_nested, width_of
-from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
+from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer, shown_rows
 from relational.chunk.gather cimport gather
 from relational.chunk.scalar cimport load32, load64
 
@@ -53,12 +53,9 @@ cdef class StreamChunk(DataChunk):
         return out
 
     cdef DataChunk picked(self, object indices):
-        cdef const int32_t[::1] view = indices
-        cdef Py_ssize_t rows = view.shape[0]
-        cdef const int32_t* first = &view[0] if rows > 0 else NULL
         cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
-        out.setup(gather(self.columns, first, rows), None, rows)
-        out.ops = self.ops[indices]
+        out.setup(gather([(self.columns, indices)]), None, len(indices))
+        out.ops = taken_ops(self.ops, indices)
         return out
 
     @staticmethod
@@ -125,8 +122,13 @@ cdef class StreamChunk(DataChunk):
         if self.known_parts is None or self.known_parts[0] != how:
             self.known_parts = (how, *parts_of(self, how[0], vnode_map, rule))
         _, ops, masks, shown = self.known_parts
-        parts = zip(vnode_map.owners.tolist(), masks, shown, strict=True)
-        return {owner: StreamChunk(self.columns, ops, mask) for owner, mask, rows in parts if rows}
+        cdef dict parts = {}
+        cdef StreamChunk part
+        for owner, mask, rows in zip(vnode_map.owners.tolist(), masks, shown, strict=True):
+            if rows:
+                part = parts[owner] = StreamChunk(self.columns, ops, mask)
+                part.counted = rows
+        return parts
 
     def without_unchanged_updates(self) -> StreamChunk:
         """Hides update pairs with equal halves, which a projection may produce."""
@@ -141,11 +143,44 @@ cdef class StreamChunk(DataChunk):
         ops = np.concatenate([chunk.ops for chunk in chunks])
         return StreamChunk(concat_columns(chunks), ops, concat_masks(chunks))
 
+    @staticmethod
+    def compacted(chunks) -> StreamChunk:
+        """The visible changes of `chunks` densely, one chunk after the other; the same types, at least one chunk."""
+        if len(chunks) == 1:
+            return chunks[0].compact()
+        shown = [shown_rows(chunk) for chunk in chunks]
+        cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
+        columns = gather([(chunk.columns, rows) for chunk, rows in zip(chunks, shown, strict=True)])
+        out.setup(columns, None, sum([len(rows) for rows in shown]))
+        out.ops = np.concatenate([taken_ops(chunk.ops, rows) for chunk, rows in zip(chunks, shown, strict=True)])
+        return out
+
     def __str__(self) -> str:
         return self.to_pretty()
 
     def __reduce__(self):
         return StreamChunk, (self.columns, self.ops, self.visibility)
+
+
+cdef object taken_ops(const uint8_t[::1] ops, const int32_t[::1] rows):
+    """The ops of `rows`; the first op where a row is negative."""
+    taken = np.zeros(rows.shape[0], np.uint8)
+    cdef uint8_t[::1] out = taken
+    cdef Py_ssize_t count = rows.shape[0]
+    if count == 0 or ops.shape[0] == 0:
+        return taken
+    if count < LONG_WORK // 4:
+        take_bytes(&ops[0], &rows[0], count, &out[0])
+    else:
+        with nogil:
+            take_bytes(&ops[0], &rows[0], count, &out[0])
+    return taken
+
+
+cdef void take_bytes(const uint8_t* source, const int32_t* rows, Py_ssize_t count, uint8_t* out) noexcept nogil:
+    cdef Py_ssize_t row
+    for row in range(count):
+        out[row] = source[max(rows[row], 0)]
 
 
 cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):

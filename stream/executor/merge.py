@@ -8,7 +8,8 @@ Before the barrier comes the watermark of each column in which one has arrived: 
 channel that has not delivered one yet holds it back [R29].
 
 Chunks that a hash edge split share the columns of the whole chunk: where all of these are needed, they are compacted
-here, on the receiver's CPU time.
+here, on the receiver's CPU time, and joined with those that wait behind them in the channel, up to the size of a chunk:
+what a receiver does once per chunk should not multiply with the number of receivers.
 """
 
 from __future__ import annotations
@@ -17,19 +18,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from relational.chunk import StreamChunk
-from stream.executor.base import Executor, ExecutorInfo, aligned, next_of
+from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, next_of
 from stream.message import WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
 
 
+JOINED_SHARE = 1.25
+"""Of the size of a chunk, up to which chunks are joined: the halves of two whole chunks are rarely exactly halves."""
+
+
 class MergeExecutor(Executor):
     """The leaf of a chain whose rows other actors of this process send: the messages of `channels`, at least one.
-    `is_compacting`: chunks with hidden rows are compacted."""
+    `chunk_rows`: chunks are compacted, and joined up to about that many rows and CHUNK_BYTES; None: passed on as they
+    are."""
 
-    def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], *, is_compacting: bool = True) -> None:
+    def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], chunk_rows: int | None) -> None:
         self.info = info
         self._channels = tuple(channels)
-        self._is_compacting = is_compacting
+        self._joined_rows = None if chunk_rows is None else int(chunk_rows * JOINED_SHARE)
         self._watermarks: dict[int, dict[Channel, Any]] = {}  # by column
 
     def execute(self) -> Iterator[Message]:
@@ -49,8 +55,9 @@ class MergeExecutor(Executor):
                 elif isinstance(message, Watermark):
                     self._watermarks.setdefault(message.column, {})[channel] = message.value
                     moved.add(message.column)
-                elif self._is_compacting and isinstance(message, StreamChunk):
-                    yield message.compact()
+                elif self._joined_rows is not None and isinstance(message, StreamChunk):
+                    rest = self._joined_rows - message.visible_rows, CHUNK_BYTES - message.nbytes
+                    yield StreamChunk.compacted([message, *channel.try_recv_chunks(*rest)])
                 else:
                     yield message
             if not unaligned and barrier is not None:

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from relational.chunk import StreamChunk
 from stream.errors import ChannelClosed
 from stream.message import STATEMENTS, Barrier, InsertRows, Message, Replayed, Wait, Watermark
 
@@ -92,17 +93,27 @@ class Channel:
                 if self._closed:
                     raise self._closed_error()
                 return None
-            message, rows, size = self._queue.popleft()
-            self._rows -= rows
-            self._bytes -= size
-            self._barriers -= isinstance(message, Barrier)
-            if not rows:
-                return message
-            self._changed.notify_all()
-            was_refusing, self._is_refusing = self._is_refusing, False
+            message, was_refusing = self._take()
         if was_refusing:
             self.on_writable()
         return message
+
+    def try_recv_chunks(self, rows: int, size: int) -> list[StreamChunk]:
+        """The chunks at the head of the queue that have at most `rows` visible rows and `size` bytes together; none if
+        another message is there."""
+        taken: list[StreamChunk] = []
+        was_refusing = False
+        with self._changed:
+            while self._queue and isinstance(self._queue[0][0], StreamChunk):
+                chunk = self._queue[0][0]
+                rows, size = rows - chunk.visible_rows, size - chunk.nbytes
+                if rows < 0 or size < 0:
+                    break
+                was_refusing |= self._take()[1]
+                taken.append(chunk)
+        if was_refusing:
+            self.on_writable()
+        return taken
 
     def close(self, error: BaseException | None = None) -> None:
         """Close both ends: with an error at once, without one after the queue is empty. Idempotent; the first error is
@@ -141,6 +152,19 @@ class Channel:
     def fill(self) -> float:
         """The share of its permits that is taken, by rows or by bytes; above 1 for one large message."""
         return max(self._rows / self._permits_rows, self._bytes / self._permits_bytes)
+
+    def _take(self) -> tuple[Message, bool]:
+        """The first message, and whether a sender was refused that may have room now. REQUIRES the lock and a
+        message."""
+        message, rows, size = self._queue.popleft()
+        self._rows -= rows
+        self._bytes -= size
+        self._barriers -= isinstance(message, Barrier)
+        if not rows:
+            return message, False
+        self._changed.notify_all()
+        was_refusing, self._is_refusing = self._is_refusing, False
+        return message, was_refusing
 
     def _put(self, message: Message, rows: int, size: int) -> Barrier | None:
         if self._closed:

@@ -363,11 +363,12 @@ class _ActorChain(ExecutorChain):
         return RowIdGenExecutor(info, self.build(node.input), self.spec.table, node.row_id_index, vnodes)
 
     def merge(self, node: MergeNode, info: ExecutorInfo) -> Executor:
-        return MergeExecutor(info, next(self.inputs))
+        return MergeExecutor(info, next(self.inputs), self.options.chunk_rows)
 
     def union(self, node: UnionNode, info: ExecutorInfo) -> Executor:
         """One merge of the channels of all branches [R11]."""
-        return MergeExecutor(info, [channel for _ in node.branches for channel in next(self.inputs)])
+        return MergeExecutor(info, [channel for _ in node.branches for channel in next(self.inputs)],
+                             self.options.chunk_rows)
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
@@ -376,7 +377,7 @@ class _ActorChain(ExecutorChain):
         if spec.is_detached:
             return SnapshotBackfillExecutor(
                 info,
-                MergeExecutor(info, [self.head_channel()]),
+                MergeExecutor(info, [self.head_channel()], options.chunk_rows),
                 StorageTable(node.table, self.upstream, node.columns),
                 positions,
                 self.pace,
@@ -386,7 +387,7 @@ class _ActorChain(ExecutorChain):
             )
         return BackfillExecutor(
             info,
-            MergeExecutor(info, next(self.inputs), is_compacting=False),
+            MergeExecutor(info, next(self.inputs), None),
             lambda table, columns: StorageTable(table, self.upstream, columns),
             node.table,
             node.columns,

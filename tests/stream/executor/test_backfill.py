@@ -89,7 +89,7 @@ def backfill(upstream, *, owned=None, progress=True, slice_rows=3, chunk_rows=40
         return StorageTable(catalog, upstream.store, columns)
 
     return BackfillExecutor(
-        info, MergeExecutor(info, [channel], is_compacting=False), open_table, CATALOG, COLUMNS, positions,
+        info, MergeExecutor(info, [channel], None), open_table, CATALOG, COLUMNS, positions,
         BackfillPace(), chunk_rows, slice_rows=slice_rows, finished=finished or (lambda: None), **options,
     ).execute()
 

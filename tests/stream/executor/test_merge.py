@@ -1,4 +1,5 @@
 import random
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.support.drivers.stream_driver import barrier, until_barrier
 
 SCHEMA = Schema.of(sender="bigint", number="bigint")
 INFO = ExecutorInfo(SCHEMA, (0, 1), "Merge")
+ROWS = 8
 
 
 def chunk(sender, number):
@@ -25,7 +27,7 @@ def test_all_messages_of_an_epoch_precede_its_barrier_and_each_sender_keeps_its_
     rng = random.Random(run_seed())
     channels = [Channel(1 << 20) for _ in range(4)]
     sent = dict.fromkeys(range(4), 0)
-    messages = MergeExecutor(INFO, channels).execute()
+    messages = MergeExecutor(INFO, channels, ROWS).execute()
     for number in range(1, 30):
         expected = []
         for at, channel in enumerate(channels):
@@ -48,7 +50,7 @@ def test_all_messages_of_an_epoch_precede_its_barrier_and_each_sender_keeps_its_
 
 def test_a_sender_ahead_waits_while_the_others_are_read():
     first, second = Channel(10), Channel(10)
-    messages = MergeExecutor(INFO, [first, second]).execute()
+    messages = MergeExecutor(INFO, [first, second], ROWS).execute()
     for message in (barrier(1), chunk(0, 1)):
         first.send(message)
     assert next(messages) == WAIT and first.waiting_rows == 1
@@ -64,28 +66,67 @@ def test_a_quick_sender_does_not_starve_the_others():
     for number in range(100):
         quick.send(chunk(0, number))
     slow.send(chunk(1, 0))
-    messages = MergeExecutor(INFO, [quick, slow]).execute()
+    messages = MergeExecutor(INFO, [quick, slow], 1).execute()
     assert [next(iter(next(messages).rows()))[0] for _ in range(2)] == [0, 1]
 
 
-def test_hidden_rows_are_dropped_unless_the_receiver_reads_few_columns():
+def test_hidden_rows_are_dropped_unless_chunks_pass_as_they_are():
     masked = StreamChunk.from_rows(SCHEMA, [(0, (0, 1)), (0, (0, 2))]).with_visibility(np.array([0, 1], np.uint8))
-    for is_compacting, capacity in ((True, 1), (False, 2)):
+    for chunk_rows, capacity in ((ROWS, 1), (None, 2)):
         channel = Channel(10)
         channel.send(masked)
-        assert next(MergeExecutor(INFO, [channel], is_compacting=is_compacting).execute()).capacity == capacity
+        assert next(MergeExecutor(INFO, [channel], chunk_rows).execute()).capacity == capacity
+
+
+def test_waiting_chunks_are_joined_in_order_up_to_a_quarter_more_than_a_chunk():
+    channel, woken = Channel(14), []
+    channel.on_writable = lambda: woken.append(True)
+    changes = [(number % 2, (0, number)) for number in range(18)]
+    shown = np.array([1, 1, 0, 1, 1, 1], np.uint8)
+    for first in (0, 6):
+        channel.send(StreamChunk.from_rows(SCHEMA, changes[first : first + 6]).with_visibility(shown))
+    assert not channel.try_send(StreamChunk.from_rows(SCHEMA, changes[12:]).with_visibility(shown))
+    messages = MergeExecutor(INFO, [channel], ROWS).execute()
+    joined = next(messages)
+    assert [(int(op), row) for op, row in joined.changes()] == [change for change in changes[:12] if change[1][1] % 6 != 2]
+    assert joined.visibility is None and woken == [True] and channel.waiting_rows == channel.waiting_bytes == 0
+    for message in (chunk(0, 0), barrier(1), chunk(0, 1)):
+        channel.send(message)
+    assert list(next(messages).rows()) == [(0, 0)], "what follows a barrier is not joined with what precedes it"
+    assert next(messages) == barrier(1)
+    assert list(next(messages).rows()) == [(0, 1)]
+
+
+def test_chunks_of_all_types_are_joined_as_concatenation_would():
+    schema = Schema.of(a="bigint", t="varchar", n="numeric(20,2)", flag="boolean", many="int[]", one="struct<x int, y varchar>")
+    rng = np.random.default_rng(run_seed())
+    values = np.random.default_rng(run_seed())
+    chunks = []
+    for _ in range(4):
+        rows = [
+            (int(rng.integers(2)), tuple(None if values.random() < 0.2 else value for value in (
+                int(values.integers(9)), "x" * int(values.integers(40)), Decimal(int(values.integers(99))) / 100,
+                bool(values.integers(2)), [int(each) for each in values.integers(9, size=values.integers(4))],
+                {"x": 1, "y": "y"},
+            )))
+            for _ in range(int(rng.integers(0, 40)))
+        ]
+        chunks.append(StreamChunk.from_rows(schema, rows).with_visibility(rng.integers(0, 2, len(rows)).astype(np.uint8)))
+    joined = StreamChunk.compacted(chunks)
+    assert list(joined.changes()) == [change for each in chunks for change in each.changes()]
+    assert joined.capacity == joined.visible_rows == sum(each.visible_rows for each in chunks)
 
 
 def test_it_ends_when_a_sender_has_ended_and_fails_with_a_sender():
     channel = Channel(10)
     channel.send(barrier(1))
     channel.close()
-    messages = MergeExecutor(INFO, [channel]).execute()
+    messages = MergeExecutor(INFO, [channel], ROWS).execute()
     assert [each for each in messages if not isinstance(each, Wait)] == [barrier(1)]
     failed = Channel(10)
     failed.close(RuntimeError("upstream died"))
     with pytest.raises(ChannelClosed):
-        next(MergeExecutor(INFO, [failed]).execute())
+        next(MergeExecutor(INFO, [failed], ROWS).execute())
 
 
 def test_barriers_of_two_epochs_at_once_are_a_fault():
@@ -93,12 +134,12 @@ def test_barriers_of_two_epochs_at_once_are_a_fault():
     first.send(barrier(1))
     second.send(barrier(2))
     with pytest.raises(InconsistentStream):
-        next(MergeExecutor(INFO, [first, second]).execute())
+        next(MergeExecutor(INFO, [first, second], ROWS).execute())
 
 
 def test_a_watermark_is_the_least_of_all_channels_and_precedes_the_barrier():
     channels = [Channel(100), Channel(100)]
-    messages = MergeExecutor(INFO, channels).execute()
+    messages = MergeExecutor(INFO, channels, ROWS).execute()
 
     def epoch(number, *marks):
         """`marks`: for each channel its watermarks."""

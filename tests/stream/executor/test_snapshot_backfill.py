@@ -74,7 +74,7 @@ class Apart:
         self.positions = ScanPositions(CATALOG, StateTable(PROGRESS, self.store), owned)
         table = StorageTable(CATALOG, self.history.store, COLUMNS)
         return SnapshotBackfillExecutor(
-            INFO, MergeExecutor(INFO, [self.channels[number]]), table, self.positions, BackfillPace(), 64,
+            INFO, MergeExecutor(INFO, [self.channels[number]], None), table, self.positions, BackfillPace(), 64,
             slice_rows=self.slice_rows, finished=lambda: self.finished.add(number))
 
     def barrier(self, committed):
@@ -174,7 +174,7 @@ def test_it_goes_on_in_the_graph_from_the_changes_since(is_done):
     done, folded = [], Folded((0,))
     folded.rows = dict(apart.committed)
     messages = BackfillExecutor(
-        INFO, MergeExecutor(INFO, [history.follow()], is_compacting=False),
+        INFO, MergeExecutor(INFO, [history.follow()], None),
         lambda table, columns: StorageTable(table, history.store, columns), CATALOG, COLUMNS,
         ScanPositions(CATALOG, StateTable(PROGRESS, history.store), None), BackfillPace(), 64, slice_rows=7,
         finished=lambda: done.append(True),
