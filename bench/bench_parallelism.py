@@ -29,7 +29,7 @@ from bench.nexmark import write_bids
 ROWS = int(os.environ.get("HUMMOCK_PARALLEL_ROWS", "48000000"))
 FILES = int(os.environ.get("HUMMOCK_PARALLEL_FILES", "12"))
 ROUNDS = int(os.environ.get("HUMMOCK_PARALLEL_ROUNDS", "3"))
-POLL_SECONDS = 0.05  # a poll reads the committed offsets, about 1 ms with the lock of the interpreter
+POLL_SECONDS = 0.1  # a poll reads the committed offsets, about 1 ms with the lock of the interpreter
 KEYS = 1_000_000
 BATCH_ROWS = 65_536
 KEY_COLUMNS = "k BIGINT, v BIGINT"

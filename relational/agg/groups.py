@@ -26,7 +26,6 @@ from relational.agg.min_max import MinMaxKernel
 from relational.agg.spec import AggSpec
 from relational.agg.top_values import TopValuesKernel
 from relational.agg.word_extreme import WordExtremeKernel
-from relational.agg.word_extreme import WordExtremeKernel
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk

@@ -35,7 +35,7 @@ from relational.batch.planner import plan_query
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
-from relational.expr.eval import evaluate, evaluate_constant
+from relational.expr.eval import Evaluator, evaluate_constant
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
@@ -101,14 +101,16 @@ class _Query:
         yield DataChunk([Column(array) for array in plan.columns], capacity=len(plan.columns[0]))
 
     def filter(self, plan: BatchFilter) -> Chunks:
+        predicate = Evaluator(plan.predicate)
         for chunk in self.run(plan.input):
-            kept = chunk.filter(evaluate(plan.predicate, chunk, strict=True))
+            kept = chunk.filter(predicate(chunk, strict=True))
             if kept.visible_rows:
                 yield kept
 
     def project(self, plan: BatchProject) -> Chunks:
+        evaluators = [Evaluator(each) for each in plan.expressions]
         for chunk in self.run(plan.input):
-            columns = [evaluate(each, chunk, strict=True) for each in plan.expressions]
+            columns = [evaluator(chunk, strict=True) for evaluator in evaluators]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
 
     def aggregate(self, plan: BatchHashAgg) -> Chunks:
@@ -126,11 +128,9 @@ class _Query:
         groups = AggGroups(plan.group_by, [types[column] for column in plan.group_by], specs, strict=True)
         if not plan.group_by:
             groups.open_global()
+        filters = [None if call.filter is None else Evaluator(call.filter) for call in plan.calls]
         for chunk in self.run(plan.input):
-            masks = [
-                None if call.filter is None else mask_of(evaluate(call.filter, chunk, strict=True))
-                for call in plan.calls
-            ]
+            masks = [None if each is None else mask_of(each(chunk, strict=True)) for each in filters]
             groups.apply(chunk, groups.locate(chunk).ids, masks)
         yield groups.results()
 

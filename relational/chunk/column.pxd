@@ -85,4 +85,6 @@ cdef class Column:
 
 
 cdef Column as_column(object source)    # a Column as it is, any Arrow array as a new one
+cdef Column column_of(object array, object data_type)           # REQUIRES a pa.Array of exactly `data_type.arrow`
+cdef Py_ssize_t bytes_of(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows) noexcept nogil  # of those rows
 cdef int check_mask(object mask, Py_ssize_t rows) except -1     # ValueError unless it is uint8[rows], contiguous

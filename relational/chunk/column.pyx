@@ -22,11 +22,21 @@ cdef uint64_t UP_TO_TOP = 0x7F7F7F7F7F7F7F7F
 cdef uint8_t NOTHING = 0                # target of the pointers of columns without bytes
 cdef int32_t NO_OFFSETS[1]
 NO_OFFSETS[0] = 0
-cdef dict TYPE_OF_ARROW = {}            # Arrow type -> DataType of columns that are already in our layout
+cdef dict PLAIN_TYPES = {               # id of an Arrow type without parameters -> DataType in whose layout it is
+    data_type.arrow.id: data_type
+    for data_type in (
+        DataType.BOOLEAN, DataType.SMALLINT, DataType.INT, DataType.BIGINT, DataType.REAL, DataType.DOUBLE,
+        DataType.VARCHAR, DataType.BYTEA, DataType.DATE,
+    )
+}
+cdef dict TYPE_OF_ARROW = {}            # other Arrow type -> DataType of columns that are already in our layout
 
 
 cdef object type_of(object arrow):
     """The DataType of an Arrow type that needs no conversion, else None."""
+    data_type = PLAIN_TYPES.get(arrow.id)
+    if data_type is not None:
+        return data_type
     data_type = TYPE_OF_ARROW.get(arrow)
     if data_type is None:
         data_type = DataType.from_arrow(arrow)
@@ -41,6 +51,13 @@ cdef Column as_column(object source):
     if isinstance(source, Column):
         return source
     return Column(source)
+
+
+cdef Column column_of(object array, object data_type):
+    cdef Column out = Column.__new__(Column)
+    out.array, out.data_type = array, data_type
+    out.point()
+    return out
 
 
 cdef int check_mask(object mask, Py_ssize_t rows) except -1:
@@ -166,7 +183,7 @@ cdef class Column:
 
     def slice(self, Py_ssize_t start, Py_ssize_t rows) -> Column:
         """Rows [start, start + rows), sharing the memory."""
-        return Column(self.array.slice(start, rows))
+        return column_of(self.array.slice(start, rows), self.data_type)
 
     def to_pylist(self) -> list:
         """The Python values: None for NULL, an Interval, canonical text for JSONB, a dict for a STRUCT."""

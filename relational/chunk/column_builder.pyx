@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 
 from hummock.columnar.arrow_c cimport ArrowArray
 from hummock.columnar.buffer_pool cimport pool_release, pool_grow, pool_acquire
-from relational.chunk.column cimport BOOLEAN, Column, LIST, STRUCT, as_column, has_bytes, is_nested, width_of
+from relational.chunk.column cimport BOOLEAN, Column, LIST, STRUCT, column_of, has_bytes, is_nested, width_of
 from relational.chunk.scalar cimport store32
 
 
@@ -157,7 +157,7 @@ cdef class ColumnBuilder:
         return pa.Array._import_from_c(<uintptr_t>&array, self.data_type.arrow)
 
     cdef Column finish_column(self):
-        return as_column(self.finish())
+        return column_of(self.finish(), self.data_type)
 
 
 cdef int append_nulls(ColumnBuilder builder) except -1 nogil:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from libc.stdint cimport int32_t, uint8_t
 
-from relational.chunk.column cimport BOOLEAN, LONG_WORK, Column, as_column, check_mask
+from relational.chunk.column cimport BOOLEAN, LONG_WORK, Column, as_column, bytes_of, check_mask
 from relational.chunk.gather cimport gather
 
 from relational.chunk.arrow_export import imported_columns, rows_from, rows_to_arrow
@@ -130,7 +130,11 @@ cdef class DataChunk:
     @property
     def nbytes(self) -> int:
         """Bytes of all columns, hidden rows included."""
-        return sum([column.nbytes for column in self.columns])
+        cdef Column column
+        cdef Py_ssize_t total = 0
+        for column in self.columns:
+            total += bytes_of(&column.view, 0, column.view.rows)
+        return total
 
     def vnodes(self, key_columns, vnode_count, rule=VnodeRule.HASH) -> np.ndarray:
         """uint16[capacity]: the vnode of each row, hidden or not, by `rule` of its columns at `key_columns`. Computed

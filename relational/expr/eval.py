@@ -1,10 +1,16 @@
 """Evaluates an expression over a chunk, column at a time.
 
+What does not depend on the rows (kernels, constants) is looked up once per expression, in a tree of closures; an
+Evaluator keeps it for many chunks.
+
 A branch (of CASE, AND, OR, COALESCE) counts only the rows that reach it; hidden rows never count [R6]. In a stream a
 row without a value is NULL and counted; in strict evaluation (DML, batch queries) it is an EvaluationError.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +33,35 @@ from relational.expr.kernel_call import Compute, computed
 from relational.expr.kernels.casting import cast
 from relational.types.data_type import DataType
 
+_Evaluate: TypeAlias = Callable[[EvalContext], Value]
+
+_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+_TOTAL = _COMPARISONS | {"is_null", "is_not_null", "not", "and", "or"}
+
+
+class Evaluator:
+    """`expression`, prepared for any number of chunks."""
+
+    __slots__ = ("_data_type", "_evaluate", "_index")
+
+    def __init__(self, expression: Expression) -> None:
+        self._index = expression.index if isinstance(expression, InputRef) else None
+        self._data_type = expression.data_type
+        self._evaluate = _prepared(expression)
+
+    def __call__(self, chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None) -> Column:
+        """As `evaluate`."""
+        if self._index is not None:
+            return chunk.columns[self._index]
+        if chunk.capacity == 0:
+            return Column(pa.nulls(0, self._data_type.arrow))
+        visibility = chunk.visibility
+        selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
+        arrays = [column.array for column in chunk.columns]
+        ops = chunk.ops if errors is not None and isinstance(chunk, StreamChunk) else None
+        evaluation = EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, ops=ops)
+        return Column(evaluation.column(self._evaluate(evaluation)))
+
 
 def evaluate(
     expression: Expression, chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None
@@ -36,23 +71,14 @@ def evaluate(
     A visible row without a value is an EvaluationError if `strict`, else NULL and counted in `errors`: by 1, or by -1
     for a retraction in a stream.
     """
-    if isinstance(expression, InputRef):
-        return chunk.columns[expression.index]
-    visibility = chunk.visibility
-    selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
-    arrays = [column.array for column in chunk.columns]
-    weights = None
-    if errors is not None and isinstance(chunk, StreamChunk):
-        weights = 1 - 2 * (chunk.ops & 1).view(np.int8)
-    evaluation = EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, weights=weights)
-    return Column(evaluate_array(expression, evaluation))
+    return Evaluator(expression)(chunk, strict=strict, errors=errors)
 
 
 def evaluate_array(expression: Expression, evaluation: EvalContext) -> pa.Array:
     """As `evaluate`, over bare arrays."""
     if evaluation.rows == 0:
         return pa.nulls(0, expression.data_type.arrow)
-    return evaluation.column(_value(expression, evaluation))
+    return evaluation.column(_prepared(expression)(evaluation))
 
 
 def evaluate_constant(expression: Expression) -> object:
@@ -60,36 +86,39 @@ def evaluate_constant(expression: Expression) -> object:
     return python_value(evaluate_array(expression, EvalContext((), 1, strict=True))[0])
 
 
-def _value(expression: Expression, evaluation: EvalContext) -> Value:
+def _prepared(expression: Expression) -> _Evaluate:
     if isinstance(expression, InputRef):
-        return evaluation.columns[expression.index]
+        index = expression.index
+        return lambda evaluation: evaluation.columns[index]
     if isinstance(expression, Literal):
-        return scalar(expression.value, expression.data_type)
+        constant = scalar(expression.value, expression.data_type)
+        return lambda evaluation: constant
     if isinstance(expression, Cast):
-        return _cast(expression, evaluation)
+        return _cast(expression)
     if isinstance(expression, Case):
-        return _case(expression, evaluation)
+        return _case(expression)
     assert isinstance(expression, Call), expression
     if expression.function in _BY_BRANCHES:
-        return _BY_BRANCHES[expression.function](expression, evaluation)
-    args = [_value(arg, evaluation) for arg in expression.args]
+        return _BY_BRANCHES[expression.function](expression)
+    args = [_prepared(arg) for arg in expression.args]
     kernel = kernel_of(expression.function, tuple(arg.data_type for arg in expression.args))
-    result = expression.data_type
+    result, function = expression.data_type, expression.function
 
     def compute(attempt: EvalContext, values: list[Value]) -> Value:
         return kernel(attempt, values, result)
 
-    return _computed(compute, evaluation, args, result, expression.function)
+    return lambda evaluation: _computed(compute, evaluation, [arg(evaluation) for arg in args], result, function)
 
 
-def _cast(expression: Cast, evaluation: EvalContext) -> Value:
-    value = _value(expression.operand, evaluation)
+def _cast(expression: Cast) -> _Evaluate:
+    operand = _prepared(expression.operand)
     source, target = expression.operand.data_type, expression.data_type
+    what = f"CAST to {target}"
 
     def compute(attempt: EvalContext, values: list[Value]) -> Value:
         return cast(attempt, values[0], source, target)
 
-    return _computed(compute, evaluation, [value], target, f"CAST to {target}")
+    return lambda evaluation: _computed(compute, evaluation, [operand(evaluation)], target, what)
 
 
 def _computed(compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, what: str) -> Value:
@@ -101,54 +130,83 @@ def _computed(compute: Compute, evaluation: EvalContext, args: list[Value], data
     return result if isinstance(result, pa.Scalar) else result[0]
 
 
-def _boolean(expression: Expression, evaluation: EvalContext) -> pa.Array:
+def _boolean(term: _Evaluate, evaluation: EvalContext) -> pa.Array:
     """A BOOLEAN column; all NULL, without evaluation, if no row counts."""
     if evaluation.selects_nothing:
         return pa.nulls(evaluation.rows, pa.bool_())
-    return evaluation.column(_value(expression, evaluation))
+    return evaluation.column(term(evaluation))
 
 
-def _conjunction(expression: Call, evaluation: EvalContext) -> Value:
+def _is_total(expression: Expression) -> bool:
+    """Whether it is cheap and has a value for every row, so that it need not be confined to the rows that reach it."""
+    if isinstance(expression, Call):
+        return expression.function in _TOTAL and all(map(_is_total, expression.args))
+    return isinstance(expression, (InputRef, Literal))
+
+
+def _conjunction(expression: Call) -> _Evaluate:
     """Kleene AND; a term is evaluated on rows where no earlier term was false."""
-    result = _boolean(expression.args[0], evaluation)
-    for term in expression.args[1:]:
-        undecided = booleans(result) | ~valid_rows(result)
-        result = pc.and_kleene(result, _boolean(term, evaluation.narrowed(undecided)))
-    return result
+    first, *terms = [(_prepared(arg), _is_total(arg)) for arg in expression.args]
+
+    def evaluate_terms(evaluation: EvalContext) -> Value:
+        result = _boolean(first[0], evaluation)
+        for term, is_total in terms:
+            reached = evaluation if is_total else evaluation.narrowed(booleans(result) | ~valid_rows(result))
+            result = pc.and_kleene(result, _boolean(term, reached))
+        return result
+
+    return evaluate_terms
 
 
-def _disjunction(expression: Call, evaluation: EvalContext) -> Value:
+def _disjunction(expression: Call) -> _Evaluate:
     """Kleene OR; a term is evaluated on rows where no earlier term was true."""
-    result = _boolean(expression.args[0], evaluation)
-    for term in expression.args[1:]:
-        result = pc.or_kleene(result, _boolean(term, evaluation.narrowed(~booleans(result))))
-    return result
+    first, *terms = [(_prepared(arg), _is_total(arg)) for arg in expression.args]
+
+    def evaluate_terms(evaluation: EvalContext) -> Value:
+        result = _boolean(first[0], evaluation)
+        for term, is_total in terms:
+            reached = evaluation if is_total else evaluation.narrowed(~booleans(result))
+            result = pc.or_kleene(result, _boolean(term, reached))
+        return result
+
+    return evaluate_terms
 
 
-def _coalesce(expression: Call, evaluation: EvalContext) -> Value:
+def _coalesce(expression: Call) -> _Evaluate:
     """The first non-NULL value; an argument is evaluated on rows where all earlier ones were NULL."""
-    result = evaluation.column(_value(expression.args[0], evaluation))
-    for arg in expression.args[1:]:
-        rest = evaluation.narrowed(~valid_rows(result))
-        if rest.selects_nothing:
-            break
-        result = choose(valid_rows(result), result, _value(arg, rest))
-    return result
+    first, *args = map(_prepared, expression.args)
+
+    def evaluate_args(evaluation: EvalContext) -> Value:
+        result = evaluation.column(first(evaluation))
+        for arg in args:
+            rest = evaluation.narrowed(~valid_rows(result))
+            if rest.selects_nothing:
+                break
+            result = choose(valid_rows(result), result, arg(rest))
+        return result
+
+    return evaluate_args
 
 
-def _case(expression: Case, evaluation: EvalContext) -> Value:
+def _case(expression: Case) -> _Evaluate:
     """Branches in order; each condition and result is evaluated on the rows that reach it."""
-    remaining = np.ones(evaluation.rows, np.bool_)
-    taken: list[tuple[np.ndarray, Value]] = []
-    for condition, result in expression.branches:
-        rows = booleans(_boolean(condition, evaluation.narrowed(remaining))) & remaining
-        if rows.any():
-            taken.append((rows, _value(result, evaluation.narrowed(rows))))
-            remaining &= ~rows
-    value = _value(expression.otherwise, evaluation.narrowed(remaining))
-    for rows, result in taken:
-        value = choose(rows, result, evaluation.column(value))
-    return value
+    branches = [(_prepared(condition), _prepared(result)) for condition, result in expression.branches]
+    otherwise = _prepared(expression.otherwise)
+
+    def evaluate_branches(evaluation: EvalContext) -> Value:
+        remaining = np.ones(evaluation.rows, np.bool_)
+        taken: list[tuple[np.ndarray, Value]] = []
+        for condition, result in branches:
+            rows = booleans(_boolean(condition, evaluation.narrowed(remaining))) & remaining
+            if rows.any():
+                taken.append((rows, result(evaluation.narrowed(rows))))
+                remaining &= ~rows
+        value = otherwise(evaluation.narrowed(remaining))
+        for rows, chosen in taken:
+            value = choose(rows, chosen, evaluation.column(value))
+        return value
+
+    return evaluate_branches
 
 
 _BY_BRANCHES = {"and": _conjunction, "or": _disjunction, "coalesce": _coalesce}

@@ -67,11 +67,12 @@ class ErrorCounts:
 
 
 class EvalContext:
-    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or
-    int64[rows], the weight of each row in the error counts (-1 for a retraction), None: 1.
+    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `ops`: uint8[rows], the ops
+    of rows that are changes: a retraction has the weight -1 in the error counts, any other row 1. `weight`: the weight
+    of a row without ops.
     """
 
-    __slots__ = ("columns", "errors", "rows", "selection", "strict", "weights")
+    __slots__ = ("columns", "errors", "ops", "rows", "selection", "strict", "weight")
 
     def __init__(
         self,
@@ -81,23 +82,25 @@ class EvalContext:
         *,
         strict: bool,
         errors: ErrorCounts | None = None,
-        weights: np.ndarray | None = None,
+        ops: np.ndarray | None = None,
+        weight: int = 1,
     ):
         self.columns, self.rows, self.selection = columns, rows, selection
-        self.strict, self.errors, self.weights = strict, errors, weights
+        self.strict, self.errors, self.ops, self.weight = strict, errors, ops, weight
 
     def narrowed(self, rows: np.ndarray) -> EvalContext:
         """The same evaluation, restricted to the selected rows that are also in `rows` (bool[rows])."""
         selection = rows if self.selection is None else rows & self.selection
         return EvalContext(
-            self.columns, self.rows, selection, strict=self.strict, errors=self.errors, weights=self.weights
+            self.columns, self.rows, selection, strict=self.strict, errors=self.errors, ops=self.ops,
+            weight=self.weight,
         )
 
     def single(self) -> EvalContext:
         """An evaluation of one row without columns, for constants; its weight is that of all selected rows."""
         counts = self.selection is None or bool(self.selection.any())
-        weight = np.array([self._weight(self.selection)])
-        return EvalContext((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weights=weight)
+        weight = self._weight_of(self.selection)
+        return EvalContext((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weight=weight)
 
     @property
     def selects_nothing(self) -> bool:
@@ -113,13 +116,14 @@ class EvalContext:
         if self.strict:
             raise EvaluationError(reason, row=int(counted.argmax()))
         if self.errors is not None:
-            self.errors.add(reason, self._weight(counted))
+            self.errors.add(reason, self._weight_of(counted))
 
-    def _weight(self, rows: np.ndarray | None) -> int:
+    def _weight_of(self, rows: np.ndarray | None) -> int:
         """The total weight of `rows` (bool[rows], None for all)."""
-        if self.weights is None:
-            return self.rows if rows is None else int(np.count_nonzero(rows))
-        return int(self.weights.sum() if rows is None else self.weights[rows].sum())
+        count = self.rows if rows is None else int(np.count_nonzero(rows))
+        if self.ops is None:
+            return self.weight * count
+        return count - 2 * int(np.count_nonzero((self.ops if rows is None else self.ops[rows]) & 1))
 
     def reject(self, value: pa.Array, rows: np.ndarray, reason: str) -> pa.Array:
         """`value` with `rows` failed and set to NULL."""

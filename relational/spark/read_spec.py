@@ -32,7 +32,7 @@ from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.chunk.arrow_export import OP_COLUMN
-from relational.expr.eval import evaluate
+from relational.expr.eval import Evaluator
 from relational.expr.expression import Expression, input_columns, remap
 from relational.plan.logical import Filter, Scan
 from relational.plan.serialize import plan_from_text, plan_to_text
@@ -109,7 +109,7 @@ def read_chunks(spec: ReadSpec, files: SstableStore) -> Iterator[DataChunk]:
     asked = frozenset[int]() if spec.where is None else input_columns(spec.where)
     columns = (*spec.columns, *sorted(asked - {*spec.columns}))
     indices = {column: index for index, column in enumerate(columns)}
-    where = None if spec.where is None else remap(spec.where, indices)
+    where = None if spec.where is None else Evaluator(remap(spec.where, indices))
     with closing(SnapshotStore(spec.version, files, OPTIONS)) as store:
         table = StorageTable(spec.table, store, columns)
         for part in spec.ranges:
@@ -118,7 +118,7 @@ def read_chunks(spec: ReadSpec, files: SstableStore) -> Iterator[DataChunk]:
                 continue
             for rows in table.scan_partition(spec.epoch, part):
                 if where is not None:
-                    kept = rows.filter(evaluate(where, rows, strict=True))
+                    kept = rows.filter(where(rows, strict=True))
                     rows = kept.project(range(len(spec.columns))).compact()
                 yield rows if spec.since is None else StreamChunk.inserts(rows)
 

@@ -99,6 +99,8 @@ def rows_beyond(
 
     `encode` encodes all rows and is called only if one may be too long. InvalidValue if that needs 2 GiB.
     """
+    if not any(each.is_nested or each.kind in TEXTS for each in types):
+        return None
     for longest in (_total, _longest):
         if sum(_bound(array, each, longest) for array, each in zip(arrays, types, strict=True)) <= most:
             return None

@@ -158,7 +158,7 @@ class DataType:
     @property
     def arrow(self) -> pa.DataType:
         """The one Arrow type of columns of this type."""
-        return _arrow_of(self)
+        return _ARROW_OF_KIND.get(self.kind) or _arrow_of(self)
 
     @property
     def is_numeric(self) -> bool:
@@ -240,7 +240,7 @@ def _arrow_of(data_type: DataType) -> pa.DataType:
         return pa.list_(data_type.element.arrow)
     if data_type.kind is TypeKind.STRUCT:
         return pa.struct([pa.field(field.name, field.data_type.arrow) for field in data_type.fields])
-    return _ARROW_OF_KIND[data_type.kind]
+    raise AssertionError(f"{data_type.kind.name} has no parameters")
 
 
 _KIND_OF_NAME = {

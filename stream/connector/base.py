@@ -43,6 +43,7 @@ RATE_OPTION = "rate_limit"
 START_OPTION = "start"
 """Where a new job begins: "earliest", "latest", or a moment such as "2025-01-31 08:00:00", in UTC without an offset."""
 MOST_RATE = 1 << 40
+LAST_OP = max(Op)
 
 
 class StartKind(StrEnum):
@@ -266,8 +267,8 @@ def validated(
     if len(chunk.columns) != len(schema) or chunk.types != schema.types:
         given = ", ".join(map(str, chunk.types))
         raise MalformedRows(connector, split, f"columns of the types {given} for the table's {schema}"[:1_000])
-    if chunk.capacity and chunk.ops.max() > max(Op):
-        row = int((chunk.ops > max(Op)).argmax())
+    if chunk.capacity and chunk.ops.max() > LAST_OP:
+        row = int((chunk.ops > LAST_OP).argmax())
         raise MalformedRows(connector, split, f"{chunk.ops[row]} is no op", row=row)
     try:
         checked = chunk if is_sound else chunk.with_columns([

@@ -94,11 +94,8 @@ class FileReader(SplitReader):
         connector.check_split(split)
         self._connector, self._split = connector, split
         self._source: pa.NativeFile | None = None
-
-    @property
-    def where(self) -> str:
+        self.where = connector.directory.where(split)
         """The path or URL of the file."""
-        return self._connector.directory.where(self._split)
 
     def begin_at(self, start: Start) -> None:
         """A file belongs to the moment at which it was written last: it is read whole or not at all."""

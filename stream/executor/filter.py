@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relational.chunk import StreamChunk
-from relational.expr.eval import evaluate
+from relational.expr.eval import Evaluator
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
@@ -21,7 +21,7 @@ class FilterExecutor(Executor):
     def __init__(self, info: ExecutorInfo, input: Executor, predicate: Expression, errors: ErrorCounts) -> None:
         self.info = info
         self._input = input
-        self._predicate = predicate
+        self._predicate = Evaluator(predicate)
         self._errors = errors
 
     def execute(self) -> Iterator[Message]:
@@ -29,7 +29,7 @@ class FilterExecutor(Executor):
             if not isinstance(message, StreamChunk):
                 yield message
                 continue
-            kept = message.filter(evaluate(self._predicate, message, errors=self._errors))
+            kept = message.filter(self._predicate(message, errors=self._errors))
             rows = kept.visible_rows
             if rows:
                 yield kept.compact() if rows * SPARSE < kept.capacity else kept

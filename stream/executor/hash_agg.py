@@ -20,7 +20,7 @@ import numpy as np
 from relational.agg import AggGroups, AggSpec
 from relational.chunk import StreamChunk, mask_of
 from relational.expr.aggregates import AggCall
-from relational.expr.eval import evaluate
+from relational.expr.eval import Evaluator
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
@@ -57,7 +57,7 @@ class HashAggExecutor(Executor):
     ) -> None:
         self.info = info
         self._input = input
-        self._filters = [call.filter for call in calls]
+        self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._errors = errors
         self._groups = agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
         self._is_global = not group_by
@@ -131,7 +131,7 @@ class HashAggExecutor(Executor):
 
     def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
         predicate = self._filters[call]
-        return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self._errors))
+        return None if predicate is None else mask_of(predicate(chunk, errors=self._errors))
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch."""

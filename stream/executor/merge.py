@@ -22,9 +22,8 @@ from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, n
 from stream.message import WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
 
-
-JOINED_SHARE = 1.25
-"""Of the size of a chunk, up to which chunks are joined: the halves of two whole chunks are rarely exactly halves."""
+JOINED_SHARE = 2.25
+"""Of the size of a chunk, up to which chunks are joined: four halves of whole chunks are rarely just two whole ones."""
 
 
 class MergeExecutor(Executor):

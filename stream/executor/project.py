@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relational.chunk import DataChunk, StreamChunk
-from relational.expr.eval import evaluate
+from relational.expr.eval import Evaluator, evaluate
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Expression, remap
 from relational.expr.monotone import monotone_column
@@ -27,13 +27,14 @@ class ProjectExecutor(Executor):
         self.info = info
         self._input = input
         self._expressions = tuple(expressions)
+        self._evaluators = tuple(map(Evaluator, self._expressions))
         self._errors = errors
         self._monotone = [monotone_column(each) for each in self._expressions]
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, StreamChunk):
-                columns = [evaluate(each, message, errors=self._errors) for each in self._expressions]
+                columns = [evaluator(message, errors=self._errors) for evaluator in self._evaluators]
                 chunk = message.with_columns(columns).without_unchanged_updates()
                 if chunk.visible_rows:
                     yield chunk

@@ -15,7 +15,7 @@ import pyarrow as pa
 from relational.catalog.objects import RowFormat
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import DamagedRow, EncodingError, EvaluationError, InvalidValue, shortened
-from relational.expr.eval import evaluate
+from relational.expr.eval import Evaluator, evaluate
 from relational.expr.expression import Expression, input_columns
 from relational.table.row_checks import check_rows
 from relational.table.state_table import StateTable
@@ -121,11 +121,9 @@ class StatementEvaluator:
         return DataChunk.concat(found) if found else None
 
     def _matches(self, predicate: Expression | None, chunks: Iterable[DataChunk]) -> Iterator[DataChunk]:
+        matches = None if predicate is None else Evaluator(predicate)
         for rows in chunks:
-            if predicate is None:
-                yield rows.compact()
-            else:
-                yield rows.filter(evaluate(predicate, rows, strict=True)).compact()
+            yield (rows if matches is None else rows.filter(matches(rows, strict=True))).compact()
 
     def _check_may_change(self, verb: str) -> None:
         if self._table.catalog.is_append_only:

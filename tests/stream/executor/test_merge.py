@@ -88,7 +88,8 @@ def test_waiting_chunks_are_joined_in_order_up_to_a_quarter_more_than_a_chunk():
     assert not channel.try_send(StreamChunk.from_rows(SCHEMA, changes[12:]).with_visibility(shown))
     messages = MergeExecutor(INFO, [channel], ROWS).execute()
     joined = next(messages)
-    assert [(int(op), row) for op, row in joined.changes()] == [change for change in changes[:12] if change[1][1] % 6 != 2]
+    kept = [(op, (zero, number)) for op, (zero, number) in changes[:12] if number % 6 != 2]
+    assert [(int(op), row) for op, row in joined.changes()] == kept
     assert joined.visibility is None and woken == [True] and channel.waiting_rows == channel.waiting_bytes == 0
     for message in (chunk(0, 0), barrier(1), chunk(0, 1)):
         channel.send(message)
@@ -98,20 +99,26 @@ def test_waiting_chunks_are_joined_in_order_up_to_a_quarter_more_than_a_chunk():
 
 
 def test_chunks_of_all_types_are_joined_as_concatenation_would():
-    schema = Schema.of(a="bigint", t="varchar", n="numeric(20,2)", flag="boolean", many="int[]", one="struct<x int, y varchar>")
-    rng = np.random.default_rng(run_seed())
-    values = np.random.default_rng(run_seed())
+    schema = Schema.of(
+        word="bigint",
+        text="varchar",
+        exact="numeric(20,2)",
+        flag="boolean",
+        many="int[]",
+        pair="struct<x int, y varchar>",
+    )
+    rng = random.Random(run_seed())
+
+    def change():
+        number = rng.randrange(40)
+        row = (number, "x" * number, Decimal(number) / 100, number % 2 == 0, [number] * (number % 4), (number, "y"))
+        return rng.randrange(2), tuple(None if rng.random() < 0.2 else value for value in row)
+
     chunks = []
     for _ in range(4):
-        rows = [
-            (int(rng.integers(2)), tuple(None if values.random() < 0.2 else value for value in (
-                int(values.integers(9)), "x" * int(values.integers(40)), Decimal(int(values.integers(99))) / 100,
-                bool(values.integers(2)), [int(each) for each in values.integers(9, size=values.integers(4))],
-                {"x": 1, "y": "y"},
-            )))
-            for _ in range(int(rng.integers(0, 40)))
-        ]
-        chunks.append(StreamChunk.from_rows(schema, rows).with_visibility(rng.integers(0, 2, len(rows)).astype(np.uint8)))
+        changes = [change() for _ in range(rng.randrange(40))]
+        shown = np.array([rng.randrange(2) for _ in changes], np.uint8)
+        chunks.append(StreamChunk.from_rows(schema, changes).with_visibility(shown))
     joined = StreamChunk.compacted(chunks)
     assert list(joined.changes()) == [change for each in chunks for change in each.changes()]
     assert joined.capacity == joined.visible_rows == sum(each.visible_rows for each in chunks)
