@@ -1,9 +1,9 @@
 """A pool of reusable buffers by size class, and ByteBuffer, a growable byte string.
 
 The pool keeps freed buffers in one list per size class (four classes per power of two) up to a total limit, at which it
-frees buffers of other classes first; sizes outside its classes use malloc and free. Large buffers are in huge pages:
-files are written from them by direct I/O. The pool is safe from any thread with or without the GIL, so that an Arrow
-release callback may return memory on any thread.
+frees buffers of other classes first; sizes outside its classes are not kept. Large buffers are huge pages of their own:
+files are written from them by direct I/O, and they grow without a copy. The pool is safe from any thread with or
+without the GIL, so that an Arrow release callback may return memory on any thread.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -11,7 +11,8 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
+from hummock.base.pages cimport map_aligned, regrow, unmap
+from hummock.base.posix cimport HUGE_PAGE_BYTES, can_move_pages
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 from hummock.columnar.size_class cimport size_class, size_of_class
 
@@ -31,6 +32,7 @@ cdef Py_ssize_t ALIGNED = (<Py_ssize_t>1) << 20             # smaller buffers ar
 
 cdef struct FreeBuffer:         # the first bytes of a free buffer
     FreeBuffer* next
+    Py_ssize_t capacity
 
 cdef pthread_mutex_t pool_lock
 cdef FreeBuffer* free_lists[CLASSES]
@@ -79,15 +81,20 @@ cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil:
     return fresh(pool_capacity(size))
 
 
-cdef inline uint8_t* fresh(Py_ssize_t size) noexcept nogil:
+cdef inline uint8_t* fresh(Py_ssize_t capacity) noexcept nogil:
     cdef void* made = NULL
-    if size < ALIGNED:
-        return <uint8_t*>malloc(<size_t>size)
-    if posix_memalign(&made, PAGE_BYTES if size < HUGE_PAGE_BYTES else HUGE_PAGE_BYTES, <size_t>size) != 0:
-        return NULL
-    if size >= HUGE_PAGE_BYTES:
-        ask_huge(made, <size_t>(size & ~<Py_ssize_t>(HUGE_PAGE_BYTES - 1)))
-    return <uint8_t*>made
+    if capacity >= HUGE_PAGE_BYTES:
+        return map_aligned(capacity)
+    if capacity < ALIGNED:
+        return <uint8_t*>malloc(<size_t>capacity)
+    return <uint8_t*>made if posix_memalign(&made, PAGE_BYTES, <size_t>capacity) == 0 else NULL
+
+
+cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
+    if capacity >= HUGE_PAGE_BYTES:
+        unmap(memory, capacity)
+    else:
+        free(memory)
 
 
 cdef void pool_release(uint8_t* memory, Py_ssize_t size) noexcept nogil:
@@ -98,8 +105,9 @@ cdef void pool_release(uint8_t* memory, Py_ssize_t size) noexcept nogil:
     if memory == NULL:
         return
     if index < 0:
-        free(memory)
+        give_back(memory, pool_capacity(size))
         return
+    buffer.capacity = class_bytes(index)
     pthread_mutex_lock(&pool_lock)
     while kept_bytes + class_bytes(index) > kept_limit and drop_other(index, &dropped):
         pass
@@ -109,10 +117,11 @@ cdef void pool_release(uint8_t* memory, Py_ssize_t size) noexcept nogil:
         kept_bytes += class_bytes(index)
         buffer = NULL
     pthread_mutex_unlock(&pool_lock)
-    free(buffer)
+    if buffer != NULL:
+        buffer.next, dropped = dropped, buffer
     while dropped != NULL:
         buffer, dropped = dropped, dropped.next
-        free(buffer)
+        give_back(<uint8_t*>buffer, buffer.capacity)
 
 
 cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
@@ -136,20 +145,23 @@ cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
-    # Without a kept buffer of the new class, realloc may remap pages instead of touching fresh ones; a large buffer is
-    # allocated anew, since realloc would not align it, and a later user may write files from it by direct I/O.
+    # Without a kept buffer of the new class, realloc may remap pages instead of touching fresh ones; a buffer of pages
+    # is allocated anew, since realloc would not align it, and a later user may write files from it by direct I/O.
+    cdef Py_ssize_t capacity = pool_capacity(size), wanted = pool_capacity(new_size)
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL
     if memory == NULL:
         return pool_acquire(new_size)
-    if pool_capacity(size) == pool_capacity(new_size):
+    if capacity == wanted:
         return memory
+    if capacity >= HUGE_PAGE_BYTES and can_move_pages and wanted > capacity:
+        return regrow(memory, capacity, wanted)
     if index >= 0:
         found = pop_kept(index)
     if found == NULL and new_size >= ALIGNED:
-        found = fresh(pool_capacity(new_size))
+        found = fresh(wanted)
     if found == NULL:
-        return NULL if new_size >= ALIGNED else <uint8_t*>realloc(memory, <size_t>pool_capacity(new_size))
+        return NULL if new_size >= ALIGNED else <uint8_t*>realloc(memory, <size_t>wanted)
     memcpy(found, memory, <size_t>used)
     pool_release(memory, size)
     return found
@@ -164,16 +176,16 @@ def set_pool_limit(Py_ssize_t limit_bytes):
     """Sets the limit of free bytes in the pool; frees any excess now."""
     global kept_limit
     cdef int index
-    cdef FreeBuffer* found
+    cdef uint8_t* found
     if limit_bytes < 0:
         raise ValueError(f"the pool's limit cannot be negative: {limit_bytes}")
     kept_limit = limit_bytes
     for index in range(CLASSES - 1, -1, -1):
         while kept_bytes > kept_limit:
-            found = <FreeBuffer*>pop_kept(index)
+            found = pop_kept(index)
             if found == NULL:
                 break
-            free(found)
+            give_back(found, class_bytes(index))
 
 
 cdef class ByteBuffer:

@@ -6,11 +6,12 @@ partly on small pages, lookups among 1e6 keys took twice as long (45 against 95 
 """
 
 cimport cython
-from libc.stdint cimport uint8_t, uintptr_t
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hummock.base.posix cimport HUGE_PAGE_BYTES, MAP_FAILED, ask_huge, can_move_pages, map_pages, move_pages, munmap
+from hummock.base.pages cimport map_aligned, regrow, unmap
+from hummock.base.posix cimport HUGE_PAGE_BYTES, can_move_pages, munmap
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 from hummock.columnar.size_class cimport size_class, size_of_class
 
@@ -111,25 +112,10 @@ cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
 
 cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
     if capacity >= HUGE_PAGE_BYTES:
-        munmap(memory, <size_t>capacity)
+        unmap(memory, capacity)
         count_mapped(-capacity)
     else:
         free(memory)
-
-
-cdef uint8_t* map_aligned(Py_ssize_t capacity) noexcept nogil:
-    """Pages of zeros from the start of a huge page on; NULL when out of memory."""
-    cdef uint8_t* found = <uint8_t*>map_pages(<size_t>(capacity + HUGE_PAGE_BYTES))
-    cdef Py_ssize_t before
-    if <void*>found == MAP_FAILED:
-        return NULL
-    before = <Py_ssize_t>(-<uintptr_t>found & <uintptr_t>(HUGE_PAGE_BYTES - 1))
-    if before:
-        munmap(found, <size_t>before)
-    munmap(found + before + capacity, <size_t>(HUGE_PAGE_BYTES - before))
-    ask_huge(found + before, <size_t>capacity)
-    count_mapped(capacity)
-    return found + before
 
 
 cdef uint8_t* acquire(Py_ssize_t capacity) noexcept nogil:
@@ -139,23 +125,22 @@ cdef uint8_t* acquire(Py_ssize_t capacity) noexcept nogil:
     if made != NULL:
         return <uint8_t*>made
     if capacity >= HUGE_PAGE_BYTES:
-        return map_aligned(capacity)
+        made = <void*>map_aligned(capacity)
+        if made != NULL:
+            count_mapped(capacity)
+        return <uint8_t*>made
     return <uint8_t*>made if posix_memalign(&made, LINE, <size_t>capacity) == 0 else NULL
 
 
 cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_ssize_t wanted) noexcept nogil:
     """Memory of `wanted` bytes that begins with `size` bytes of `memory`, which is released; NULL when out of memory.
-    Pages move without a copy: copying them made an eighth of an aggregation whose groups grow."""
+    """
     cdef uint8_t* made
     if capacity >= HUGE_PAGE_BYTES and can_move_pages:
-        made = map_aligned(wanted)
-        if made == NULL:
-            return NULL
-        if move_pages(memory, <size_t>capacity, made, <size_t>wanted):
-            count_mapped(-capacity)
-            return made
-        count_mapped(-wanted)
-        return NULL
+        made = regrow(memory, capacity, wanted)
+        if made != NULL:
+            count_mapped(wanted - capacity)
+        return made
     made = acquire(wanted)
     if made == NULL:
         return NULL

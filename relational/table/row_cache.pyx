@@ -8,6 +8,7 @@ counts against the budget and is touched only as it fills. One thread at a time.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 import numpy as np
@@ -54,7 +55,7 @@ cdef class RowCache:
     cdef Slot* slots                    # pooled; mask + 1 of them
     cdef uint32_t mask
     cdef int64_t max_slots
-    cdef uint8_t* ring                  # pooled; ring_bytes; touched as it fills
+    cdef uint8_t* ring                  # owned; ring_bytes; small pages, so that only what is filled is touched
     cdef int64_t ring_bytes
     cdef int64_t head                   # offset of the next record
     cdef int64_t tail                   # the oldest record
@@ -78,14 +79,14 @@ cdef class RowCache:
         self.ring_bytes = (budget_bytes - self.max_slots * <int64_t>sizeof(Slot)) & ~7
         if self.ring_bytes < <int64_t>(SHARE * sizeof(Record)):
             raise ValueError(f"a row cache of {budget_bytes} bytes")
-        self.ring = pool_acquire(self.ring_bytes)
+        self.ring = <uint8_t*>malloc(<size_t>self.ring_bytes)
         if self.ring == NULL:
             raise MemoryError(f"no memory for a row cache of {budget_bytes} bytes")
         self.resize(MIN_SLOTS)
 
     def __dealloc__(self):
         pool_release(<uint8_t*>self.slots, (<Py_ssize_t>self.mask + 1) * sizeof(Slot))
-        pool_release(self.ring, self.ring_bytes)
+        free(self.ring)
 
     def __len__(self):
         """Number of known keys."""

@@ -1,9 +1,6 @@
 """The first executor of a job that reads a connector, a table of its own or a source: chunks of its splits between the
 barriers and statements of its channel.
 
-A chunk has as many rows as the actor processes in a few milliseconds of CPU time: a longer one costs less per row, a
-shorter one delays barriers less.
-
 The offset of each split is a row (split, offset) of the source's own state table, committed at the same barrier as the
 rows themselves [R13, C13]: after a recovery the readers seek there, and no row is lost or duplicated. The channel has
 precedence over the readers, so a barrier waits for one chunk at most.
@@ -32,6 +29,7 @@ from relational.table.state_table import StateTable
 from stream.connector.base import EARLIEST, SplitReader, Start, validated, without_malformed
 from stream.errors import MalformedRows, SourcePosition
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, received, store_rows
+from stream.executor.chunk_size import ChunkSize
 from stream.executor.rate_limit import RateLimit
 from stream.executor.skip_allowance import SkipAllowance
 from stream.message import WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
@@ -43,8 +41,6 @@ MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
 LATER_THAN_ANY = 1 << 63  # of the epochs
 LEAST_CHUNK_ROWS = 4_096
-SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
-"""CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
 
 
 def begins_paused(barrier: Barrier) -> bool:
@@ -67,15 +63,16 @@ def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
 
 
 class SourceExecutor(Executor):
-    """Reads `readers` (split -> reader) round robin, `least_chunk_rows` to `chunk_rows` at a time. After
-    `checkpoint_rows` rows since the last barrier (0: never) it calls `request_barrier` once and continues only after
-    the next barrier. It also requests a barrier when all readers are finished, so that the end is committed without
-    waiting for an interval. After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits.
-    It reads at most `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before
-    `committed_epoch()` covers the epoch that its first barrier ends, and with it a new job: then it can be set aside if
-    it fails at its first rows. One that `is_resumed` waits for the epoch after that, which holds what it may skip. A
-    new job begins at `start`. Readers that hold what they delivered release it when it is committed. `cpu_clock()`: CPU
-    seconds of the actor so far, on whichever threads."""
+    """Reads `readers` (split -> reader) round robin, `least_chunk_rows` to `chunk_rows` at a time, less when a
+    barrier is due, one each `barrier_interval_ms` (0: at no known times). After `checkpoint_rows` rows since the
+    last barrier (0: never) it calls `request_barrier` once and continues only after the next barrier. It also
+    requests a barrier when all readers are finished, so that the end is committed without waiting for an interval.
+    After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits. It reads at most
+    `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before
+    `committed_epoch()` covers the epoch that its first barrier ends, and with it a new job: then it can be set
+    aside if it fails at its first rows. One that `is_resumed` waits for the epoch after that, which holds what it
+    may skip. A new job begins at `start`. Readers that hold what they delivered release it when it is committed.
+    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
 
     def __init__(
         self,
@@ -94,6 +91,7 @@ class SourceExecutor(Executor):
         is_resumed: bool = False,
         errors: ErrorCounts | None = None,
         least_chunk_rows: int = LEAST_CHUNK_ROWS,
+        barrier_interval_ms: int = 0,
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
         cpu_clock: Callable[[], float] = time.thread_time,
@@ -109,7 +107,7 @@ class SourceExecutor(Executor):
         self._readers = dict(readers)
         self._offset_table = offset_table
         self._chunk_rows = chunk_rows
-        self._least_chunk_rows = self._rows_at_once = min(least_chunk_rows, chunk_rows)
+        self._chunk_size = ChunkSize(least_chunk_rows, chunk_rows, barrier_interval_ms)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
@@ -150,6 +148,7 @@ class SourceExecutor(Executor):
                 self._skip_rows(self._skip.split, self._skip.rows)
             for message in messages:
                 if isinstance(message, Barrier):
+                    self._chunk_size.note_barrier(message.epoch.curr)
                     self._pass_barrier(message)
                     yield message
                     self._discover()
@@ -182,17 +181,10 @@ class SourceExecutor(Executor):
             if chunk is not None:
                 began = self._cpu_clock()
                 yield chunk
-                self._adapt(chunk.capacity, self._cpu_clock() - began)
+                self._chunk_size.note_chunk(chunk.capacity, self._cpu_clock() - began)
             else:
                 idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
                 yield idle if self._may_read() or self._awaits_commit else WAIT
-
-    def _adapt(self, rows: int, cpu_seconds: float) -> None:
-        """Fit the size of chunks to the time that the actor took for one."""
-        if 2 * rows > self._rows_at_once and cpu_seconds < SHORT_SECONDS:
-            self._rows_at_once = min(2 * self._rows_at_once, self._chunk_rows)
-        elif cpu_seconds > LONG_SECONDS:
-            self._rows_at_once = max(self._rows_at_once // 2, self._least_chunk_rows)
 
     def _may_read(self) -> bool:
         if not self._is_reading or self._awaits_commit or self._is_finished:
@@ -208,7 +200,7 @@ class SourceExecutor(Executor):
         self._release()
         if any(self._readers[split].is_finished for split in self._active):
             self._choose_active()
-        splits, rows = self._active, self._rate.allowed(self._rows_at_once)
+        splits, rows = self._active, self._rate.allowed(self._chunk_size.rows)
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
         for _ in splits if rows and self._may_read_now() else ():

@@ -311,6 +311,7 @@ class _ActorChain(ExecutorChain):
             skip=self.spec.skip,
             is_resumed=self.spec.is_resumed,
             errors=self.errors,
+            barrier_interval_ms=self.options.barrier_interval_ms,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             cpu_clock=lambda: self.cpu_clock(),

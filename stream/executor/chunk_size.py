@@ -1,0 +1,49 @@
+"""ChunkSize: how many rows a source reads at a time.
+
+As many as its actor processes in a few milliseconds of CPU time: a longer chunk costs less per row, a shorter one
+delays barriers less. Shortly before a barrier is due a chunk is as long as the time that is left, so that the barrier
+waits neither for the rest of a long chunk, nor for the actors below to process one. A barrier is due an interval after
+the one before was injected, which its epoch tells; one that does not come is no longer expected after a part of the
+interval.
+"""
+
+from __future__ import annotations
+
+from hummock.epoch import Clock, Epoch, to_unix_ms, wall_clock_ms
+
+SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
+"""CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
+OVERDUE_SHARE = 1 / 8
+"""Of the interval, for which a barrier that is late is expected."""
+
+
+class ChunkSize:
+    """Between `least` and `most` rows, beginning with `least`. `interval_ms`: of barriers."""
+
+    def __init__(self, least: int, most: int, interval_ms: int, clock: Clock = wall_clock_ms) -> None:
+        self._least, self._most = min(least, most), most
+        self._whole = self._least  # rows of a chunk when no barrier is due
+        self._interval_ms, self._clock = interval_ms, clock
+        self._row_ms = 0.0  # CPU time of the actor per row of the last chunk
+        self._due_ms = 0  # when the next barrier is expected
+
+    @property
+    def rows(self) -> int:
+        """Of the next chunk."""
+        left = self._due_ms - self._clock()
+        is_expected = left > -OVERDUE_SHARE * self._interval_ms
+        if not is_expected or self._whole * self._row_ms <= left:
+            return self._whole
+        return max(self._least, int(max(left, 0) / self._row_ms))
+
+    def note_chunk(self, rows: int, cpu_seconds: float) -> None:
+        """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one."""
+        self._row_ms = 1_000 * cpu_seconds / rows
+        if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS:
+            self._whole = min(2 * self._whole, self._most)
+        elif cpu_seconds > LONG_SECONDS:
+            self._whole = max(self._whole // 2, self._least)
+
+    def note_barrier(self, epoch: Epoch) -> None:
+        """The barrier that begins `epoch` was passed."""
+        self._due_ms = to_unix_ms(epoch) + self._interval_ms
