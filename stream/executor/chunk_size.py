@@ -1,9 +1,9 @@
 """ChunkSize: how many rows a source reads at a time.
 
 As many as its actor processes in a few milliseconds of CPU time: a longer chunk costs less per row, a shorter one
-delays barriers less. Shortly before a barrier is due a chunk is as long as the time that is left, so that the barrier
-waits neither for the rest of a long chunk, nor for the actors below to process one. A barrier is due an interval after
-the one before was injected, which its epoch tells; one that does not come is no longer expected after a part of the
+delays barriers less. Before a barrier is due each chunk takes half the time that is left, so that the barrier waits
+neither for the rest of a long chunk, nor for the actors below to process one. A barrier is due an interval after the
+one before was injected, which its epoch tells; one that does not come is no longer expected after a part of the
 interval.
 """
 
@@ -32,9 +32,9 @@ class ChunkSize:
         """Of the next chunk."""
         left = self._due_ms - self._clock()
         is_expected = left > -OVERDUE_SHARE * self._interval_ms
-        if not is_expected or self._whole * self._row_ms <= left:
+        if not is_expected or self._whole * self._row_ms <= left / 2:
             return self._whole
-        return max(self._least, int(max(left, 0) / self._row_ms))
+        return max(self._least, int(max(left, 0) / 2 / self._row_ms))
 
     def note_chunk(self, rows: int, cpu_seconds: float) -> None:
         """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one."""

@@ -10,8 +10,9 @@ more, and the actors below them process up to it before the sources go on. An ac
 of the others again.
 
 No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
-threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while all regular threads
-were busy. A slice that waits for the store does not depend on other slices, so no pool size can deadlock.
+threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while a regular thread
+waits, which shows in its CPU time. Where all of them compute, a further thread would only compete with them. A slice
+that waits for the store does not depend on other slices, so no pool size can deadlock.
 
 Thread safety: the state of an actor is changed under the lock. A wake-up that arrives while the actor runs is noted, so
 that it is not lost when the actor then has nothing to process.
@@ -35,6 +36,8 @@ QUANTUM_SECONDS = 0.01
 """How long a slice may last while other actors are ready: short compared to a barrier interval, long compared to the
 processing of one chunk."""
 OVERDUE_SECONDS = 0.02
+WAITING_SHARE = 0.5
+"""A slice that has used less CPU time than this share of its duration is one that waits."""
 SPARE_THREADS = 4
 LOWEST_PRIORITY = 19
 
@@ -75,6 +78,39 @@ class _Entry:
         self.timer = 0
 
 
+class _Slice:
+    """What a regular thread executes. `cpu_clock()`: CPU seconds of the thread, callable from any thread."""
+
+    def __init__(self) -> None:
+        self.cpu_clock = _clock_of_this_thread()
+        self.began: float | None = None  # monotonic seconds; None between two slices
+        self._cpu_began = 0.0
+
+    def begin(self) -> None:
+        self._cpu_began = self.cpu_clock()
+        self.began = time.monotonic()
+
+    def end(self) -> None:
+        self.began = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has mostly waited, so far, for at least OVERDUE_SECONDS."""
+        began = self.began
+        if began is None:
+            return False
+        seconds = time.monotonic() - began
+        return seconds >= OVERDUE_SECONDS and self.cpu_clock() - self._cpu_began < WAITING_SHARE * seconds
+
+
+def _clock_of_this_thread() -> Callable[[], float]:
+    """Where threads have no clock that others can read, one that stands still: every slice appears to wait."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return lambda: 0.0
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
+
+
 class ActorPool:
     """`threads` regular threads and `spare` ones, which begin with the first actor. `niceness`: by how much their
     priority is lower than that of the process, where threads have one. Thread safe."""
@@ -102,6 +138,7 @@ class ActorPool:
         self._timer_numbers = 0
         self._is_closed = False
         self._threads: list[threading.Thread] = []
+        self._slices: list[_Slice] = []  # of the regular threads
 
     def start(self, actor: Runnable, has_barrier: Callable[[], bool] = lambda: False) -> None:
         """The actor is ready for its first slice. `has_barrier()`: whether a barrier waits in one of its channels; it
@@ -160,19 +197,24 @@ class ActorPool:
         if self._niceness and sys.platform == "linux":
             niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + self._niceness, LOWEST_PRIORITY)
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+        current = _Slice()
+        with self._lock:
+            self._slices.append(current)
         while True:
             with self._lock:
                 entry = self._next()
             if entry is None:
                 return
+            current.begin()
             self._run(entry)
+            current.end()
 
     def _run_spare(self) -> None:
         while True:
             with self._lock:
                 queue = self._longest_waiting()
                 while not self._is_closed and (queue is None or not self._is_overdue(queue)):
-                    self._overdue.wait(None if queue is None else queue[0].since + OVERDUE_SECONDS - self._clock())
+                    self._overdue.wait(None if queue is None else self._seconds_to_look(queue))
                     queue = self._longest_waiting()
                 if self._is_closed or queue is None:
                     return
@@ -252,4 +294,12 @@ class ActorPool:
                    key=lambda queue: queue[0].since, default=None)
 
     def _is_overdue(self, queue: deque[_Entry]) -> bool:
-        return self._clock() >= queue[0].since + OVERDUE_SECONDS
+        return self._seconds_overdue(queue) >= 0 and any(each.is_waiting for each in self._slices)
+
+    def _seconds_to_look(self, queue: deque[_Entry]) -> float:
+        """Until it may be overdue."""
+        late = self._seconds_overdue(queue)
+        return -late if late < 0 else OVERDUE_SECONDS
+
+    def _seconds_overdue(self, queue: deque[_Entry]) -> float:
+        return self._clock() - queue[0].since - OVERDUE_SECONDS

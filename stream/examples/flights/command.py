@@ -139,7 +139,8 @@ def summary(session: Session, last: Sample, begun: int) -> str:
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return (
         f"{changes:,} changes in {last.seconds:.2f} s: {rate:,.0f} changes/s; {last.checkpoints} checkpoints, "
-        f"barrier latency median {figures.median_ms:.0f} ms, p99 {figures.p99_ms:.0f} ms; "
+        f"barrier latency median {figures.median_ms:.0f} ms, p99 {figures.p99_ms:.0f} ms, "
+        f"{figures.passing_p99_ms:.0f} of it passing; "
         f"peak memory {memory_mb:,.0f} MB"
     )
 

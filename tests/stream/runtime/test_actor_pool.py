@@ -5,6 +5,7 @@ import time
 import pytest
 
 from stream.message import WAIT, Wait
+from stream.runtime import actor_pool
 from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, ActorPool
 from tests.support.drivers.seeds import run_seed
 
@@ -104,6 +105,15 @@ def test_a_spare_thread_runs_an_actor_that_is_overdue(pool):
     assert other.threads == {"actors-spare-0"}
     release.set()
     assert pool.join([blocked, other], SOON) == []
+
+
+def test_no_spare_thread_runs_while_the_regular_ones_compute(pool, monkeypatch):
+    monkeypatch.setattr(actor_pool, "_clock_of_this_thread", lambda: time.monotonic)  # CPU time passes while it sleeps
+    computing, other = Steps(lambda: time.sleep(4 * OVERDUE_SECONDS) or False, name="computing"), Steps(name="other")
+    pool.start(computing)
+    pool.start(other)
+    assert pool.join([computing, other], SOON) == []
+    assert other.threads == {"actors-0"}
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+import pytest
+
+from hummock.epoch import from_unix_ms
+from stream.executor.chunk_size import LONG_SECONDS, SHORT_SECONDS, ChunkSize
+
+NOW = 1_800_000_000_000  # ms
+EPOCH = from_unix_ms(NOW)
+
+
+@pytest.fixture
+def clock():
+    """Milliseconds since 1970, set by the test."""
+    return [NOW]
+
+
+@pytest.fixture
+def size(clock):
+    return ChunkSize(100, 1_600, 1_000, lambda: clock[0])
+
+
+def grow(size):
+    """A chunk of the largest size takes 16 ms of CPU time."""
+    for rows in (100, 200, 400, 800, 1_600):
+        size.note_chunk(rows, rows / 100_000)
+
+
+def test_chunks_grow_while_they_are_short_and_shrink_when_they_are_long(size):
+    seen = []
+    for _ in range(6):
+        seen.append(size.rows)
+        size.note_chunk(size.rows, SHORT_SECONDS / 2)
+    assert seen == [100, 200, 400, 800, 1_600, 1_600]
+    size.note_chunk(1_600, (SHORT_SECONDS + LONG_SECONDS) / 2)
+    assert size.rows == 1_600, "neither short nor long"
+    for expected in (800, 400, 200, 100, 100):
+        size.note_chunk(size.rows, 2 * LONG_SECONDS)
+        assert size.rows == expected
+
+
+def test_a_chunk_that_its_reader_cut_short_says_nothing_about_whole_ones(size):
+    grow(size)
+    size.note_chunk(10, 0.0)
+    assert size.rows == 1_600
+    size.note_chunk(100, 2 * SHORT_SECONDS)
+    assert size.rows == 1_600
+
+
+def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, clock):
+    grow(size)
+    size.note_barrier(EPOCH)
+    seen = []
+    for left in (1_000, 32, 30, 16, 8, 2, 1, 0, -100):
+        clock[0] = NOW + 1_000 - left
+        seen.append(size.rows)
+    assert seen == [1_600, 1_600, 1_500, 800, 400, 100, 100, 100, 100]
+
+
+def test_a_barrier_that_does_not_come_is_no_longer_expected(size, clock):
+    grow(size)
+    size.note_barrier(EPOCH)
+    clock[0] = NOW + 1_000 + 126
+    assert size.rows == 1_600
+    size.note_barrier(from_unix_ms(clock[0]))
+    clock[0] += 1_000
+    assert size.rows == 100
+
+
+def test_epochs_of_another_clock_expect_nothing(size):
+    grow(size)
+    for number in (0, 1 << 16, 7 << 16):
+        size.note_barrier(number)
+        assert size.rows == 1_600
