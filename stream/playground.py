@@ -37,6 +37,7 @@ from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 from stream.worker.detached_worker import DetachedWorker
+from stream.worker.state_handover import StateHandover
 
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
@@ -86,8 +87,10 @@ class Playground:
             self._set_missing_rules()
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
             undo.callback(self.deliveries.close)
+            self._handover = StateHandover()
             builder = ActorBuilder(
-                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
+                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress,
+                handover=self._handover,
             )
             self.errors = builder.errors
             self.metrics.registry.register(self.errors)
@@ -176,6 +179,7 @@ class Playground:
             max(1, min(os.cpu_count() or 1, MOST_THREADS) // 2),
             request,
             lambda load_id: self.manager.load_answer(load_id) is not None,
+            self._handover,
         )
 
     def _stored_since(self, table: TableCatalog) -> Epoch | None:

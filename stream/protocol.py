@@ -190,6 +190,11 @@ class DetachedWorker(Worker, Protocol):
         """The load of everything up to `epoch`, one of its own, is committed."""
         ...
 
+    def end(self, error: BaseException) -> None:
+        """As `close`, but what its actors have left remains for those that continue the job in the graph, until
+        `close`. REQUIRES that all is committed."""
+        ...
+
     def fragments(self) -> Sequence[FragmentFigures]:
         """Figures of its fragments."""
         ...

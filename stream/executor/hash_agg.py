@@ -13,7 +13,7 @@ The rows of the view that this feeds stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import ExtremeTable
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
-from stream.message import Barrier, Message, Watermark
+from stream.message import Barrier, Message, Stop, Watermark
 
 
 class HashAggExecutor(Executor):
@@ -39,6 +39,9 @@ class HashAggExecutor(Executor):
     from `flush_groups` dirty groups on, groups are flushed before the barrier. `errors` counts rows whose FILTER
     failed, rows dropped because a key made of them is too long for the store [R55], and groups whose sum or average
     exceeds its type.
+
+    `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
+    after a barrier with a Stop, which REQUIRES that such a barrier is its last.
     """
 
     def __init__(
@@ -54,12 +57,15 @@ class HashAggExecutor(Executor):
         cache_bytes: int,
         flush_groups: int,
         chunk_rows: int,
+        groups: AggGroups | None = None,
+        leave: Callable[[AggGroups], None] | None = None,
     ) -> None:
         self.info = info
         self._input = input
         self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._errors = errors
-        self._groups = agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
+        self._groups = groups or agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
+        self._has_groups, self._leave = groups is not None, leave
         self._is_global = not group_by
         self._state_table = state_table
         self._extremes = tuple(extremes)
@@ -108,11 +114,15 @@ class HashAggExecutor(Executor):
             self._groups.forget_below(closing.column, closing.value)
         yield from self._watermarks.values()
         self._watermarks.clear()
+        if self._leave is not None and isinstance(barrier.mutation, Stop):
+            self._leave(self._groups)
         yield barrier
 
     def _open(self, barrier: Barrier) -> None:
         for table in self._tables:
             table.init_epoch(barrier.epoch)
+        if self._has_groups:
+            return
         if next(self._state_table.scan_chunks(), None) is None:
             self._groups.track_evictions()
         if self._is_global:

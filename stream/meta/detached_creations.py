@@ -408,7 +408,7 @@ class DetachedCreations:
                 if self._creations.get(creation.job.job_id) is not creation or not creation.is_detached:
                     return
                 job = creation.job = self._plan(creation.job.job_id)
-                creation.worker.close(SessionClosed("the job begins in the graph"))
+                creation.worker.end(SessionClosed("the job begins in the graph"))
             try:
                 self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
             except (HummockError, StreamError) as error:
@@ -446,6 +446,7 @@ class DetachedCreations:
         with self._lock:
             if self._creations.get(creation.job.job_id) is not creation or not creation.is_detached:
                 return
+            creation.worker.close(SessionClosed("the job did not begin in the graph"))
             with suppress(HummockError, StreamError):
                 creation.worker = self._opened(creation)
             creation.phase, creation.began_at = _Phase.WAITING, self._clock() + RETRY_SECONDS

@@ -21,8 +21,6 @@ that it is not lost when the actor then has nothing to process.
 from __future__ import annotations
 
 import heapq
-import os
-import sys
 import threading
 import time
 from collections import deque
@@ -31,6 +29,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from stream.message import Wait
+from stream.runtime.thread_priority import lower_priority
 
 QUANTUM_SECONDS = 0.01
 """How long a slice may last while other actors are ready: short compared to a barrier interval, long compared to the
@@ -39,7 +38,6 @@ OVERDUE_SECONDS = 0.02
 WAITING_SHARE = 0.5
 """A slice that has used less CPU time than this share of its duration is one that waits."""
 SPARE_THREADS = 4
-LOWEST_PRIORITY = 19
 
 
 class Runnable(Protocol):
@@ -123,7 +121,7 @@ class ActorPool:
         niceness: int = 0,
     ) -> None:
         self._threads_wanted = threads, spare
-        self._niceness = niceness
+        self.niceness = niceness
         self._clock = clock
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # regular threads
@@ -194,9 +192,7 @@ class ActorPool:
             self._threads[-1].start()
 
     def _run_regular(self) -> None:
-        if self._niceness and sys.platform == "linux":
-            niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + self._niceness, LOWEST_PRIORITY)
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+        lower_priority(self.niceness)
         current = _Slice()
         with self._lock:
             self._slices.append(current)

@@ -5,6 +5,7 @@ There is one builder function per node type, in the table BUILDERS; a new execut
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 from zlib import crc32
@@ -63,16 +64,19 @@ from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Outputs
+from stream.worker.state_handover import StateHandover
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
+    from relational.agg import AggGroups
     from relational.catalog.objects import TableCatalog
 
 
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
     of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread.
-    `upstream`: the store of the tables of other jobs, if it is another one."""
+    `upstream`: the store of the tables of other jobs, if it is another one. `handover`: with the builder of the other
+    actors that work on a creation."""
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class ActorBuilder:
         request_barrier: Callable[[], None],
         sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
         upstream: StateStore | None = None,
+        handover: StateHandover | None = None,
     ) -> None:
         self.store = store
         self.upstream = store if upstream is None else upstream
@@ -89,6 +94,7 @@ class ActorBuilder:
         self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
         self.budget = WriteBudget(options.state_write_bytes)
+        self.handover = StateHandover() if handover is None else handover
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
         self._watermarks: WeakValueDictionary[int, SourceWatermark] = WeakValueDictionary()  # by the first actor's id
 
@@ -192,7 +198,17 @@ class ExecutorChain:
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
+            groups=self.left_groups(node),
+            leave=self.leaving(node),
         )
+
+    def left_groups(self, node: HashAggNode) -> AggGroups | None:
+        """The groups of `node` that the executor continues with."""
+        return None
+
+    def leaving(self, node: HashAggNode) -> Callable[[AggGroups], None] | None:
+        """What gets the groups of `node` at the end."""
+        return None
 
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
@@ -254,6 +270,7 @@ class _ActorChain(ExecutorChain):
         self.inputs = inputs
         self.pace = pace
         self.watermark_of = builder.watermark_of
+        self.handover = builder.handover
         self.sources: list[SourceExecutor] = []
         self.statements: DmlExecutor | None = None
         self.cpu_clock: Callable[[], float] = lambda: 0.0
@@ -362,6 +379,16 @@ class _ActorChain(ExecutorChain):
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
         vnodes = None if self.spec.vnodes is None else np.flatnonzero(self.spec.vnodes)
         return RowIdGenExecutor(info, self.build(node.input), self.spec.table, node.row_id_index, vnodes)
+
+    def left_groups(self, node: HashAggNode) -> AggGroups | None:
+        spec = self.spec
+        return None if spec.is_detached else self.handover.take(spec.job_id, node.state_table.id, spec.vnodes)
+
+    def leaving(self, node: HashAggNode) -> Callable[[AggGroups], None] | None:
+        spec = self.spec
+        if not spec.is_detached:
+            return None
+        return partial(self.handover.leave, spec.job_id, node.state_table.id, spec.vnodes)
 
     def merge(self, node: MergeNode, info: ExecutorInfo) -> Executor:
         return MergeExecutor(info, next(self.inputs), self.options.chunk_rows)

@@ -71,7 +71,7 @@ class ComputeNode:
         self._options = options
         self._builder = builder
         self._pool = pool
-        self._barriers = LocalBarrierManager(store, on_failure, observer)
+        self._barriers = LocalBarrierManager(store, on_failure, observer, pool.niceness)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
         self._changed = threading.Condition()

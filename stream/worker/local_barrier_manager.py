@@ -18,6 +18,7 @@ from stream.errors import ActorFailed, SourcePosition
 from stream.message import Barrier
 from stream.protocol import CollectedEpoch, Step, StepObserver, unobserved
 from stream.runtime.channel import Channel
+from stream.runtime.thread_priority import lower_priority
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
@@ -38,14 +39,17 @@ class _InFlight:
 
 
 class LocalBarrierManager:
-    """Thread safe. `on_failure(error)` is called once per generation of actors, by the thread that failed."""
+    """Thread safe. `on_failure(error)` is called once per generation of actors, by the thread that failed. `niceness`:
+    by how much the priority of uploads is lower than that of the process."""
 
     def __init__(
         self,
         store: StateStore,
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
+        niceness: int = 0,
     ) -> None:
+        self._niceness = niceness
         self._store = store
         self._on_failure = on_failure
         self._observer = observer
@@ -166,4 +170,4 @@ class LocalBarrierManager:
         self._on_failure(error)
 
     def _new_syncer(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint-sync")
+        return ThreadPoolExecutor(1, "checkpoint-sync", lower_priority, (self._niceness,))

@@ -4,17 +4,21 @@ recoveries, another parallelism, cancellation, and the process that ends."""
 import random
 import threading
 
+import numpy as np
 import pytest
 
 import hummock
 from hummock.epoch import SPILL_BITS, Epoch
 from hummock.options import CompactionOptions
+from relational.agg import AggGroups
 from relational.catalog.names import ObjectName
 from relational.errors import NotFound
+from relational.types import DataType
 from stream.errors import JobCreating, JobFailed
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
 from stream.meta.job_planner import JobPlanner
+from stream.worker.state_handover import StateHandover
 from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, eventually, insert, rows
 from tests.support.drivers.seeds import run_seed
 
@@ -228,6 +232,45 @@ def some_pieces(monkeypatch, rows=500):
 
 def progress_of(db, name):
     return {each["name"]: each["progress"] for each in db.sql("SHOW JOBS").to_pylist()}[name]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_groups_of_a_creation_are_left_to_the_actors_in_the_graph(apart, monkeypatch, fails):
+    """Unless something of the creation failed after they were left: they are read again then."""
+    taken, left = [], []
+    take, leave = StateHandover.take, StateHandover.leave
+
+    def failing_leave(self, *args):
+        leave(self, *args)
+        left.append(args)
+        if fails and len(left) == 1:
+            raise ValueError("the actor fails after it has left its groups")
+
+    monkeypatch.setattr(StateHandover, "leave", failing_leave)
+    monkeypatch.setattr(StateHandover, "take", lambda self, *args: taken.append(take(self, *args)) or taken[-1])
+    with apart() as db:
+        filled(db)
+        rng = random.Random(run_seed())
+        for name in ("grouped", "whole"):
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+            assert taken and all(groups is not None for groups in taken)
+            taken.clear()
+            for _ in range(5):
+                change(db, rng)
+            check_views(db, [name])
+        assert len(left) == 3 + (2 if fails else 0) and not db._playground._handover._left
+
+
+def test_nobody_takes_the_groups_of_other_vnodes_nor_what_was_forgotten():
+    handover, groups = StateHandover(), AggGroups([0], [DataType.BIGINT], [])
+    even, odd = np.array([1, 0], np.uint8), np.array([0, 1], np.uint8)
+    handover.leave(1, 10, even, groups)
+    assert handover.take(1, 10, odd) is None and handover.take(1, 10, None) is None
+    assert handover.take(1, 11, even) is None and handover.take(2, 10, even) is None
+    assert handover.take(1, 10, even) is groups and handover.take(1, 10, even) is None
+    handover.leave(1, 10, None, groups)
+    handover.forget(1)
+    assert handover.take(1, 10, None) is None
 
 
 @pytest.mark.parametrize("failures", [1, 2, 1_000])

@@ -21,12 +21,13 @@ from relational.types import DataType, Schema
 from stream.executor import agg_state
 from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
-from stream.message import Barrier, Watermark
+from stream.message import Barrier, Stop, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
 from stream.worker.actor_builder import extreme_tables
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
+from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 from tests.support.suites.executor_suite import ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
@@ -58,6 +59,7 @@ def hash_agg(
     cache_bytes=1 << 24,
     flush_groups=1 << 20,
     chunk_rows=4096,
+    **handover,
 ):
     """The executor of the planner's node."""
     table = table_catalog("t", schema, stream_key, is_append_only=append_only)
@@ -76,6 +78,7 @@ def hash_agg(
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
         chunk_rows=chunk_rows,
+        **handover,
     )
 
 
@@ -353,6 +356,42 @@ def work_of_a_chunk(rows):
 def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
     work_of_a_chunk(10)     # warm-up
     assert_no_work_per_row(work_of_a_chunk(1_024), work_of_a_chunk(10_240), 9_216)
+
+
+@pytest.mark.parametrize("group_by", [(1,), ()])
+def test_an_executor_continues_with_the_groups_that_another_has_left(monkeypatch, group_by):
+    """It reads none of them, and both together emit what one of them would."""
+    rng = random.Random(run_seed())
+    calls = [call(kind, argument) for kind, argument in EVERYTHING]
+    present, epochs = {}, []
+    for _ in range(8):
+        changes = []
+        for _ in range(60):
+            number = rng.randrange(100)
+            if number in present:
+                changes.append((Op.DELETE, present.pop(number)))
+            else:
+                present[number] = (number, "abcdef"[rng.randrange(6)], rng.randrange(40), None)
+                changes.append((Op.INSERT, present[number]))
+        epochs.append([StreamChunk.from_rows(INPUT, changes)])
+    at_once = run_epochs(lambda input: hash_agg(input, MemoryStateStore(), group_by, calls), MemoryStateStore(),
+                         INPUT, (0,), epochs)
+
+    store, left = MemoryStateStore(), []
+    before = run_epochs(lambda input: hash_agg(input, store, group_by, calls, leave=left.append), store, INPUT, (0,),
+                        epochs[:4], mutation=Stop(frozenset((1,))))
+    (groups,) = left
+    assert groups.dirty_groups == 0
+    read = StateTable.get_rows
+
+    def get_rows(self, pks):
+        assert "overflow" in self.catalog.name, "a group is read"
+        return read(self, pks)
+
+    monkeypatch.setattr(StateTable, "get_rows", get_rows)
+    after = run_epochs(lambda input: hash_agg(input, store, group_by, calls, groups=groups), store, INPUT, (0,),
+                       epochs[4:], first=5)
+    assert [sorted_changes(made) for made in (*before, *after)] == [sorted_changes(made) for made in at_once]
 
 
 WINDOWS = Schema.of(id="bigint", user="varchar", window="bigint", v="int")

@@ -12,7 +12,7 @@ from hummock.epoch import Epoch, EpochPair
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Barrier, Message, Wait
+from stream.message import Barrier, Message, Mutation, Wait
 from stream.session.session import Session
 
 INSERTS = (Op.INSERT, Op.UPDATE_INSERT)
@@ -50,11 +50,13 @@ def run_epochs(
     epochs: Sequence[Sequence[Message]],
     *,
     first: int = 1,
+    mutation: Mutation | None = None,
 ) -> list[list[Message]]:
-    """The output of each epoch. `store` commits an epoch when its barrier leaves the executor."""
+    """The output of each epoch. `store` commits an epoch when its barrier leaves the executor. The last barrier has
+    the `mutation`."""
     script: list[Message] = [barrier(first)]
     for number, messages in enumerate(epochs, first + 1):
-        script += [*messages, barrier(number)]
+        script += [*messages, barrier(number, mutation if number == first + len(epochs) else None)]
     outputs: list[list[Message]] = []
     for message in build(ScriptedExecutor(schema, stream_key, iter(script))).execute():
         if not isinstance(message, Barrier):
