@@ -80,6 +80,12 @@ class BirthLog:
             births = self._tables[name].births.get(key, [])
             return next((each for each in reversed(births) if upto is None or each.epoch <= upto), None)
 
+    def count(self, name: str, key: Any, upto: int | None = None) -> int:
+        """The number of rows with a key that were written in epochs up to `upto`."""
+        with self._lock:
+            births = self._tables[name].births.get(key, [])
+            return sum(upto is None or each.epoch <= upto for each in births)
+
     def rows(self, name: str, epoch: int) -> dict[Any, Birth]:
         """The last row of each key, written in an epoch up to `epoch`, expired or not."""
         with self._lock:

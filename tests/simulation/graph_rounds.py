@@ -83,6 +83,7 @@ class Graph:
     states: list[list] = field(default_factory=lambda: [[{} for _ in WRITTEN]])  # of the tables, since the last flush
     log: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    written: Counter[tuple[str, int]] = field(default_factory=Counter)  # rows with a key of an expiring table
     logs: Logs = field(default_factory=Logs)
     crash: CrashPoint = field(default_factory=CrashPoint)
     session: Session | None = None
@@ -212,6 +213,10 @@ class Graph:
         state = next((each for each in reversed(self.states) if self._is_state(each, epoch, found)), None)
         assert state is not None, f"the tables hold the state after no statement since the last flush: {found}"
         self.states = [state]
+        self.written = Counter({
+            (name, key): self.logs.births.count(name, key, epoch)
+            for name, rows in zip(WRITTEN, state, strict=True) if name in EXPIRING for key in rows
+        })
         self._reconcile()
         self.check()
 
@@ -288,6 +293,7 @@ class Graph:
         before = None if is_new else self._birth(step.name, keys[0])
         text = ", ".join(f"({key}, {_text(a)}, {_text(b)})" for key, (a, b) in new.items())
         count = self.live.sql(f"INSERT INTO {step.name} VALUES {text}")
+        self.written.update({(step.name, key): 1 for key in new if count})
         if is_new:
             assert count == len(new), f"{count} of {len(new)} rows were inserted"
             return
@@ -356,11 +362,11 @@ class Graph:
             self.live.resume()
 
     def _birth(self, name: str, key: int) -> Birth | None:
-        """Of the last row with a key; a recovery that is under way writes it again."""
+        """Of the last row with a key; a recovery that is under way writes it again, which an earlier row with that key
+        does not tell."""
         for _ in range(WRITTEN_AGAIN_POLLS):
-            found = self.logs.births.newest(name, key)
-            if found is not None:
-                return found
+            if self.logs.births.count(name, key) >= self.written[name, key]:
+                return self.logs.births.newest(name, key)
             time.sleep(0.01)
         return None
 
