@@ -37,7 +37,6 @@ from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 from stream.worker.detached_worker import DetachedWorker
-from stream.worker.state_handover import StateHandover
 
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
@@ -87,12 +86,10 @@ class Playground:
             self._set_missing_rules()
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
             undo.callback(self.deliveries.close)
-            self._handover = StateHandover()
             builder = ActorBuilder(
-                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress,
-                handover=self._handover,
+                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
             )
-            self.errors = builder.errors
+            self.errors, self._handover = builder.errors, builder.handover
             self.metrics.registry.register(self.errors)
             undo.callback(self.metrics.registry.unregister, self.errors)
             pool = ActorPool(min(os.cpu_count() or 1, MOST_THREADS))

@@ -9,4 +9,6 @@ cdef uint8_t* regrow(uint8_t* memory, Py_ssize_t capacity, Py_ssize_t wanted) no
 # moves what `map_aligned(capacity)` returned to where more pages follow it; NULL when out of memory, and `memory` is
 # still valid then. REQUIRES can_move_pages
 
+cdef void shrink(uint8_t* memory, Py_ssize_t capacity, Py_ssize_t wanted) noexcept nogil    # keeps `wanted` bytes
+
 cdef void unmap(uint8_t* memory, Py_ssize_t capacity) noexcept nogil    # what one of these returned: the SAME capacity

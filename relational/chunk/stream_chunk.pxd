@@ -13,7 +13,10 @@ cdef enum:                              # bit 0: the row is deleted; bit 1: half
 
 cdef class StreamChunk(DataChunk):
     cdef readonly object ops            # np.uint8[capacity]
+    cdef uint8_t absent                 # bits that no op has; 0: not looked for yet
     cdef tuple known_parts              # the last split: (key columns, rule, partition), ops, masks, visible rows
+
+    cdef uint8_t bits_of_ops(self) except? 0xFF
 
     cdef inline const uint8_t* op_pointer(self):
         cdef const uint8_t[::1] view = self.ops

@@ -49,14 +49,30 @@ cdef class StreamChunk(DataChunk):
     cdef DataChunk rebuilt(self, tuple columns, object visibility):
         cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
         out.setup(columns, visibility, self.capacity)
-        out.ops = self.ops
+        out.ops, out.absent = self.ops, self.absent
         return out
 
     cdef DataChunk picked(self, object indices):
         cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
         out.setup(gather([(self.columns, indices)]), None, len(indices))
-        out.ops = taken_ops(self.ops, indices)
+        out.ops, out.absent = taken_ops(self.ops, indices), self.absent
         return out
+
+    cdef uint8_t bits_of_ops(self) except? 0xFF:
+        cdef const uint8_t* ops = self.op_pointer()
+        cdef Py_ssize_t row, rows = self.capacity
+        cdef uint8_t seen = 0
+        if self.absent == 0:
+            with nogil:
+                for row in range(rows):
+                    seen |= ops[row]
+            self.absent = ~seen
+        return ~self.absent
+
+    @property
+    def op_bits(self) -> int:
+        """The bits that some op has, those of hidden rows included, or one of a chunk from which this was made."""
+        return self.bits_of_ops()
 
     @staticmethod
     def from_rows(schema, changes) -> StreamChunk:
@@ -81,8 +97,9 @@ cdef class StreamChunk(DataChunk):
     @staticmethod
     def inserts(DataChunk chunk) -> StreamChunk:
         """All rows of a DataChunk as inserts."""
-        ops = np.zeros(chunk.capacity, dtype=np.uint8)
-        return StreamChunk(chunk.columns, ops, chunk.visibility)
+        cdef StreamChunk out = StreamChunk(chunk.columns, np.zeros(chunk.capacity, np.uint8), chunk.visibility)
+        out.absent = 0xFF
+        return out
 
     def to_pretty(self) -> str:
         """The visible changes, one per line: `U- 1 a`; the syntax is in `relational.chunk.text`."""
@@ -104,7 +121,9 @@ cdef class StreamChunk(DataChunk):
         """
         keep = as_mask(keep, self.capacity)
         visibility = keep if self.visibility is None else keep & self.visibility
-        return StreamChunk(self.columns, ops_where_pairs_differ(self, visibility), visibility)
+        cdef StreamChunk out = StreamChunk(self.columns, ops_where_pairs_differ(self, visibility), visibility)
+        out.absent = self.absent
+        return out
 
     def slice(self, Py_ssize_t start, Py_ssize_t rows) -> StreamChunk:
         """Rows [start, start + rows), sharing the memory. REQUIRES that no update pair is split."""
@@ -127,12 +146,12 @@ cdef class StreamChunk(DataChunk):
         for owner, mask, rows in zip(vnode_map.owners.tolist(), masks, shown, strict=True):
             if rows:
                 part = parts[owner] = StreamChunk(self.columns, ops, mask)
-                part.counted = rows
+                part.counted, part.absent = rows, self.absent
         return parts
 
     def without_unchanged_updates(self) -> StreamChunk:
         """Hides update pairs with equal halves, which a projection may produce."""
-        if not (self.ops == UPDATE_DELETE).any():
+        if not self.bits_of_ops() & UPDATE_INSERT:
             return self
         mask = np.ones(self.capacity, np.uint8) if self.visibility is None else self.visibility.copy()
         return self.with_visibility(mask) if hide_unchanged(self, mask) else self
@@ -153,6 +172,9 @@ cdef class StreamChunk(DataChunk):
         columns = gather([(chunk.columns, rows) for chunk, rows in zip(chunks, shown, strict=True)])
         out.setup(columns, None, sum([len(rows) for rows in shown]))
         out.ops = np.concatenate([taken_ops(chunk.ops, rows) for chunk, rows in zip(chunks, shown, strict=True)])
+        out.absent = 0xFF
+        for chunk in chunks:
+            out.absent &= (<StreamChunk>chunk).absent
         return out
 
     def __str__(self) -> str:
@@ -189,7 +211,7 @@ cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
     cdef const uint8_t* ops = chunk.op_pointer()
     cdef Py_ssize_t rows = chunk.capacity
     cdef uint8_t[::1] out
-    if not (chunk.ops & 2).any():
+    if not chunk.bits_of_ops() & UPDATE_INSERT:
         return chunk.ops
     changed = chunk.ops.copy()
     out = changed
@@ -222,7 +244,7 @@ cdef tuple parts_of(StreamChunk chunk, tuple key_columns, vnode_map, rule):
     cdef Py_ssize_t rows = chunk.capacity
     cdef uint8_t[:, ::1] marked = np.zeros((len(vnode_map.owners), rows), np.uint8)
     cdef int64_t[::1] shown = np.zeros(len(vnode_map.owners), np.int64)
-    ops = chunk.ops.copy() if (chunk.ops & UPDATE_INSERT).any() else chunk.ops
+    ops = chunk.ops.copy() if chunk.bits_of_ops() & UPDATE_INSERT else chunk.ops
     cdef uint8_t[::1] out = ops
     if rows == 0:
         pass

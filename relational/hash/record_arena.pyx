@@ -10,8 +10,8 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hummock.base.pages cimport map_aligned, regrow, unmap
-from hummock.base.posix cimport HUGE_PAGE_BYTES, can_move_pages, munmap
+from hummock.base.pages cimport map_aligned, regrow, shrink, unmap
+from hummock.base.posix cimport HUGE_PAGE_BYTES, can_move_pages
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 from hummock.columnar.size_class cimport size_class, size_of_class
 
@@ -34,7 +34,6 @@ cdef struct FreeMemory:         # the first bytes of kept memory
 cdef pthread_mutex_t lock
 cdef FreeMemory* kept[CLASSES]          # guarded by `lock`
 cdef Py_ssize_t kept_bytes = 0          # also guarded by `lock`
-cdef Py_ssize_t mapped_bytes = 0        # of all arenas and kept memory; also guarded by `lock`
 
 pthread_mutex_init(&lock, NULL)
 
@@ -42,18 +41,6 @@ pthread_mutex_init(&lock, NULL)
 def pooled_record_bytes() -> int:
     """Bytes of freed memory kept for the next large arena."""
     return kept_bytes
-
-
-def mapped_record_bytes() -> int:
-    """Bytes of all arenas that have pages of their own, and of the freed ones that are kept."""
-    return mapped_bytes
-
-
-cdef void count_mapped(Py_ssize_t more) noexcept nogil:
-    global mapped_bytes
-    pthread_mutex_lock(&lock)
-    mapped_bytes += more
-    pthread_mutex_unlock(&lock)
 
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
@@ -113,7 +100,6 @@ cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
 cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
     if capacity >= HUGE_PAGE_BYTES:
         unmap(memory, capacity)
-        count_mapped(-capacity)
     else:
         free(memory)
 
@@ -125,10 +111,7 @@ cdef uint8_t* acquire(Py_ssize_t capacity) noexcept nogil:
     if made != NULL:
         return <uint8_t*>made
     if capacity >= HUGE_PAGE_BYTES:
-        made = <void*>map_aligned(capacity)
-        if made != NULL:
-            count_mapped(capacity)
-        return <uint8_t*>made
+        return map_aligned(capacity)
     return <uint8_t*>made if posix_memalign(&made, LINE, <size_t>capacity) == 0 else NULL
 
 
@@ -137,10 +120,7 @@ cdef uint8_t* regrown(uint8_t* memory, Py_ssize_t size, Py_ssize_t capacity, Py_
     """
     cdef uint8_t* made
     if capacity >= HUGE_PAGE_BYTES and can_move_pages:
-        made = regrow(memory, capacity, wanted)
-        if made != NULL:
-            count_mapped(wanted - capacity)
-        return made
+        return regrow(memory, capacity, wanted)
     made = acquire(wanted)
     if made == NULL:
         return NULL
@@ -183,8 +163,7 @@ cdef class RecordArena:
             return
         wanted = class_bytes(class_of(self.size))
         if wanted < self.capacity:
-            munmap(self.data + wanted, <size_t>(self.capacity - wanted))
-            count_mapped(wanted - self.capacity)
+            shrink(self.data, self.capacity, wanted)
             self.capacity = wanted
 
     cdef int extend(self, Py_ssize_t more) except -1 nogil:

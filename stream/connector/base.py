@@ -267,7 +267,7 @@ def validated(
     if len(chunk.columns) != len(schema) or chunk.types != schema.types:
         given = ", ".join(map(str, chunk.types))
         raise MalformedRows(connector, split, f"columns of the types {given} for the table's {schema}"[:1_000])
-    if chunk.capacity and chunk.ops.max() > LAST_OP:
+    if chunk.op_bits > LAST_OP and chunk.ops.max() > LAST_OP:
         row = int((chunk.ops > LAST_OP).argmax())
         raise MalformedRows(connector, split, f"{chunk.ops[row]} is no op", row=row)
     try:

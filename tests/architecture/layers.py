@@ -100,7 +100,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
         "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
-        "hummock.state_store relational.expr relational.table relational.catalog"
+        "hummock.state_store relational.agg relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
         "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "

@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hummock.base.pages import mapped_page_bytes
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.buffer_pool import set_pool_limit
 from relational.agg import AggGroups, AggSpec
 from relational.chunk.stream_chunk import StreamChunk
-from relational.hash.record_arena import mapped_record_bytes, pooled_record_bytes
+from relational.hash.record_arena import pooled_record_bytes
 from relational.join.join_index import JoinIndex
 from relational.order.ordered_index import OrderedIndex
 from relational.types import DataType
@@ -23,15 +24,15 @@ ROWS = 300_000
 
 @pytest.fixture
 def in_use():
-    """A function that returns the bytes in use by malloc and mapped arenas, and the number of malloc's mappings, with
-    the pool disabled."""
+    """A function that returns the bytes in use by malloc and in pages of their own, and the number of malloc's
+    mappings, with the pool disabled."""
     if not has_gnu_malloc():
         pytest.skip("needs the statistics of GNU malloc")
 
     def count():
         gc.collect()
         held, mappings = malloc_counts()
-        return held + mapped_record_bytes() - pooled_record_bytes(), mappings
+        return held + mapped_page_bytes() - pooled_record_bytes(), mappings
 
     set_pool_limit(0)
     yield count
