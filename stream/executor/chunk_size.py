@@ -1,15 +1,16 @@
 """ChunkSize: how many rows a source reads at a time.
 
-As many as its actor processes in a few milliseconds of CPU time: a longer chunk costs less per row, a shorter one
-delays barriers less. Before a barrier is due each chunk takes half the time that is left, so that the barrier waits
-neither for the rest of a long chunk, nor for the actors below to process one. A barrier is due an interval after the
-one before was injected, which its epoch tells; one that does not come is no longer expected after a part of the
-interval.
+As many as its actor processes in a few milliseconds of CPU time, and as take CHUNK_BYTES at most: a longer chunk costs
+less per row, a shorter one delays barriers less. Before a barrier is due each chunk takes half the time that is left,
+so that the barrier waits neither for the rest of a long chunk, nor for the actors below to process one. A barrier is
+due an interval after the one before was injected, which its epoch tells; one that does not come is no longer expected
+after a part of the interval.
 """
 
 from __future__ import annotations
 
 from hummock.epoch import Clock, Epoch, to_unix_ms, wall_clock_ms
+from stream.executor.base import CHUNK_BYTES
 
 SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
@@ -24,21 +25,24 @@ class ChunkSize:
         self._least, self._most = min(least, most), most
         self._whole = self._least  # rows of a chunk when no barrier is due
         self._interval_ms, self._clock = interval_ms, clock
-        self._row_ms = 0.0  # CPU time of the actor per row of the last chunk
+        self._row_ms = self._row_bytes = 0.0  # CPU time of the actor, and memory, per row of the last chunk
         self._due_ms = 0  # when the next barrier is expected
 
     @property
     def rows(self) -> int:
         """Of the next chunk."""
+        rows = self._whole
+        if rows * self._row_bytes > CHUNK_BYTES:
+            rows = max(int(CHUNK_BYTES / self._row_bytes), 1)
         left = self._due_ms - self._clock()
         is_expected = left > -OVERDUE_SHARE * self._interval_ms
-        if not is_expected or self._whole * self._row_ms <= left / 2:
-            return self._whole
-        return max(self._least, int(max(left, 0) / 2 / self._row_ms))
+        if not is_expected or rows * self._row_ms <= left / 2:
+            return rows
+        return min(rows, max(self._least, int(max(left, 0) / 2 / self._row_ms)))
 
-    def note_chunk(self, rows: int, cpu_seconds: float) -> None:
-        """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one."""
-        self._row_ms = 1_000 * cpu_seconds / rows
+    def note_chunk(self, rows: int, cpu_seconds: float, size: int) -> None:
+        """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes."""
+        self._row_ms, self._row_bytes = 1_000 * cpu_seconds / rows, size / rows
         if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS:
             self._whole = min(2 * self._whole, self._most)
         elif cpu_seconds > LONG_SECONDS:

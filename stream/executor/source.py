@@ -181,7 +181,7 @@ class SourceExecutor(Executor):
             if chunk is not None:
                 began = self._cpu_clock()
                 yield chunk
-                self._chunk_size.note_chunk(chunk.capacity, self._cpu_clock() - began)
+                self._chunk_size.note_chunk(chunk.capacity, self._cpu_clock() - began, chunk.nbytes)
             else:
                 idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
                 yield idle if self._may_read() or self._awaits_commit else WAIT

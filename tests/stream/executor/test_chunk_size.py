@@ -1,6 +1,7 @@
 import pytest
 
 from hummock.epoch import from_unix_ms
+from stream.executor.base import CHUNK_BYTES
 from stream.executor.chunk_size import LONG_SECONDS, SHORT_SECONDS, ChunkSize
 
 NOW = 1_800_000_000_000  # ms
@@ -21,27 +22,39 @@ def size(clock):
 def grow(size):
     """A chunk of the largest size takes 16 ms of CPU time."""
     for rows in (100, 200, 400, 800, 1_600):
-        size.note_chunk(rows, rows / 100_000)
+        size.note_chunk(rows, rows / 100_000, rows)
 
 
 def test_chunks_grow_while_they_are_short_and_shrink_when_they_are_long(size):
     seen = []
     for _ in range(6):
         seen.append(size.rows)
-        size.note_chunk(size.rows, SHORT_SECONDS / 2)
+        size.note_chunk(size.rows, SHORT_SECONDS / 2, 0)
     assert seen == [100, 200, 400, 800, 1_600, 1_600]
-    size.note_chunk(1_600, (SHORT_SECONDS + LONG_SECONDS) / 2)
+    size.note_chunk(1_600, (SHORT_SECONDS + LONG_SECONDS) / 2, 0)
     assert size.rows == 1_600, "neither short nor long"
     for expected in (800, 400, 200, 100, 100):
-        size.note_chunk(size.rows, 2 * LONG_SECONDS)
+        size.note_chunk(size.rows, 2 * LONG_SECONDS, 0)
         assert size.rows == expected
 
 
 def test_a_chunk_that_its_reader_cut_short_says_nothing_about_whole_ones(size):
     grow(size)
-    size.note_chunk(10, 0.0)
+    size.note_chunk(10, 0.0, 0)
     assert size.rows == 1_600
-    size.note_chunk(100, 2 * SHORT_SECONDS)
+    size.note_chunk(100, 2 * SHORT_SECONDS, 0)
+    assert size.rows == 1_600
+
+
+def test_a_chunk_takes_no_more_memory_than_any_other(size):
+    grow(size)
+    size.note_chunk(1_600, 0.016, 1_600 * CHUNK_BYTES // 800)
+    assert size.rows == 800
+    size.note_chunk(800, 0.008, 800 * CHUNK_BYTES // 50)
+    assert size.rows == 50, "fewer than the least number"
+    size.note_chunk(1, 0.0, 2 * CHUNK_BYTES)
+    assert size.rows == 1
+    size.note_chunk(1, 0.0, 8)
     assert size.rows == 1_600
 
 
