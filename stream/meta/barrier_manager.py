@@ -315,7 +315,8 @@ class BarrierManager:
 
     def _recover(self, failure: BaseException | None) -> None:
         """Return to the last committed epoch [C9, C10]; without `failure`: the first start. On return the Initial
-        barrier is collected, or the state is DEAD."""
+        barrier is collected, or the state is DEAD. Whether a command of an undone barrier was committed is part of it:
+        while that cannot be read, the recovery has not succeeded."""
         undone = self._take_undone()
         cause = failure
         while True:
@@ -327,14 +328,22 @@ class BarrierManager:
                 return
             try:
                 self._restart(cause)
-                break
+                self._answer(undone, failure)
+                return
             except BaseException as error:
                 cause = error
                 with self._changed:
                     self._begin_recovery()
-        for command in reversed(undone):
-            if command.is_applied():
-                command.result.set_result(self._committer.committed_epoch)
+
+    def _answer(self, undone: list[Command], failure: BaseException | None) -> None:
+        """Complete the commands that were committed, and schedule the others again, or let them fail; those that are
+        left when this raises are answered by another call."""
+        while undone:
+            command = undone[-1]
+            epoch = self._committer.committed_epoch if command.is_applied() else None
+            undone.pop()
+            if epoch is not None:
+                command.result.set_result(epoch)
             elif command.attempt < COMMAND_ATTEMPTS:
                 with self._changed:
                     self._schedule.put_back_command(replace(command, attempt=command.attempt + 1))

@@ -234,6 +234,29 @@ def test_a_ddl_of_unknown_outcome_is_looked_up_after_recovery(parts):
     assert committer.commits == []
 
 
+@pytest.mark.parametrize("failures", [1, 2, 100])
+def test_a_recovery_that_cannot_look_a_ddl_up_goes_on_until_it_can_or_ends_the_session(parts, failures):
+    manager, _, committer = parts(recovery_attempts=4, recovery_backoff_ms=1)
+    manager.start()
+    committer.errors = [ConnectionError("the answer never came")]
+    answers = [ConnectionError("no route to the meta store")] * failures
+
+    def is_applied():
+        if answers:
+            raise answers.pop()
+        return True
+
+    result = manager.schedule(Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=is_applied))
+    if failures < 100:
+        assert result.result(SOON) == committer.committed_epoch
+        manager.check_alive()
+    else:
+        with pytest.raises(RecoveryFailed):
+            result.result(SOON)
+        with pytest.raises(RecoveryFailed):
+            manager.check_alive()
+
+
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_ddl_that_a_recovery_undid_is_tried_once_more(parts, failures):
     manager, _, committer = parts()
