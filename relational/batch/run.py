@@ -35,7 +35,7 @@ from relational.batch.planner import plan_query
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
-from relational.expr.eval import Evaluator, evaluate_constant
+from relational.expr.eval import Evaluator, context_of, evaluate_constant
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
@@ -110,7 +110,8 @@ class _Query:
     def project(self, plan: BatchProject) -> Chunks:
         evaluators = [Evaluator(each) for each in plan.expressions]
         for chunk in self.run(plan.input):
-            columns = [evaluator(chunk, strict=True) for evaluator in evaluators]
+            context = context_of(chunk, strict=True)
+            columns = [evaluator.over(chunk, context) for evaluator in evaluators]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
 
     def aggregate(self, plan: BatchHashAgg) -> Chunks:

@@ -51,16 +51,24 @@ class Evaluator:
 
     def __call__(self, chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None) -> Column:
         """As `evaluate`."""
+        return self.over(chunk, context_of(chunk, strict=strict, errors=errors))
+
+    def over(self, chunk: DataChunk, evaluation: EvalContext) -> Column:
+        """The value over a chunk, whose context several expressions share."""
         if self._index is not None:
             return chunk.columns[self._index]
-        if chunk.capacity == 0:
+        if evaluation.rows == 0:
             return Column(pa.nulls(0, self._data_type.arrow))
-        visibility = chunk.visibility
-        selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
-        arrays = [column.array for column in chunk.columns]
-        ops = chunk.ops if errors is not None and isinstance(chunk, StreamChunk) else None
-        evaluation = EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, ops=ops)
         return Column(evaluation.column(self._evaluate(evaluation)))
+
+
+def context_of(chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None) -> EvalContext:
+    """For one or more expressions over a chunk."""
+    visibility = chunk.visibility
+    selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
+    arrays = [column.array for column in chunk.columns]
+    ops = chunk.ops if errors is not None and isinstance(chunk, StreamChunk) else None
+    return EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, ops=ops)
 
 
 def evaluate(

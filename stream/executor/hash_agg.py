@@ -20,7 +20,7 @@ import numpy as np
 from relational.agg import AggGroups, AggSpec
 from relational.chunk import StreamChunk, mask_of
 from relational.expr.aggregates import AggCall
-from relational.expr.eval import Evaluator
+from relational.expr.eval import Evaluator, context_of
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
@@ -134,14 +134,17 @@ class HashAggExecutor(Executor):
             self._errors.add(LONG_KEY, lost)
         located = self._groups.locate(chunk)
         self._load(located.new_ids)
-        masks = [self._mask(chunk, call) for call in range(len(self._filters))]
+        masks = self._masks(chunk)
         for each in self._extremes:
             each.write(chunk, masks[each.call])
         self._groups.apply(chunk, located.ids, masks)
 
-    def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
-        predicate = self._filters[call]
-        return None if predicate is None else mask_of(predicate(chunk, errors=self._errors))
+    def _masks(self, chunk: StreamChunk) -> list[np.ndarray | None]:
+        """For each call uint8[capacity], 1 where its FILTER is true; None without one."""
+        if not any(self._filters):
+            return [None] * len(self._filters)
+        context = context_of(chunk, errors=self._errors)
+        return [None if each is None else mask_of(each.over(chunk, context)) for each in self._filters]
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relational.chunk import DataChunk, StreamChunk
-from relational.expr.eval import Evaluator, evaluate
+from relational.expr.eval import Evaluator, context_of, evaluate
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Expression, remap
 from relational.expr.monotone import monotone_column
@@ -34,7 +34,8 @@ class ProjectExecutor(Executor):
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, StreamChunk):
-                columns = [evaluator(message, errors=self._errors) for evaluator in self._evaluators]
+                context = context_of(message, errors=self._errors)
+                columns = [evaluator.over(message, context) for evaluator in self._evaluators]
                 chunk = message.with_columns(columns).without_unchanged_updates()
                 if chunk.visible_rows:
                     yield chunk
