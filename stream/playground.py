@@ -181,7 +181,8 @@ class Playground:
 
     def _stored_since(self, table: TableCatalog) -> Epoch | None:
         """See `scan_positions.stored_since`."""
-        return stored_since(StorageTable(table, self.storage), self.storage.committed_epoch)
+        with self.storage.snapshot() as epoch:
+            return stored_since(StorageTable(table, self.storage), epoch)
 
     def _delivering(self, observer: StepObserver) -> StepObserver:
         """The observer, and the sinks, which are notified of each commit."""

@@ -9,11 +9,14 @@ import pytest
 
 import hummock
 from hummock.epoch import SPILL_BITS, Epoch
+from hummock.meta.leases import read_leases
 from hummock.options import CompactionOptions
 from relational.agg import AggGroups
 from relational.catalog.names import ObjectName
 from relational.errors import NotFound
+from relational.table.scan_positions import stored_since
 from relational.types import DataType
+from stream import playground
 from stream.errors import JobCreating, JobFailed
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
@@ -360,6 +363,24 @@ def test_a_creation_begins_anew_if_the_changes_since_are_gone(apart, monkeypatch
         db.wait_created("grouped")
         check_views(db, ["grouped"])
     assert any("begins anew" in record.getMessage() for record in caplog.records)
+
+
+def test_the_positions_of_a_creation_are_read_at_an_epoch_that_stays_readable(apart, monkeypatch):
+    """Else commits and compactions between the choice of the epoch and the read could make it too old."""
+    with apart() as db:
+        filled(db)
+        pins = db._playground.manager._pins
+
+        def stored(table, epoch):
+            pins.lift_epochs(Epoch(epoch + (1 << SPILL_BITS)))  # as a compaction after the next commit does
+            read.append(min(lease.min_epoch for lease in read_leases(pins._meta_store)) <= epoch)
+            return stored_since(table, epoch)
+
+        read = []
+        monkeypatch.setattr(playground, "stored_since", stored)
+        db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+        check_views(db, ["grouped"])
+    assert read and all(read)
 
 
 def test_a_view_is_dropped_between_its_pieces(apart, monkeypatch):
