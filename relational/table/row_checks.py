@@ -45,6 +45,15 @@ def check_rows(table: TableCatalog, rows: DataChunk, *, are_in_range: bool = Fal
         raise InvalidValue(error.reason, column_name=error.column_name, row=row) from None
 
 
+def may_refuse(table: TableCatalog) -> bool:
+    """Whether `check_rows` can refuse any row whose dates and times are in range."""
+    return any(
+        column.not_null or column.max_length is not None or index in table.pk_indices or _has_any_size(column.data_type)
+        for index, column in enumerate(table.columns)
+        if index != table.row_id_index
+    )
+
+
 def _check_dense(table: TableCatalog, rows: DataChunk, are_in_range: bool) -> None:
     for index, column in enumerate(table.columns):
         if index != table.row_id_index:
@@ -99,7 +108,7 @@ def rows_beyond(
 
     `encode` encodes all rows and is called only if one may be too long. InvalidValue if that needs 2 GiB.
     """
-    if not any(each.is_nested or each.kind in TEXTS for each in types):
+    if not any(map(_has_any_size, types)):
         return None
     for longest in (_total, _longest):
         if sum(_bound(array, each, longest) for array, each in zip(arrays, types, strict=True)) <= most:
@@ -129,6 +138,10 @@ def _check_ranges(column: ColumnCatalog, array: pa.Array) -> None:
         check_ranges(array, column.data_type)
     except InvalidValue as error:
         raise error.named(column.name) from None
+
+
+def _has_any_size(data_type: DataType) -> bool:
+    return data_type.is_nested or data_type.kind in TEXTS
 
 
 def _bound(array: pa.Array, data_type: DataType, longest: Callable[[pa.Array], int]) -> int:

@@ -25,6 +25,7 @@ from typing import TypeAlias
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
+from relational.table.row_checks import may_refuse
 from relational.table.state_table import StateTable
 from stream.connector.base import EARLIEST, SplitReader, Start, validated, without_malformed
 from stream.errors import MalformedRows, SourcePosition
@@ -102,7 +103,7 @@ class SourceExecutor(Executor):
     ) -> None:
         self.info = info
         self._cpu_clock = cpu_clock
-        self._table = table
+        self._table = table if table is not None and may_refuse(table) else None  # by which rows are checked
         self._control = control
         self._readers = dict(readers)
         self._offset_table = offset_table

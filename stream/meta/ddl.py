@@ -23,7 +23,7 @@ from relational.catalog.ddl_plan import DropPlan
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
-from relational.errors import RelationalError
+from relational.errors import NotFound, RelationalError
 from relational.plan.view import check_followed, check_no_cycle
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
@@ -215,10 +215,12 @@ class Ddl:
     def set_parallelism(self, table: TableCatalog, parallelism: int | None) -> None:
         """The fragments of a view, index or sink get other numbers of actors from a barrier on, and those of its
         readers new actors. `parallelism` None: the session's. InvalidStatement for a table; JobFailed if it was set
-        aside."""
+        aside; NotFound if it was dropped."""
         if not table.plan:
             raise InvalidStatement(table.name, "a table has one actor, which evaluates its statements in order")
         with self.one:
+            if table.id not in self._catalog.snapshot.tables:
+                raise NotFound(f"{table.name!r} was dropped meanwhile", name=table.name)
             self.check_runs([table.id])
             job = self._planner.known_job(table, may_lack_connector=True)
             if job.plan.is_single:

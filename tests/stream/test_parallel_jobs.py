@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import stream
-from relational.errors import BindError
+from relational.errors import BindError, NotFound
 from stream.errors import InvalidStatement
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import Barrier
@@ -146,6 +146,15 @@ def test_a_rescaled_view_goes_on_from_its_state_and_so_do_its_readers(db):
         change(db, rng)
         check_views(db)
     assert actors(db, "grouped") == 1 + 8
+
+
+def test_a_view_that_was_dropped_meanwhile_is_not_rescaled(db):
+    """After the statement has found it, and before it has the lock of DDL."""
+    db.sql(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
+    found = db.table("grouped").table
+    db.sql("DROP MATERIALIZED VIEW grouped")
+    with pytest.raises(NotFound, match="'grouped' was dropped meanwhile"):
+        db._playground.meta.ddl.set_parallelism(found, 3)
 
 
 def test_the_parallelism_is_kept_over_a_restart(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 import stream
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import InvalidValue
-from relational.table.row_checks import check_rows
-from relational.types import DataType, Schema
+from relational.table.row_checks import check_rows, may_refuse
+from relational.types import DataType, Schema, SortKey
 from stream.connector import validated, without_malformed
 from stream.errors import InvalidStatement, MalformedRows
 from stream.session.statements import table_draft
@@ -227,3 +227,15 @@ def test_many_malformed_rows_are_left_out_as_one_by_one(share):
     kept, faults = without_malformed(changes(*rows, ops=ops), SCHEMA, "s")
     assert [fault.row for fault in faults] == wrong_rows
     assert ([] if kept is None else [row[0] for row in kept.rows()]) == kept_ids
+
+
+def test_a_table_may_refuse_rows_for_nulls_lengths_and_sizes_only():
+    plain = table_catalog("plain", Schema.of(id="bigint", at="timestamp", n="numeric(10,2)"), ())
+    assert not may_refuse(plain)
+    assert may_refuse(replace(plain, pk=(SortKey(1),)))
+    assert not may_refuse(replace(plain, pk=(SortKey(0),), row_id_index=0)), "a generated key is not checked"
+    for kind in ("varchar", "bytea", "jsonb", "int[]", "struct<a int>"):
+        assert may_refuse(table_catalog("sized", Schema.of(id="bigint", v=kind), ()))
+    for limit in ({"not_null": True}, {"max_length": 5}):
+        columns = (*plain.columns[:2], replace(plain.columns[2], **limit))
+        assert may_refuse(replace(plain, columns=columns))
