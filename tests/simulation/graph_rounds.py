@@ -300,7 +300,7 @@ class Graph:
         assert before is not None, f"the row {keys[0]} of {step.name} was acknowledged and is not written"
         ttl_ms = self.checker.ttl_ms(step.name)
         if count:
-            birth = self.logs.births.newest(step.name, keys[0])
+            birth = self._birth(step.name, keys[0])
             assert birth is not None and not is_there(before, birth.seen, ttl_ms), f"{before} was replaced by {birth}"
             self.counts["keys used again"] += 1
         else:
