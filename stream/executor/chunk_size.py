@@ -36,7 +36,7 @@ class ChunkSize:
             rows = max(int(CHUNK_BYTES / self._row_bytes), 1)
         left = self._due_ms - self._clock()
         is_expected = left > -OVERDUE_SHARE * self._interval_ms
-        if not is_expected or rows * self._row_ms <= left / 2:
+        if not is_expected or rows * self._row_ms <= max(left, 0) / 2:
             return rows
         return min(rows, max(self._least, int(max(left, 0) / 2 / self._row_ms)))
 

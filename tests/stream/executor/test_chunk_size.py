@@ -68,6 +68,16 @@ def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, c
     assert seen == [1_600, 1_600, 1_500, 800, 400, 100, 100, 100, 100]
 
 
+@pytest.mark.parametrize("left", [1_000, 1, 0, -1, -100])
+def test_a_chunk_before_which_nothing_was_measured_is_a_small_one(size, clock, left):
+    """Also one that took no time by the clock."""
+    size.note_barrier(EPOCH)
+    clock[0] = NOW + 1_000 - left
+    assert size.rows == 100
+    size.note_chunk(100, 0.0, 100)
+    assert size.rows == 200
+
+
 def test_a_barrier_that_does_not_come_is_no_longer_expected(size, clock):
     grow(size)
     size.note_barrier(EPOCH)
