@@ -28,7 +28,7 @@ FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read e
 cdef Py_ssize_t GAP_BYTES = 64 << 10            # most unneeded bytes between two blocks fetched by one read
 cdef Py_ssize_t RANGE_BYTES = 8 << 20           # most bytes of one read
 cdef uint64_t MIXED = 0x9E3779B97F4A7C15        # hash multiplier: spreads neighbouring blocks
-cdef Py_ssize_t HELD_BLOCKS = 0                 # up to so many are decoded without releasing the GIL
+cdef Py_ssize_t HELD_BLOCKS = 4                 # up to so many are decoded without releasing the GIL
 
 
 class Flight:
