@@ -32,7 +32,7 @@ cdef Py_ssize_t ALIGNED = (<Py_ssize_t>1) << 20             # smaller buffers ar
 
 cdef struct FreeBuffer:         # the first bytes of a free buffer
     FreeBuffer* next
-    Py_ssize_t capacity
+    Py_ssize_t capacity         # bytes
 
 cdef pthread_mutex_t pool_lock
 cdef FreeBuffer* free_lists[CLASSES]
@@ -145,8 +145,8 @@ cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
-    # Without a kept buffer of the new class, realloc may remap pages instead of touching fresh ones; a buffer of pages
-    # is allocated anew, since realloc would not align it, and a later user may write files from it by direct I/O.
+    # Without a kept buffer of the new class, realloc may remap pages instead of touching fresh ones; from ALIGNED bytes
+    # on it is allocated anew, since realloc would not align it, and a later user may write files from it by direct I/O.
     cdef Py_ssize_t capacity = pool_capacity(size), wanted = pool_capacity(new_size)
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL

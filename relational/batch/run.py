@@ -32,10 +32,10 @@ from relational.batch.plan import (
     BatchValues,
 )
 from relational.batch.planner import plan_query
-from relational.chunk import Column, DataChunk, mask_of
+from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
-from relational.expr.eval import Evaluator, context_of, evaluate_constant
+from relational.expr.eval import Evaluator, context_of, evaluate_constant, masks_of
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
@@ -131,7 +131,7 @@ class _Query:
             groups.open_global()
         filters = [None if call.filter is None else Evaluator(call.filter) for call in plan.calls]
         for chunk in self.run(plan.input):
-            masks = [None if each is None else mask_of(each(chunk, strict=True)) for each in filters]
+            masks = masks_of(filters, chunk, strict=True)
             groups.apply(chunk, groups.locate(chunk).ids, masks)
         yield groups.results()
 

@@ -9,14 +9,14 @@ row without a value is NULL and counted; in strict evaluation (DML, batch querie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.chunk import Column, DataChunk, StreamChunk
+from relational.chunk import Column, DataChunk, StreamChunk, mask_of
 from relational.expr.eval_context import (
     ErrorCounts,
     EvalContext,
@@ -28,15 +28,14 @@ from relational.expr.eval_context import (
     valid_rows,
 )
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.functions import kernel_of
+from relational.expr.functions import COMPARISONS, kernel_of
 from relational.expr.kernel_call import Compute, computed
 from relational.expr.kernels.casting import cast
 from relational.types.data_type import DataType
 
 _Evaluate: TypeAlias = Callable[[EvalContext], Value]
 
-_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
-_TOTAL = _COMPARISONS | {"is_null", "is_not_null", "not", "and", "or"}
+_TOTAL = frozenset((*COMPARISONS, "is_null", "is_not_null", "not", "and", "or"))
 
 
 class Evaluator:
@@ -69,6 +68,16 @@ def context_of(chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | 
     arrays = [column.array for column in chunk.columns]
     ops = chunk.ops if errors is not None and isinstance(chunk, StreamChunk) else None
     return EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, ops=ops)
+
+
+def masks_of(
+    filters: Sequence[Evaluator | None], chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None
+) -> list[np.ndarray | None]:
+    """For each filter uint8[capacity], 1 where it is true; None for None."""
+    if not any(filters):
+        return [None] * len(filters)
+    context = context_of(chunk, strict=strict, errors=errors)
+    return [None if each is None else mask_of(each.over(chunk, context)) for each in filters]
 
 
 def evaluate(

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from relational.agg import AggGroups, AggSpec
-from relational.chunk import StreamChunk, mask_of
+from relational.chunk import StreamChunk
 from relational.expr.aggregates import AggCall
-from relational.expr.eval import Evaluator, context_of
+from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
@@ -64,8 +64,10 @@ class HashAggExecutor(Executor):
         self._input = input
         self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._errors = errors
-        self._groups = groups or agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
         self._has_groups, self._leave = groups is not None, leave
+        if groups is None:
+            groups = agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
+        self._groups = groups
         self._is_global = not group_by
         self._state_table = state_table
         self._extremes = tuple(extremes)
@@ -134,17 +136,10 @@ class HashAggExecutor(Executor):
             self._errors.add(LONG_KEY, lost)
         located = self._groups.locate(chunk)
         self._load(located.new_ids)
-        masks = self._masks(chunk)
+        masks = masks_of(self._filters, chunk, errors=self._errors)
         for each in self._extremes:
             each.write(chunk, masks[each.call])
         self._groups.apply(chunk, located.ids, masks)
-
-    def _masks(self, chunk: StreamChunk) -> list[np.ndarray | None]:
-        """For each call uint8[capacity], 1 where its FILTER is true; None without one."""
-        if not any(self._filters):
-            return [None] * len(self._filters)
-        context = context_of(chunk, errors=self._errors)
-        return [None if each is None else mask_of(each.over(chunk, context)) for each in self._filters]
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch."""

@@ -8,7 +8,7 @@ Before the barrier comes the watermark of each column in which one has arrived: 
 channel that has not delivered one yet holds it back [R29].
 
 Chunks that a hash edge split share the columns of the whole chunk: where all of these are needed, they are compacted
-here, on the receiver's CPU time, and joined with those that wait behind them in the channel, up to the size of a chunk:
+here, on the receiver's CPU time, and joined with those that wait behind them in the channel, up to JOINED_SHARE chunks:
 what a receiver does once per chunk should not multiply with the number of receivers.
 """
 
@@ -28,8 +28,8 @@ JOINED_SHARE = 2.25
 
 class MergeExecutor(Executor):
     """The leaf of a chain whose rows other actors of this process send: the messages of `channels`, at least one.
-    `chunk_rows`: chunks are compacted, and joined up to about that many rows and CHUNK_BYTES; None: passed on as they
-    are."""
+    `chunk_rows`: chunks are compacted, and joined up to JOINED_SHARE times as many rows and CHUNK_BYTES; None: passed
+    on as they are."""
 
     def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], chunk_rows: int | None) -> None:
         self.info = info

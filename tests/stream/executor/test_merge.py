@@ -78,7 +78,7 @@ def test_hidden_rows_are_dropped_unless_chunks_pass_as_they_are():
         assert next(MergeExecutor(INFO, [channel], chunk_rows).execute()).capacity == capacity
 
 
-def test_waiting_chunks_are_joined_in_order_up_to_a_quarter_more_than_a_chunk():
+def test_waiting_chunks_are_joined_in_order_up_to_a_size():
     channel, woken = Channel(14), []
     channel.on_writable = lambda: woken.append(True)
     changes = [(number % 2, (0, number)) for number in range(18)]
