@@ -237,7 +237,7 @@ class Checker:
         readings, script = self.logs.readings, self.scripts[source]
         (state,) = self.watermark_states(job.definition.name, source)
         late = readings.late(state, snapshot.epoch, script, left_out)
-        known = readings.offsets(state)
+        known = readings.offsets(state, snapshot.epoch)
         assert {split: known.get(split, 0) for split in offsets} == {split: int(at) for split, at in offsets.items()}
         new = {(state, *each) for each in late} - self.logs.late
         self.logs.late |= new

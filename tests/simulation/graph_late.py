@@ -80,8 +80,9 @@ class _Judge:
 
     upto: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
+    offsets_at: dict[int, dict[str, int]] = field(default_factory=dict)  # by epoch, ascending
     greatest: dict[str, int] = field(default_factory=dict)
-    late: set[tuple[str, int]] = field(default_factory=set)  # split and record
+    late: dict[tuple[str, int], int] = field(default_factory=dict)  # split and record -> the epoch that read it
     bound: int | None = None  # the greatest of any actor
     at_epoch: dict[int, int | None] = field(default_factory=dict)  # bounds of epochs that all actors have reported
     bounds: dict[int, int | None] = field(default_factory=dict)  # of the actors
@@ -99,15 +100,18 @@ class _Judge:
         assert self.generation is not None
         for report in reports:
             for split, seen in report.splits.items():
-                self._read_split(script, split, seen.offset, self.bounds[report.number], left_out)
+                self._read_split(script, split, seen.offset, epoch, self.bounds[report.number], left_out)
         last = next(reversed(self.at_epoch.values()))
         if len(reports) == self.generation.actors:
             self.at_epoch[epoch] = _greater(last, self._bound_of(reports))
         for report in reports:
             self.bounds[report.number] = _greater(self.bounds[report.number], self.at_epoch[report.heard])
+        self.offsets_at[epoch] = dict(self.offsets)
         self.upto = epoch
 
-    def _read_split(self, script: Script, split: str, end: int, bound: int | None, left_out: LeftOut) -> None:
+    def _read_split(
+        self, script: Script, split: str, end: int, epoch: int, bound: int | None, left_out: LeftOut
+    ) -> None:
         begin = self.offsets.get(split, 0)
         assert begin <= end, f"{split} of {script.name} was read up to {begin}, and now to {end}"
         for number in range(begin, end):
@@ -117,7 +121,7 @@ class _Judge:
                 if at is None:
                     continue
                 if bound is not None and at < bound - DELAY:
-                    self.late.add((split, number))
+                    self.late.setdefault((split, number), epoch)
                 self.greatest[split] = max(self.greatest.get(split, at), at)
         self.offsets[split] = end
 
@@ -178,8 +182,7 @@ class ReadingLog:
     # -- which rows are late ---------------------------------------------------------------------------
 
     def late(self, table_id: int, epoch: int, script: Script, left_out: LeftOut) -> set[tuple[str, int]]:
-        """(split, record) of the late rows that were read by the end of `epoch`, which is committed. REQUIRES epochs
-        that do not descend, except by recoveries to before the first."""
+        """(split, record) of the late rows that were read by the end of `epoch`, which is committed."""
         with self.lock:
             judge = self._judges[table_id]
             for generation in self._generations[table_id]:
@@ -189,11 +192,13 @@ class ReadingLog:
                 for each in sorted(wanted):
                     judge.read(script, each, generation.reports[each], left_out)
                     del generation.reports[each]
-            return judge.late
+            return {record for record, read_in in judge.late.items() if read_in <= epoch}
 
-    def offsets(self, table_id: int) -> dict[str, int]:
-        """Of the splits, at the last epoch that `late` was asked for."""
-        return self._judges[table_id].offsets
+    def offsets(self, table_id: int, epoch: int) -> dict[str, int]:
+        """Of the splits, at the end of `epoch`. REQUIRES that `late` was asked for it or a later one."""
+        known = self._judges[table_id].offsets_at
+        epochs = [each for each in known if each <= epoch]
+        return known[epochs[-1]] if epochs else {}
 
 
 def _greater(known: int | None, found: int | None) -> int | None:

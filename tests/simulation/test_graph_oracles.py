@@ -66,6 +66,16 @@ def test_a_row_is_late_below_the_watermark_of_the_barrier_before_it():
     assert late(log, 4, script) == {("p0", 2), ("p0", 6), ("p0", 7)}
 
 
+def test_an_earlier_epoch_can_be_looked_at_again():
+    script, log = script_of([50, 0, 90]), ReadingLog()
+    actors = Actors(log, 1, 1)
+    for epoch in (2, 3, 4):
+        actors.pass_barrier(0, epoch, p0=epoch - 1)
+    assert late(log, 4, script) == late(log, 3, script) == {("p0", 1)}
+    assert late(log, 2, script) == set()
+    assert [log.offsets(JOB, epoch) for epoch in (1, 2, 3, 4, 9)] == [{}, {"p0": 1}, {"p0": 2}, {"p0": 3}, {"p0": 3}]
+
+
 def test_the_least_split_counts_and_one_without_rows_holds_the_watermark_back():
     for is_idle in (False, True):
         script, log = script_of([100, 5, 5], [30, 100, 5]), ReadingLog()
