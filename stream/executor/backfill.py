@@ -6,8 +6,8 @@ between two messages of the upstream. After a slice, its rows are emitted first 
 at or below the position: they happened after the snapshot. Barriers pass at any time. At a barrier the other kept
 changes are dropped, because the next snapshot contains them: it is that of `prev` of this barrier, to which the table's
 actors have written everything by then [R17, R18]. The positions are committed with the epoch, so a recovery continues
-from them. If the kept changes exceed their limit they are dropped and nothing more is read before the barrier, for
-which a request is made.
+from them. At least one slice is read in each epoch, even if one barrier follows closely upon another. If the kept
+changes exceed their limit they are dropped and nothing more is read before the barrier, for which a request is made.
 
 A watermark is held until all rows were read [R28]: existing rows may be below it.
 
@@ -126,8 +126,12 @@ class BackfillExecutor(Executor):
     def _backfilled(self, messages: Iterator[Message], barrier: Barrier) -> Iterator[Message]:
         """Everything up to the barrier by which all rows were read."""
         snapshot = self._snapshot(barrier.epoch.prev)
+        has_tried = False  # to read a slice in this epoch
         for message in messages:
             if isinstance(message, Barrier):
+                if not has_tried and self._may_read:
+                    yield from self._next_slice(snapshot)
+                has_tried = False
                 self._positions.commit(message.epoch)
                 self._drop_kept()
                 self._follow(message)
@@ -146,10 +150,15 @@ class BackfillExecutor(Executor):
                 self._held[message.column] = message
             elif not isinstance(message, Wait):
                 yield message
-            if not self._is_frozen and not self._is_at_end and self._pace.may_read():
+            has_tried = True
+            if self._may_read:
                 yield from self._next_slice(snapshot)
             elif isinstance(message, Wait):
                 yield message
+
+    @property
+    def _may_read(self) -> bool:
+        return not self._is_frozen and not self._is_at_end and self._pace.may_read()
 
     def _next_slice(self, snapshot: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """The next rows of the snapshot, then the kept changes of rows up to them."""

@@ -3,7 +3,8 @@ barriers and statements of its channel.
 
 The offset of each split is a row (split, offset) of the source's own state table, committed at the same barrier as the
 rows themselves [R13, C13]: after a recovery the readers seek there, and no row is lost or duplicated. The channel has
-precedence over the readers, so a barrier waits for one chunk at most.
+precedence over the readers, so a barrier waits for one chunk at most, and for one if it follows another barrier
+closely: barriers without a pause do not keep a source from reading.
 
 A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
 table's option `malformed`. A new job begins where the option `start` says, which its first offsets record; splits that
@@ -173,17 +174,21 @@ class SourceExecutor(Executor):
                 self._seek_to_stored_offset(split, reader)
 
     def _messages(self) -> Iterator[Message]:
-        """The messages of the channel, with the chunks of the readers between them; ends when the channel is closed."""
+        """The messages of the channel, with the chunks of the readers between them, at least one if there are rows
+        before each barrier; ends when the channel is closed."""
+        has_tried = False  # to read since the last barrier
         for message in received(self._control):
-            if not isinstance(message, Wait):
-                yield message
-                continue
-            chunk = self._next_chunk() if self._may_read() else None
+            is_barrier = isinstance(message, Barrier)
+            tries = self._may_read() and (isinstance(message, Wait) or (is_barrier and not has_tried))
+            chunk = self._next_chunk() if tries else None
+            has_tried = not is_barrier and (has_tried or tries)
             if chunk is not None:
                 began = self._cpu_clock()
                 yield chunk
                 self._chunk_size.note_chunk(chunk.capacity, self._cpu_clock() - began, chunk.nbytes)
-            else:
+            if not isinstance(message, Wait):
+                yield message
+            elif chunk is None:
                 idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
                 yield idle if self._may_read() or self._awaits_commit else WAIT
 

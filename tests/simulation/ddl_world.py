@@ -7,6 +7,7 @@ or nothing of it."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
 
 NEVER_MS = 3_600_000
+SOON_SECONDS = 10.0
 LEASES_END_MS = 2 * MetaOptions().lease_ms
 SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1)
 
@@ -246,10 +248,16 @@ class World:
         assert all(number < int(rows["catalog/next_id"]) for number in (*tables, *schemas))
 
     def check_files(self, session: Session) -> None:
-        """Checks that files are those of the version, and have rows of known or dropped tables only."""
-        version = session._playground.manager.version
-        stored = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in self.objects.list() if "sst/" in found.path}
-        needed = {info.name for info in version.sstables}
+        """Checks that files are those of the version, and have rows of known or dropped tables only. A file may be
+        uploaded whose epoch is committed soon."""
+        deadline = time.monotonic() + SOON_SECONDS
+        while True:
+            stored = {each.path.rsplit("/", 1)[-1].split(".")[0] for each in self.objects.list() if "sst/" in each.path}
+            version = session._playground.manager.version
+            needed = {info.name for info in version.sstables}
+            if stored == needed or time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
         assert stored == needed, f"left over: {stored - needed}, missing: {needed - stored}"
         known = set(session._playground.catalog.snapshot.tables)
         held = {table for info in version.sstables for table in info.table_ids}

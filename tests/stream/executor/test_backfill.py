@@ -116,6 +116,21 @@ def test_existing_rows_are_read_in_slices_and_then_the_changes_pass():
     assert set(folded.apply_all(until_barrier(messages)).rows.values()) == upstream.expected
 
 
+def test_barriers_that_follow_each_other_closely_do_not_keep_it_from_reading():
+    upstream, done = Upstream(), []
+    upstream.insert(*((number, "n", 10 * number) for number in range(20)))
+    messages = backfill(upstream, finished=lambda: done.append(True))
+    for _ in range(300):
+        upstream.barrier()
+    folded, barriers = Folded((0,)), 0
+    while not done:
+        read = until_barrier(messages)
+        folded.apply_all(read)
+        assert len(read) <= 2, "one slice for each barrier"
+        barriers += 1
+    assert set(folded.rows.values()) == upstream.expected and barriers > 7
+
+
 def test_a_watermark_is_held_until_all_rows_were_read_and_gets_the_columns_of_the_scan():
     """[R28]"""
     upstream = Upstream()

@@ -71,6 +71,16 @@ def test_chunks_come_between_barriers_and_barriers_have_precedence():
     assert second == barrier(2) and rows_of([chunk]) == [2, 3]
 
 
+def test_barriers_that_follow_each_other_closely_do_not_keep_it_from_reading():
+    control = Channel(100)
+    for number in range(1, 5):
+        control.send(barrier(number))
+    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}).execute()
+    taken = take(messages, 7)
+    assert [isinstance(each, Barrier) for each in taken] == [True, False] * 3 + [True]
+    assert rows_of(taken) == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("survived", [0, 1, 2])
 def test_recovery_reads_on_where_the_last_committed_epoch_ended(survived):
     store, control = MemoryStateStore(), Channel(100)
