@@ -291,15 +291,22 @@ class HummockManager:
         self._uploads.release(node, prefix)
 
     def _lease(self, node: str, epoch: Epoch | None = None) -> None:
-        """Writes the node's row so that it covers its pins, the version known here, and `epoch`."""
+        """Writes the node's row so that it covers its pins, the version known here, and `epoch`. From the second try
+        on the changes of this process wait: only those of other processes can overtake it."""
+        if self._try_lease(node, epoch):
+            return
         for _ in range(self.options.transaction_attempts):
-            position = self._keeper.position
-            if epoch is not None and epoch < position.version.safe_epoch:
-                raise EpochTooOld(epoch, position.version.safe_epoch)
-            if self._pins.lease(node, position, epoch):
+            with self._keeper.unchanged():
+                is_done = self._try_lease(node, epoch)
+            if is_done:
                 return
-            self.refresh()
         raise MetaStoreError(f"the lease of node {node} was overtaken at each try")
+
+    def _try_lease(self, node: str, epoch: Epoch | None) -> bool:
+        position = self._keeper.position
+        if epoch is not None and epoch < position.version.safe_epoch:
+            raise EpochTooOld(epoch, position.version.safe_epoch)
+        return self._pins.lease(node, position, epoch)
 
     # -- compaction ----------------------------------------------------------------------------------------
 

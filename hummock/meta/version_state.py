@@ -7,7 +7,8 @@ returns. The outcome of an interrupted transaction is never assumed: what it wou
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
 from hummock.meta.notification import NotificationService, TopicSubscription
@@ -69,6 +70,15 @@ class VersionState:
         """
         with self._change_lock:
             self._try_change(plan, refuse)
+        self._deliver()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Knows the newest version, which this process does not change inside. The versions that were read are
+        delivered afterwards. Not for `plan`."""
+        with self._change_lock:
+            self.catch_up()
+            yield
         self._deliver()
 
     def _try_change(self, plan: Callable[[LogPosition], Change | None],

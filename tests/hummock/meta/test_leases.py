@@ -1,5 +1,6 @@
 """Pins: what a process reads is kept while its lease is in force, without a transaction per pin."""
 
+import itertools
 import threading
 from dataclasses import replace
 
@@ -100,6 +101,23 @@ def test_a_pin_that_comes_while_the_safe_epoch_is_raised_is_seen(manager, commit
 
     monkeypatch.setattr(store, "list", list_then_pin)
     assert advance_safe_epoch(manager, epoch_of(3)) == epoch_of(1) == pinned[0]
+
+
+def test_commits_of_this_process_overtake_a_pin_once_at_most(manager, commit, monkeypatch):
+    commit(1)
+    real, numbers, threads = manager._pins.lease, itertools.count(2), []
+
+    def after_a_commit(*args):
+        threads.append(threading.Thread(target=commit, args=(next(numbers),)))
+        threads[-1].start()
+        threads[-1].join(0.05)
+        return real(*args)
+
+    monkeypatch.setattr(manager._pins, "lease", after_a_commit)
+    assert manager.pin_snapshot("n", epoch_of(1)) == epoch_of(1)
+    for thread in threads:
+        thread.join()
+    assert len(threads) == 2 and manager.committed_epoch == epoch_of(3)
 
 
 def test_pins_below_the_safe_epoch_and_above_the_committed_one_are_refused(manager, commit):
