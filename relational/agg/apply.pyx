@@ -7,14 +7,13 @@ without a group, one that a FILTER rejects and one without an argument have weig
 import numpy as np
 
 cimport cython
-from libc.stdint cimport int8_t, int32_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel
+from relational.agg.kernels cimport AggKernel, CountKernel
 from relational.agg.records cimport GroupRecords, padded
-from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
 from relational.hash.record_arena cimport RecordArena
 
@@ -82,9 +81,8 @@ cdef class GroupStates(GroupRecords):
         cdef list states = [as_column(source) for source in columns]
         cdef Column column
         types = tuple([column.data_type for column in states])
-        wanted = (*into.spec.state_types, *into.spec.wide_types)
-        if types != wanted:
-            raise ValueError(f"state of {into.spec.kind} is {wanted}, not {types}")
+        if types != into.state_types:
+            raise ValueError(f"state of {into.spec.kind} is {into.state_types}, not {types}")
         for column in states:
             if column.view.rows != rows:
                 raise ValueError(f"{column.view.rows} states for {rows} groups")
@@ -98,18 +96,31 @@ cdef class GroupStates(GroupRecords):
         if rows:
             into.read_states(&ids[0], NULL if found is None else &found[0], rows, states)
 
-    def compare(self, kernel, uint8_t[::1] state_changed not None, uint8_t[::1] output_changed not None):
-        """Sets both flags (uint8[gathered], not cleared here) where gathered and saved state of `kernel` differ."""
-        cdef AggKernel of = kernel
-        cdef Py_ssize_t row, rows = state_changed.shape[0]
-        if (rows * self.width > min(self.saved.size - self.first_saved * self.width, self.gathered.size)
-                or output_changed.shape[0] != rows):
-            raise ValueError(f"{rows} flags, {self.saved.size // self.width} saved records")
+    def compare(self, const int32_t[::1] ids not None, Py_ssize_t first_saved, CountKernel counts not None, calls):
+        """Gathers the groups `ids`, see `gather`, and compares them with their former states. Returns uint8[4, ids]:
+        whether each had a row by `counts`, has one, changed its state, and changed what one of `calls` emits; and the
+        index in `ids` of a group whose count is negative, else -1."""
+        cdef Py_ssize_t rows = ids.shape[0], row, wrong = -1
+        cdef AggKernel kernel
+        cdef bint is_emitted
+        out = np.zeros((4, rows), np.uint8)
+        cdef uint8_t[:, ::1] flags = out
+        self.gather(ids, first_saved)
+        if rows == 0:
+            return out, wrong
+        if (first_saved + rows) * self.width > self.saved.size:
+            raise ValueError(f"{rows} groups from {first_saved} on, {self.saved.size // self.width} saved records")
         with nogil:
             for row in range(rows):
-                if not of.same_state(of.picked(~row), of.picked(row)):
-                    state_changed[row] = 1
-                    output_changed[row] |= not of.same_output(of.picked(~row), of.picked(row))
+                flags[0, row] = (<int64_t*>counts.picked(~row))[0] > 0
+                flags[1, row] = (<int64_t*>counts.picked(row))[0] > 0
+                if (<int64_t*>counts.picked(row))[0] < 0:
+                    wrong = row
+        for kernel in self.kernels:
+            is_emitted = kernel in calls
+            with nogil:
+                compare_states(kernel, rows, is_emitted, &flags[2, 0], &flags[3, 0])
+        return out, wrong
 
     def finish(self):
         """Ends the epoch: no group is dirty, nothing is saved or gathered."""
@@ -174,6 +185,17 @@ cdef class GroupStates(GroupRecords):
                 (<AggKernel>kernels[i]).add(ids + first, own, first, block)
             first += block
         return 0
+
+
+cdef void compare_states(AggKernel kernel, Py_ssize_t rows, bint is_emitted, uint8_t* state_changed,
+                         uint8_t* output_changed) noexcept nogil:
+    """Sets the flags of the gathered groups whose state of one call differs from the saved one."""
+    cdef Py_ssize_t row
+    for row in range(rows):
+        if not kernel.same_state(kernel.picked(~row), kernel.picked(row)):
+            state_changed[row] = 1
+            if is_emitted and not kernel.same_output(kernel.picked(~row), kernel.picked(row)):
+                output_changed[row] = 1
 
 
 cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_width, Py_ssize_t rows, uint8_t* target,

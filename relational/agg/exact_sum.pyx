@@ -109,12 +109,12 @@ cdef class ExactSumKernel(AggKernel):
                 else:
                     put_wide(out, row, result)
         self.count_overflow(overflows)
-        return out.finish()
+        return out.finish_column()
 
     def state_columns(self, const int32_t[::1] picks):
         """Sum as NUMERIC of 38 digits, and count; for wide sums also the digits above those 38, as BIGINT."""
         cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef list columns = [new_column(kind, rows) for kind in (*self.spec.state_types, *self.spec.wide_types)]
+        cdef list columns = [new_column(kind, rows) for kind in self.state_types]
         cdef ColumnBuilder sums = columns[0], counts = columns[1]
         cdef ColumnBuilder above = columns[2] if self.has_above else None
         cdef ExactSum* state
@@ -132,7 +132,7 @@ cdef class ExactSumKernel(AggKernel):
                     put_int64(above, row, more)
                 else:
                     put_wide(sums, row, state.sum)
-        return [(<ColumnBuilder>column).finish() for column in columns]
+        return [(<ColumnBuilder>column).finish_column() for column in columns]
 
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
         cdef const ExactSum* x = <const ExactSum*>a

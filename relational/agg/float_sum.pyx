@@ -68,12 +68,12 @@ cdef class FloatSumKernel(AggKernel):
                     put_double(out, row, value)
                 else:
                     put_null(out, row)
-        return out.finish()
+        return out.finish_column()
 
     def state_columns(self, const int32_t[::1] picks):
         """The fields of FloatSum, in their order."""
         cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef list columns = [new_column(data_type, rows) for data_type in self.spec.state_types]
+        cdef list columns = [new_column(data_type, rows) for data_type in self.state_types]
         cdef ColumnBuilder high = columns[0], low = columns[1], finite = columns[2]
         cdef ColumnBuilder nans = columns[3], positive = columns[4], negative = columns[5]
         cdef FloatSum* state
@@ -87,7 +87,7 @@ cdef class FloatSumKernel(AggKernel):
                 put_int64(nans, row, state.nans)
                 put_int64(positive, row, state.positive)
                 put_int64(negative, row, state.negative)
-        return [column.finish() for column in (high, low, finite, nans, positive, negative)]
+        return [(<ColumnBuilder>column).finish_column() for column in (high, low, finite, nans, positive, negative)]
 
     cdef bint result(self, const FloatSum* state, double* out) noexcept nogil:
         """Sets `out`; False if the result is NULL."""

@@ -11,6 +11,7 @@ from relational.chunk.column_builder cimport ColumnBuilder
 
 cdef class AggKernel:
     cdef readonly object spec           # AggSpec
+    cdef readonly tuple state_types     # DataType of each state column: those of `spec`, then its wide ones
     cdef readonly bint strict           # a result that does not fit its type is an error, not NULL
     cdef readonly Py_ssize_t overflows  # groups whose last emitted result is NULL because it does not fit its type
     cdef GroupRecords states            # set by GroupStates, which references this kernel: a cycle of equal lifetime

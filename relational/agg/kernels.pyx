@@ -17,6 +17,7 @@ cdef class AggKernel:
 
     def __init__(self, spec, bint strict=False):
         self.spec, self.strict = spec, strict
+        self.state_types = (*spec.state_types, *spec.wide_types)
 
     @property
     def size_bytes(self):
@@ -24,11 +25,11 @@ cdef class AggKernel:
         return 0
 
     def outputs(self, const int32_t[::1] picks):
-        """The results of the picked states, a pa.Array of `spec.output_type`."""
+        """The results of the picked states, a Column of `spec.output_type`."""
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
     def state_columns(self, const int32_t[::1] picks):
-        """The picked states as a list of pa.Arrays of `spec.state_types`, then `spec.wide_types`."""
+        """The picked states as a list of Columns of `state_types`."""
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
     cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1:
@@ -127,7 +128,7 @@ cdef class CountKernel(AggKernel):
         with nogil:
             for row in range(rows):
                 put_int64(out, row, (<int64_t*>self.picked(picks[row]))[0])
-        return out.finish()
+        return out.finish_column()
 
     def state_columns(self, const int32_t[::1] picks):
         """The counts, as the one state column."""

@@ -113,11 +113,12 @@ cdef class MinMaxKernel(AggKernel):
     def state_columns(self, const int32_t[::1] picks):
         """The minimum or maximum, and the count."""
         cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder counts = new_column(self.spec.state_types[1], rows)
+        cdef ColumnBuilder counts = new_column(self.state_types[1], rows)
         extremes = self.outputs(picks)
-        for row in range(rows):
-            put_int64(counts, row, (<MinMaxState*>self.picked(picks[row])).count)
-        return [extremes, counts.finish()]
+        with nogil:
+            for row in range(rows):
+                put_int64(counts, row, (<MinMaxState*>self.picked(picks[row])).count)
+        return [extremes, counts.finish_column()]
 
     cdef Slice key(self, const MinMaxState* state) noexcept nogil:
         """Valid until the arena grows."""

@@ -160,12 +160,12 @@ cdef class TopValuesKernel(AggKernel):
                     put_null(out, row)
         if stale:
             raise ConsistencyError(f"{self.spec.kind} of {stale} groups is read before it is refilled")
-        return out.finish()
+        return out.finish_column()
 
     def state_columns(self, const int32_t[::1] picks):
         """The values and the count. The values of a record from before this epoch are undefined."""
         cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder counts = new_column(self.spec.state_types[1], rows)
+        cdef ColumnBuilder counts = new_column(self.state_types[1], rows)
         cdef BinaryColumnBuilder values = BinaryColumnBuilder()
         cdef uint8_t written[WIDTH + MOST * VALUE_BYTES]
         cdef const TopState* state
@@ -176,7 +176,7 @@ cdef class TopValuesKernel(AggKernel):
                 state = <const TopState*>self.picked(picks[row])
                 put_int64(counts, row, state.count)
                 values.append(write_values(state, self.block(state), written))
-        return [values.finish().to_arrow(), counts.finish()]
+        return [values.finish().to_arrow(), counts.finish_column()]
 
     cdef Value* block(self, const TopState* state) noexcept nogil:
         """Valid until the arena grows."""

@@ -43,17 +43,17 @@ cdef class WordExtremeKernel(AggKernel):
                     put_value(out, row, state.best ^ self.flip)
                 else:
                     put_null(out, row)
-        return out.finish()
+        return out.finish_column()
 
     def state_columns(self, const int32_t[::1] picks):
         """The minimum or maximum, and the count."""
         cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder counts = new_column(self.spec.state_types[1], rows)
+        cdef ColumnBuilder counts = new_column(self.state_types[1], rows)
         extremes = self.outputs(picks)
         with nogil:
             for row in range(rows):
                 put_int64(counts, row, (<const WordExtreme*>self.picked(picks[row])).count)
-        return [extremes, counts.finish()]
+        return [extremes, counts.finish_column()]
 
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
         cdef uint8_t* states = <uint8_t*>self.state(0)

@@ -255,3 +255,14 @@ cdef Py_ssize_t take_vnodes(const ColumnView* numbers, int count, uint16_t* vnod
             return row
         vnodes[row] = <uint16_t>number
     return -1
+
+
+def first_unowned(const uint16_t[::1] vnodes not None, const uint8_t[::1] owned not None) -> int:
+    """The first row whose vnode is not set in `owned` (uint8[vnode_count]), -1 if there is none."""
+    cdef Py_ssize_t row, count = owned.shape[0], found = -1
+    with nogil:
+        for row in range(vnodes.shape[0]):
+            if vnodes[row] >= count or not owned[vnodes[row]]:
+                found = row
+                break
+    return found

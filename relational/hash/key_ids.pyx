@@ -8,7 +8,7 @@ id. A returned key is SQL-equal to the input. One thread at a time.
 import numpy as np
 
 cimport cython
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch
@@ -83,13 +83,13 @@ cdef class KeyInterner:
         return ids
 
     def keys(self, const int32_t[::1] ids not None):
-        """The key columns of `ids`, one pa.Array per type. IndexError for an unassigned id."""
-        cdef Py_ssize_t row, count = self.count
+        """The key columns of `ids`, one Column per type. IndexError for an unassigned id."""
+        cdef Py_ssize_t wrong
         if self.words is None:
-            return self.encoder.decode(self.encoded.keys(ids))
-        for row in range(ids.shape[0]):
-            if ids[row] < 0 or ids[row] >= count:
-                raise IndexError(f"key number {ids[row]} of {count}")
+            return [as_column(array) for array in self.encoder.decode(self.encoded.keys(ids))]
+        wrong = first_beyond(&ids[0] if ids.shape[0] else NULL, ids.shape[0], self.count)
+        if wrong >= 0:
+            raise IndexError(f"key number {ids[wrong]} of {self.count}")
         return [self.column_of_words(&ids[0] if ids.shape[0] else NULL, ids.shape[0])]
 
     def keep(self, const int32_t[::1] ids not None):
@@ -139,7 +139,21 @@ cdef class KeyInterner:
                 out.nulls += not out.present[row]
                 put_word(out, row, words[ids[row]])
         out.rows = rows
-        return out.finish()
+        return out.finish_column()
+
+
+cdef Py_ssize_t first_beyond(const int32_t* ids, Py_ssize_t rows, Py_ssize_t count) noexcept nogil:
+    """The index of an id that is negative or not below `count`, else -1."""
+    cdef uint32_t greatest = 0
+    cdef Py_ssize_t row
+    for row in range(rows):
+        greatest = max(greatest, <uint32_t>ids[row])
+    if rows == 0 or greatest < count:
+        return -1
+    for row in range(rows):
+        if <uint32_t>ids[row] == greatest:
+            return row
+    return -1
 
 
 cdef void mark_presence(const ColumnView* view, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,

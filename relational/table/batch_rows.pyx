@@ -50,7 +50,8 @@ cdef class BatchRows:
         source.rows = batch.keys.rows
         source.validity, source.validity_offset = batch.values.validity, batch.values.validity_offset
         self.sources.append(<const uint8_t*>&source, sizeof(RowSource))
-        self.note_sizes(&source)
+        with nogil:
+            self.note_sizes(&source)
         self.batches.append(batch)
         self.rows += batch.keys.rows
         self.key_bytes += batch.keys.offsets[batch.keys.rows] - batch.keys.offsets[0]

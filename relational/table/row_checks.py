@@ -83,6 +83,11 @@ def first_repeated_key(table: TableCatalog, rows: DataChunk) -> int | None:
     return int(np.argmax(repeated)) + 1 if repeated.any() else None
 
 
+def may_be_long(types: Sequence[DataType], columns: Sequence[int]) -> bool:
+    """Whether a key of these of the columns of `types` can exceed the store's limit."""
+    return any(_has_any_size(types[column]) for column in columns)
+
+
 def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCatalog) -> tuple[StreamChunk, int]:
     """(`chunk` without the rows whose `columns`, as the key of `table`, exceed the store's limit; the net change of
     their number): a retraction of such a row is omitted as its insertion was, and decrements the count.

@@ -97,10 +97,11 @@ cdef class SliceBuffer:
             raise ValueError(f"{rows} keys, {values.rows} values, {ops.shape[0]} ops")
         if rows == 0:
             return
-        for row in range(rows):
-            has_deletes |= ops[row] & 1
-            if ops[row] != INSERT and other < 0:
-                other = row
+        with nogil:
+            for row in range(rows):
+                has_deletes |= ops[row] & 1
+                if ops[row] != INSERT and other < 0:
+                    other = row
         if self.is_insert_only and other >= 0:
             raise self.error("a change that is no insert, of a table that takes only inserts", keys[other])
         batch = self.folded(keys, values, &ops[0]) if has_deletes else KvBatch(keys, values)

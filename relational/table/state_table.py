@@ -30,6 +30,7 @@ from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
+from relational.chunk.vnode import first_unowned
 from relational.chunk.vnode_map import vnode_ranges
 from relational.errors import ConsistencyError
 from relational.table.mem_table import MemTable
@@ -376,7 +377,7 @@ class StateTable:
     def _owned_ranges(self, columns: Sequence) -> list[KeyRange]:
         """The ranges of leading key columns, one per vnode of this instance unless the columns determine the vnode."""
         ranges = self.serde.ranges(columns, self._vnodes)
-        self._check_vnodes(np.array([vnode_of(part.start) for part in ranges]))
+        self._check_vnodes(np.array([vnode_of(part.start) for part in ranges], np.uint16))
         return ranges
 
     def _first_rows_of_vnodes(self, prefixes: DataChunk, limit: int) -> tuple[np.ndarray, DataChunk]:
@@ -424,6 +425,6 @@ class StateTable:
 
     def _check_vnodes(self, vnodes: np.ndarray) -> None:
         """ConsistencyError for a row of a vnode owned by another table instance."""
-        if self._vnodes is not None and not self._vnodes[vnodes].all():
-            wrong = int(vnodes[np.flatnonzero(self._vnodes[vnodes] == 0)[0]])
-            raise ConsistencyError("a row of a vnode that is not owned", table=self.catalog.name, key=wrong)
+        row = -1 if self._vnodes is None else first_unowned(vnodes, self._vnodes)
+        if row >= 0:
+            raise ConsistencyError("a row of a vnode that is not owned", table=self.catalog.name, key=int(vnodes[row]))

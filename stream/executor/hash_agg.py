@@ -22,7 +22,7 @@ from relational.chunk import StreamChunk
 from relational.expr.aggregates import AggCall
 from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
-from relational.table.row_checks import LONG_KEY, without_long_keys
+from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import ExtremeTable
@@ -74,9 +74,12 @@ class HashAggExecutor(Executor):
         self._tables = (state_table, *(each.table for each in extremes))
         self._group_by = tuple(group_by)
         self._key = state_table.catalog.pk_indices  # positions of the group columns, in key order
-        self._keys = [
+        keys = [
             (state_table.catalog, tuple(group_by[index] for index in self._key)),
             *((each.table.catalog, each.key) for each in extremes),
+        ]
+        self._long_keys = [
+            (table, columns) for table, columns in keys if may_be_long(input.info.schema.types, columns)
         ]
         self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
         self._flush_groups = flush_groups
@@ -131,7 +134,7 @@ class HashAggExecutor(Executor):
             self._load(self._groups.open_global())
 
     def _apply(self, chunk: StreamChunk) -> None:
-        for table, columns in self._keys:
+        for table, columns in self._long_keys:
             chunk, lost = without_long_keys(chunk, columns, table)
             self._errors.add(LONG_KEY, lost)
         located = self._groups.locate(chunk)

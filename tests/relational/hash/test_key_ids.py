@@ -65,8 +65,8 @@ def test_numbers_follow_first_appearance(types, seed):
             by_number = list(numbers)
             numbers = {by_number[number]: position for position, number in enumerate(kept)}
         assert index.count == len(numbers)
-        arrays = index.keys(np.arange(index.count, dtype=np.int32))
-        got = zip(*(Column(array).to_pylist() for array in arrays), strict=True)
+        columns = index.keys(np.arange(index.count, dtype=np.int32))
+        got = zip(*(column.to_pylist() for column in columns), strict=True)
         assert all(same(a, b) for row, key in zip(got, numbers, strict=True) for a, b in zip(row, key, strict=True))
 
 
@@ -77,7 +77,7 @@ def test_many_words_and_slices_of_columns():
     once = index.find([column.slice(7, 150_000)])
     again = index.find([column.slice(200_007, 150_000)])
     assert (once == again).all() and index.count == len(np.unique(values[7:150_007]))
-    assert (index.keys(once)[0].to_numpy() == values[7:150_007]).all()
+    assert (index.keys(once)[0].array.to_numpy() == values[7:150_007]).all()
     held = index.size_bytes
     index.keep(np.arange(10, dtype=np.int32))
     assert index.size_bytes < held / 50
