@@ -9,6 +9,7 @@ import threading
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc
 
 from hummock.errors import Corruption, DeadlineExceeded
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -28,7 +29,6 @@ FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read e
 cdef Py_ssize_t GAP_BYTES = 64 << 10            # most unneeded bytes between two blocks fetched by one read
 cdef Py_ssize_t RANGE_BYTES = 8 << 20           # most bytes of one read
 cdef uint64_t MIXED = 0x9E3779B97F4A7C15        # hash multiplier: spreads neighbouring blocks
-cdef Py_ssize_t HELD_BLOCKS = 4                 # up to so many are decoded without releasing the GIL
 
 
 class Flight:
@@ -224,17 +224,23 @@ cdef class SstableReader:
         """Decodes blocks of ascending `indexes` from one read that spans them."""
         cdef bytes stored = self.stored(meta, indexes[0], indexes[len(indexes) - 1])
         cdef const uint8_t* data = <const uint8_t*><const char*>stored
-        cdef Py_ssize_t index, first = indexes[0]
+        cdef uint64_t offset = meta.index.offsets[indexes[0]]
+        cdef Py_ssize_t count = len(indexes), at
         cdef list blocks = [Block(self.data_path) for _ in indexes]
-        cdef Block block
-        cdef bint release = len(indexes) > HELD_BLOCKS
-        for index, block in zip(indexes, blocks, strict=True):
-            if release:
-                with nogil:
-                    load_block(block, meta.index, index, data, meta.index.offsets[first])
-            else:
-                load_block(block, meta.index, index, data, meta.index.offsets[first])
-            loaded[index] = block
+        cdef Py_ssize_t* wanted = <Py_ssize_t*>malloc(count * sizeof(Py_ssize_t))
+        cdef PyObject** into = <PyObject**>malloc(count * sizeof(PyObject*))
+        try:
+            if wanted == NULL or into == NULL:
+                raise MemoryError(f"no memory to read {count} blocks")
+            for at in range(count):
+                wanted[at], into[at] = indexes[at], <PyObject*>blocks[at]
+            with nogil:
+                for at in range(count):
+                    load_block(<Block>into[at], meta.index, wanted[at], data, offset)
+        finally:
+            free(wanted)
+            free(into)
+        loaded.update(zip(indexes, blocks, strict=True))
 
     cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last):
         cdef uint64_t start = meta.index.offsets[first], end = meta.index.offsets[last + 1]

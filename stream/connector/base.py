@@ -31,7 +31,7 @@ from stream.errors import ConnectorError, MalformedRows, UnknownConnector
 if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.expr.comparisons import Comparison
-    from relational.types.schema import Schema
+    from relational.types.schema import Field, Schema
 
 CONNECTOR_OPTION = "connector"
 """The option of a table that names its connector; the others, except the next, are the connector's own."""
@@ -272,14 +272,19 @@ def validated(
         raise MalformedRows(connector, split, f"{chunk.ops[row]} is no op", row=row)
     try:
         checked = chunk if is_sound else chunk.with_columns([
-            Column(imported(column.array, field.data_type, field.name))
-            for column, field in zip(chunk.columns, schema, strict=True)
+            _checked(column, field) for column, field in zip(chunk.columns, schema, strict=True)
         ])
         if table is not None:
             _check_changes(table, checked)
     except InvalidValue as error:
         raise MalformedRows(connector, split, error.reason, column=error.column_name, row=error.row) from error
     return checked
+
+
+def _checked(column: Column, field: Field) -> Column:
+    """InvalidValue."""
+    array = imported(column.array, field.data_type, field.name)
+    return column if array is column.array else Column(array)
 
 
 def _check_changes(table: TableCatalog, chunk: StreamChunk) -> None:

@@ -182,6 +182,7 @@ class GroupReader(FileReader):
         self._group = self._row = self._used = self._group_rows = 0
         self._batches: Iterator[pa.RecordBatch] | None = None  # of the open group
         self._batch: pa.RecordBatch | None = None
+        self._positions: list[int] = []  # of the columns in the batches of the open file
         self._file: GroupedFile | None = None
         fields, self._groups = self._opened_file().fields, self._opened_file().groups
         self.close()
@@ -198,8 +199,8 @@ class GroupReader(FileReader):
             return None
         rows = batch.slice(self._used, max_rows)
         columns = [
-            self._connector.column_of(rows.column(name), column, self.where)
-            for name, column in zip(self._schema.names, self._columns, strict=True)
+            self._connector.column_of(rows.column(position), column, self.where)
+            for position, column in zip(self._positions, self._columns, strict=True)
         ]
         self._pass(rows.num_rows)
         return StreamChunk.inserts(DataChunk(columns, capacity=rows.num_rows))
@@ -231,6 +232,7 @@ class GroupReader(FileReader):
 
     def close(self) -> None:
         self._batch = self._batches = self._file = None
+        self._positions = []
         super().close()
 
     def _opened_file(self) -> GroupedFile:
@@ -260,6 +262,8 @@ class GroupReader(FileReader):
                     self._open_group(self._group + 1)
                     continue
                 self._batch = next((batch for batch in self._batches if batch.num_rows), None)
+                if not self._positions and self._batch is not None:
+                    self._positions = list(map(self._batch.schema.get_field_index, self._schema.names))
             except READ_ERRORS as error:
                 raise self.unreadable(error, self._where) from error
             if self._batch is None:

@@ -127,6 +127,7 @@ class SourceExecutor(Executor):
         self._allowance = SkipAllowance(offset_table)
         self._active: list[str] = []  # splits that are read at present
         self._empty_polls: dict[str, tuple[float, float]] = {}  # split -> first and last poll since it brought a row
+        self._has_ended = False  # one of them
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit
@@ -204,7 +205,7 @@ class SourceExecutor(Executor):
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first active reader, round robin, that has one."""
         self._release()
-        if any(self._readers[split].is_finished for split in self._active):
+        if self._has_ended:
             self._choose_active()
         splits, rows = self._active, self._rate.allowed(self._chunk_size.rows)
         if self._checkpoint_rows:
@@ -214,6 +215,7 @@ class SourceExecutor(Executor):
             self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
             self._note_poll(split, chunk is None)
+            self._has_ended |= self._readers[split].is_finished
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
                 self._rate.spend(chunk.visible_rows)
@@ -230,6 +232,7 @@ class SourceExecutor(Executor):
         """All unfinished splits without an end, and the first ones of those with an end."""
         left = [split for split, reader in self._readers.items() if not reader.is_finished]
         endless = [split for split in left if not self._readers[split].is_bounded]
+        self._has_ended = False
         self._active = endless + [split for split in left if self._readers[split].is_bounded][:MOST_BOUNDED_SPLITS]
 
     def _chunk_of(self, split: str, rows: int) -> StreamChunk | None:
