@@ -98,29 +98,31 @@ cdef class GroupStates(GroupRecords):
 
     def compare(self, const int32_t[::1] ids not None, Py_ssize_t first_saved, CountKernel counts not None, calls):
         """Gathers the groups `ids`, see `gather`, and compares them with their former states. Returns uint8[4, ids]:
-        whether each had a row by `counts`, has one, changed its state, and changed what one of `calls` emits; and the
-        index in `ids` of a group whose count is negative, else -1."""
+        whether each had a row by `counts`, has one, changed its state, and changed what one of `calls` emits; the index
+        in `ids` of a group whose count is negative, else -1; and whether all have a row."""
         cdef Py_ssize_t rows = ids.shape[0], row, wrong = -1
+        cdef bint have_rows = True
         cdef AggKernel kernel
         cdef bint is_emitted
         out = np.zeros((4, rows), np.uint8)
         cdef uint8_t[:, ::1] flags = out
         self.gather(ids, first_saved)
         if rows == 0:
-            return out, wrong
+            return out, wrong, have_rows
         if (first_saved + rows) * self.width > self.saved.size:
             raise ValueError(f"{rows} groups from {first_saved} on, {self.saved.size // self.width} saved records")
         with nogil:
             for row in range(rows):
                 flags[0, row] = (<int64_t*>counts.picked(~row))[0] > 0
                 flags[1, row] = (<int64_t*>counts.picked(row))[0] > 0
+                have_rows &= flags[1, row]
                 if (<int64_t*>counts.picked(row))[0] < 0:
                     wrong = row
         for kernel in self.kernels:
             is_emitted = kernel in calls
             with nogil:
                 compare_states(kernel, rows, is_emitted, &flags[2, 0], &flags[3, 0])
-        return out, wrong
+        return out, wrong, have_rows
 
     def finish(self):
         """Ends the epoch: no group is dirty, nothing is saved or gathered."""

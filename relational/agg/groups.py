@@ -231,10 +231,10 @@ class AggGroups:
         dirty, vanished = self._states.dirty_groups(), 0
         for first in range(0, len(dirty), FLUSH_GROUPS):
             ids = dirty[first : first + FLUSH_GROUPS]
-            flags = self._compare(ids, first)
+            flags, has_gone = self._compare(ids, first)
             yield self._change(ids, flags)
-            gone = ids[flags[1] == 0]
-            if len(gone):
+            if has_gone:
+                gone = ids[flags[1] == 0]
                 self._states.reset(gone)
                 vanished += len(gone)
         self._states.finish()
@@ -268,16 +268,18 @@ class AggGroups:
         self._states.grow(self.groups)
         return np.arange(before, self.groups, dtype=np.int32)
 
-    def _compare(self, ids: np.ndarray, first: int) -> np.ndarray:
-        """What changed in `ids`, dirty groups from index `first` on, see `GroupStates.compare`."""
-        flags, wrong = self._states.compare(ids, first, self._rows, self._calls)
+    def _compare(self, ids: np.ndarray, first: int) -> tuple[np.ndarray, bool]:
+        """What changed in `ids`, dirty groups from index `first` on, see `GroupStates.compare`, and whether some are
+        gone."""
+        flags, wrong, have_rows = self._states.compare(ids, first, self._rows, self._calls)
         if wrong >= 0:
             more = -self._rows.outputs(np.array([wrong], np.int32))[0]
             key = next(iter(self.keys(ids[[wrong]]).rows()))
             raise ConsistencyError(f"{more} rows more were retracted than came", key=key)
         if not self.group_by:
             flags[0], flags[1] = self._had_row, True
-        return flags
+            return flags, False
+        return flags, not have_rows
 
     def _exists(self, ids: np.ndarray) -> np.ndarray:
         """bool[ids]: whether the groups have rows; their states are then gathered."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport LONG_WORK, Column, ColumnView, check_mask, is_nested, width_of
@@ -171,10 +172,13 @@ cdef class StreamChunk(DataChunk):
         cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
         columns = gather([(chunk.columns, rows) for chunk, rows in zip(chunks, shown, strict=True)])
         out.setup(columns, None, sum([len(rows) for rows in shown]))
-        out.ops = np.concatenate([taken_ops(chunk.ops, rows) for chunk, rows in zip(chunks, shown, strict=True)])
         out.absent = 0xFF
         for chunk in chunks:
             out.absent &= (<StreamChunk>chunk).absent
+        if out.absent == 0xFF:
+            out.ops = np.zeros(out.capacity, np.uint8)
+        else:
+            out.ops = np.concatenate([taken_ops(chunk.ops, rows) for chunk, rows in zip(chunks, shown, strict=True)])
         return out
 
     def __str__(self) -> str:
@@ -242,25 +246,28 @@ cdef tuple parts_of(StreamChunk chunk, tuple key_columns, vnode_map, rule):
     cdef const uint8_t* visible = mask_pointer(chunk.visibility)
     cdef const uint8_t* given = chunk.op_pointer()
     cdef Py_ssize_t rows = chunk.capacity
-    cdef uint8_t[:, ::1] marked = np.zeros((len(vnode_map.owners), rows), np.uint8)
-    cdef int64_t[::1] shown = np.zeros(len(vnode_map.owners), np.int64)
+    cdef Py_ssize_t owners = len(vnode_map.owners)
+    cdef uint8_t[:, ::1] marked = np.empty((owners, rows), np.uint8)
+    cdef int64_t[::1] shown = np.zeros(owners, np.int64)
     ops = chunk.ops.copy() if chunk.bits_of_ops() & UPDATE_INSERT else chunk.ops
     cdef uint8_t[::1] out = ops
     if rows == 0:
         pass
     elif rows < LONG_WORK // 4:
-        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &marked[0, 0], &shown[0], &out[0])
+        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], owners, &marked[0, 0], &shown[0], &out[0])
     else:
         with nogil:
-            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], &marked[0, 0], &shown[0], &out[0])
+            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], owners, &marked[0, 0], &shown[0], &out[0])
     return ops, list(np.asarray(marked)), np.asarray(shown).tolist()
 
 
 cdef void mark_parts(const uint8_t* visible, const uint8_t* given, Py_ssize_t rows, const uint16_t* vnodes,
-                     const int32_t* owner_indices, uint8_t* masks, int64_t* shown, uint8_t* ops) noexcept nogil:
+                     const int32_t* owner_indices, Py_ssize_t owners, uint8_t* masks, int64_t* shown,
+                     uint8_t* ops) noexcept nogil:
     cdef Py_ssize_t row
     cdef int32_t owner, before = -1
     cdef uint8_t is_shown
+    memset(masks, 0, <size_t>(owners * rows))
     for row in range(rows):
         owner = owner_indices[vnodes[row]]
         is_shown = visible[row] if visible != NULL else 1

@@ -1,10 +1,10 @@
 """ChunkSize: how many rows a source reads at a time.
 
-As many as its actor processes in a few milliseconds of CPU time, and as take CHUNK_BYTES at most: a longer chunk costs
-less per row, a shorter one delays barriers less. Before a barrier is due each chunk takes half the time that is left,
-so that the barrier waits neither for the rest of a long chunk, nor for the actors below to process one. A barrier is
-due an interval after the one before was injected, which its epoch tells; one that does not come is no longer expected
-after a part of the interval.
+As many as its actor reads and processes in a few milliseconds of CPU time, and as take CHUNK_BYTES at most: a longer
+chunk costs less per row, a shorter one delays barriers less. Before a barrier is due each chunk takes half the time
+that is left, so that the barrier waits neither for the rest of a long chunk, nor for the actors below to process one. A
+barrier is due an interval after the one before was injected, which its epoch tells; one that does not come is no longer
+expected after a part of the interval.
 """
 
 from __future__ import annotations

@@ -178,17 +178,20 @@ class SourceExecutor(Executor):
         """The messages of the channel, with the chunks of the readers between them, at least one if there are rows
         before each barrier; ends when the channel is closed."""
         has_tried = False  # to read since the last barrier
+        began = self._cpu_clock()
         for message in received(self._control):
             is_barrier = isinstance(message, Barrier)
             tries = self._may_read() and (isinstance(message, Wait) or (is_barrier and not has_tried))
             chunk = self._next_chunk() if tries else None
             has_tried = not is_barrier and (has_tried or tries)
             if chunk is not None:
-                began = self._cpu_clock()
                 yield chunk
-                self._chunk_size.note_chunk(chunk.capacity, self._cpu_clock() - began, chunk.nbytes)
+                now = self._cpu_clock()
+                self._chunk_size.note_chunk(chunk.capacity, now - began, chunk.nbytes)
+                began = now
             if not isinstance(message, Wait):
                 yield message
+                began = self._cpu_clock()
             elif chunk is None:
                 idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
                 yield idle if self._may_read() or self._awaits_commit else WAIT
@@ -205,8 +208,6 @@ class SourceExecutor(Executor):
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first active reader, round robin, that has one."""
         self._release()
-        if self._has_ended:
-            self._choose_active()
         splits, rows = self._active, self._rate.allowed(self._chunk_size.rows)
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
@@ -295,7 +296,7 @@ class SourceExecutor(Executor):
 
     @property
     def _is_finished(self) -> bool:
-        if all(self._readers[split].is_finished for split in self._active):
+        if self._has_ended or not self._active:
             self._choose_active()
         return not self._active
 

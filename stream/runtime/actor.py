@@ -6,6 +6,7 @@ barrier has been sent."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
@@ -16,6 +17,17 @@ from stream.executor.base import Executor
 from stream.executor.meter import ExecutorMeter
 from stream.message import STATEMENTS, WAIT, Barrier, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
+
+
+class _Thread(threading.local):
+    """`cpu_seconds`: CPU time of this thread at the end of its last slice. What it uses before the next one counts for
+    that: each reading is a system call."""
+
+    def __init__(self) -> None:
+        self.cpu_seconds = time.thread_time()
+
+
+_thread = _Thread()
 
 
 class ActorObserver(Protocol):
@@ -72,7 +84,7 @@ class Actor:
         """One slice, see `Runnable.run`. Errors are reported to the observer, none is raised."""
         if not self.may_begin:
             return WAIT
-        self._slice_began = time.thread_time()
+        self._slice_began = _thread.cpu_seconds
         try:
             return self._run(until)
         except BaseException as error:
@@ -81,7 +93,8 @@ class Actor:
             self._observer.fail(self.actor_id if blamed is None else blamed, error, self._position())
             return False
         finally:
-            self._cpu_seconds += time.thread_time() - self._slice_began
+            _thread.cpu_seconds = now = time.thread_time()
+            self._cpu_seconds += now - self._slice_began
 
     def _run(self, until: Callable[[], bool]) -> Wait | bool:
         if not self._outputs.flush():

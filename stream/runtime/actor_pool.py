@@ -12,7 +12,8 @@ of the others again.
 No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
 threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while a regular thread
 waits, which shows in its CPU time. Where all of them compute, a further thread would only compete with them. A slice
-that waits for the store does not depend on other slices, so no pool size can deadlock.
+that waits for the store does not depend on other slices, so no pool size can deadlock. While actors are ready one spare
+thread looks at them, each LOOK_SECONDS at most; the others are not woken.
 
 Thread safety: the state of an actor is changed under the lock. A wake-up that arrives while the actor runs is noted, so
 that it is not lost when the actor then has nothing to process.
@@ -35,6 +36,7 @@ QUANTUM_SECONDS = 0.01
 """How long a slice may last while other actors are ready: short compared to a barrier interval, long compared to the
 processing of one chunk."""
 OVERDUE_SECONDS = 0.02
+LOOK_SECONDS = 0.01
 WAITING_SHARE = 0.5
 """A slice that has used less CPU time than this share of its duration is one that waits."""
 SPARE_THREADS = 4
@@ -77,28 +79,24 @@ class _Entry:
 
 
 class _Slice:
-    """What a regular thread executes. `cpu_clock()`: CPU seconds of the thread, callable from any thread."""
+    """What a regular thread executes: slice number `number`, none if that is even."""
 
     def __init__(self) -> None:
-        self.cpu_clock = _clock_of_this_thread()
-        self.began: float | None = None  # monotonic seconds; None between two slices
-        self._cpu_began = 0.0
+        self.number = 0
+        self._cpu_clock = _clock_of_this_thread()  # callable from any thread
+        self._seen = -1, 0.0, 0.0  # number of a slice, monotonic and CPU seconds at the first look at it
 
-    def begin(self) -> None:
-        self._cpu_began = self.cpu_clock()
-        self.began = time.monotonic()
-
-    def end(self) -> None:
-        self.began = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it has mostly waited, so far, for at least OVERDUE_SECONDS."""
-        began = self.began
-        if began is None:
+    def look(self) -> bool:
+        """Whether it has mostly waited since the first look at this slice, for LOOK_SECONDS or longer. One thread at a
+        time looks, and the thread that executes the slice need not be stopped."""
+        number, cpu, now = self.number, self._cpu_clock(), time.monotonic()
+        if number % 2 == 0 or number != self.number:
             return False
-        seconds = time.monotonic() - began
-        return seconds >= OVERDUE_SECONDS and self.cpu_clock() - self._cpu_began < WAITING_SHARE * seconds
+        seen, since, cpu_since = self._seen
+        if seen != number:
+            self._seen = number, now, cpu
+            return False
+        return now - since >= LOOK_SECONDS and cpu - cpu_since < WAITING_SHARE * (now - since)
 
 
 def _clock_of_this_thread() -> Callable[[], float]:
@@ -129,6 +127,7 @@ class ActorPool:
         self._ends = threading.Condition(lock)
         self._lock = lock
         self._idle = 0  # regular threads that wait
+        self._is_watched = False  # a spare thread looks at the ready actors again soon
         self._entries: dict[int, _Entry] = {}  # id(actor) -> entry of an actor that has not ended
         self._ready: deque[_Entry] = deque()
         self._urgent: deque[_Entry] = deque()  # the ready ones for which a barrier waits
@@ -201,20 +200,16 @@ class ActorPool:
                 entry = self._next()
             if entry is None:
                 return
-            current.begin()
+            current.number += 1
             self._run(entry)
-            current.end()
+            current.number += 1
 
     def _run_spare(self) -> None:
         while True:
             with self._lock:
-                queue = self._longest_waiting()
-                while not self._is_closed and (queue is None or not self._is_overdue(queue)):
-                    self._overdue.wait(None if queue is None else self._seconds_to_look(queue))
-                    queue = self._longest_waiting()
-                if self._is_closed or queue is None:
-                    return
-                entry = self._taken(queue)
+                entry = self._next_overdue()
+            if entry is None:
+                return
             self._run(entry)
 
     def _run(self, entry: _Entry) -> None:
@@ -245,14 +240,36 @@ class ActorPool:
             self._fire_timers()
             if self._urgent or self._ready:
                 entry = self._taken(self._urgent or self._ready)
-                if self._urgent or self._ready:
-                    self._overdue.notify()
+                self._watch()
                 return entry
             left = self._timers[0][0] - self._clock() if self._timers else None
             self._idle += 1
             self._work.wait(left)
             self._idle -= 1
         return None
+
+    def _next_overdue(self) -> _Entry | None:
+        """An actor that is overdue while a regular thread waits; waits for one. None after `close`."""
+        while not self._is_closed:
+            queue = self._longest_waiting()
+            if queue is None or self._is_watched:
+                self._overdue.wait()
+                continue
+            waiting = sum(each.look() for each in self._slices)
+            late = self._clock() - queue[0].since - OVERDUE_SECONDS
+            if late >= 0 and waiting:
+                entry = self._taken(queue)
+                self._watch()
+                return entry
+            self._is_watched = True
+            self._overdue.wait(-late if late < 0 else LOOK_SECONDS)
+            self._is_watched = False
+        return None
+
+    def _watch(self) -> None:
+        """A spare thread looks at the ready actors, if there are any."""
+        if (self._urgent or self._ready) and not self._is_watched:
+            self._overdue.notify()
 
     def _taken(self, queue: deque[_Entry]) -> _Entry:
         entry = queue.popleft()
@@ -265,8 +282,8 @@ class ActorPool:
         (self._urgent if entry.has_barrier() else self._ready).append(entry)
         if self._idle:
             self._work.notify()
-        elif self.ready_actors == 1:
-            self._overdue.notify()
+        else:
+            self._watch()
 
     def _park(self, entry: _Entry, seconds: float | None) -> None:
         entry.state = _State.PARKED
@@ -288,14 +305,3 @@ class ActorPool:
         """The queue whose head has waited longest; None if no actor is ready."""
         return min((queue for queue in (self._urgent, self._ready) if queue),
                    key=lambda queue: queue[0].since, default=None)
-
-    def _is_overdue(self, queue: deque[_Entry]) -> bool:
-        return self._seconds_overdue(queue) >= 0 and any(each.is_waiting for each in self._slices)
-
-    def _seconds_to_look(self, queue: deque[_Entry]) -> float:
-        """Until it may be overdue."""
-        late = self._seconds_overdue(queue)
-        return -late if late < 0 else OVERDUE_SECONDS
-
-    def _seconds_overdue(self, queue: deque[_Entry]) -> float:
-        return self._clock() - queue[0].since - OVERDUE_SECONDS

@@ -39,7 +39,13 @@ class RunningActor:
 
     def has_barrier(self) -> bool:
         """Whether a barrier waits for it."""
-        return any(channel.has_barrier for channel in self.channels)
+        if self.control is not None and self.control.has_barrier:
+            return True
+        for channels in (*self.inputs, self.sinks.values()):
+            for channel in channels:
+                if channel.has_barrier:
+                    return True
+        return False
 
     def close(self, cause: BaseException | None) -> None:
         """Ends the actor, also one that still waits for those that it replaces, or for room to send."""
