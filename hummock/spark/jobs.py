@@ -10,8 +10,10 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -25,8 +27,12 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 ANSWERS = "index long, answer binary, error string"
 RAISED = re.compile(r"(?!org\.|java\.|py4j\.)[\w.]*[A-Z]\w*: .")     # last line of a Python traceback
+PARTITION_PER_ROW = ("spark.sql.leafNodeDefaultParallelism", str(1 << 20))     # or fewer rows than that
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], None]     # tasks finished, and their total
+
+_siblings: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()     # by the session of the caller
+_siblings_lock = threading.Lock()
 
 
 def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: str,
@@ -39,11 +45,9 @@ def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: s
     """
     if not specs:
         return []
-    count = len(specs)
-    task = partial(do_specs, installed_version(), work, tuple(specs))
-    frame = spark.range(0, count, 1, count).mapInArrow(task, ANSWERS)
-    rows = run_job(spark, frame.collect, name=name, is_cancelled=is_cancelled, on_progress=on_progress)
-    answers: list[Any] = [None] * count
+    rows = run_job(spark, lambda: _answers(spark, specs, work), name=name, is_cancelled=is_cancelled,
+                   on_progress=on_progress)
+    answers: list[Any] = [None] * len(specs)
     for index, answer, error in rows:
         if error is not None:
             raise SparkJobFailed(name, f"task {index}: {error}")
@@ -53,12 +57,38 @@ def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: s
     return answers
 
 
-def do_specs(version: str, work: str, specs: Sequence[bytes],
-             batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a Spark task: the answers to the specs whose indexes are in `batches`."""
+def _answers(spark: SparkSession, specs: Sequence[bytes], work: str) -> list[Any]:
+    """(index, answer, error) of each spec. A spec is a row of a local frame, of which each row is a partition of its
+    own: Spark sends a task the rows of its partition alone, and what it does once in all."""
+    rows = pa.table({"index": pa.array(range(len(specs)), pa.int64()), "spec": pa.array(specs, pa.binary())})
+    with _session_of_rows(spark) as session:
+        task = partial(do_specs, installed_version(), work)
+        return session.createDataFrame(rows).mapInArrow(task, ANSWERS).collect()
+
+
+@contextmanager
+def _session_of_rows(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session over the context of `spark` in which local frames have a partition for each row; with Spark Connect
+    `spark` itself, which is such a session inside."""
+    if not _is_connect(spark):
+        with _siblings_lock:
+            if spark not in _siblings:
+                _siblings[spark] = spark.newSession()
+                _siblings[spark].conf.set(*PARTITION_PER_ROW)
+        yield _siblings[spark]
+        return
+    spark.conf.set(*PARTITION_PER_ROW)
+    try:
+        yield spark
+    finally:
+        spark.conf.unset(PARTITION_PER_ROW[0])
+
+
+def do_specs(version: str, work: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in a Spark task: the answers to the specs in `batches`, rows (index, spec)."""
     for batch in batches:
-        for index in batch.column(0).to_pylist():
-            answer, error = do_spec(version, work, specs[index])
+        for index, spec in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            answer, error = do_spec(version, work, bytes(spec))
             yield pa.record_batch({"index": pa.array([index], pa.int64()), "answer": pa.array([answer], pa.binary()),
                                    "error": pa.array([error], pa.string())})
 

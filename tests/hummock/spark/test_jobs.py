@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_answers_are_in_the_order_of_their_specs(spark):
     specs = [b"%d" % number * number for number in range(9)]
     assert run_specs(spark, specs, work("backwards"), name="backwards") == [spec[::-1] for spec in specs]
     assert run_specs(spark, [], work("backwards"), name="nothing") == []
+
+
+def test_each_spec_travels_to_a_task_of_its_own(spark, monkeypatch):
+    sent, real = [], jobs.partial
+    monkeypatch.setattr(jobs, "partial", lambda *args: (sent.append(pickle.dumps(args)), real(*args))[1])
+    answers = run_specs(spark, [os.urandom(100_000) for _ in range(7)], work("partition"), name="apart")
+    assert sorted(answers) == [b"%d" % number for number in range(7)]
+    assert sum(map(len, sent)) < 1_000, "what all tasks receive holds no spec"
 
 
 def test_a_session_with_large_types_gets_the_same_answers(spark):

@@ -16,6 +16,15 @@ def backwards(spec: bytes) -> bytes:
     return spec[::-1]
 
 
+def partition(spec: bytes) -> bytes:
+    """The number of the task's partition."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return b"%d" % context.partitionId()
+
+
 def fail_at_first(spec: bytes) -> bytes:
     """Fails the first `fails` attempts, then returns the number of the attempt."""
     record = json.loads(spec)
