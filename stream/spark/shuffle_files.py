@@ -10,7 +10,10 @@ job. They are deleted as soon as all receivers are done; those of an attempt tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +29,7 @@ from stream.errors import InconsistentStream
 
 WINDOW_ROWS, WINDOW_BYTES = 524_288, 16 << 20  # buffered before they are partitioned, whichever is reached first
 CHUNK_ROWS = 32_768  # approximate rows of a chunk that is read back
+AHEAD_BLOCKS, AHEAD_BYTES = 16, 32 << 20  # read while the blocks before them are processed
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +133,36 @@ def read_blocks(blocks: Sequence[ShuffleBlock], schema: Schema, objects: ObjectS
     """The rows of `blocks`, in that order, as inserts. Corruption, ObjectNotFound."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    for block in blocks:
-        waiting.append(pa.ipc.read_record_batch(_body(block, objects), schema.arrow))
-        rows += waiting[-1].num_rows
-        if rows >= CHUNK_ROWS:
-            yield _inserts(waiting)
-            waiting, rows = [], 0
+    with closing(_read_ahead(blocks, objects)) as bodies:
+        for body in bodies:
+            waiting.append(pa.ipc.read_record_batch(body, schema.arrow))
+            rows += waiting[-1].num_rows
+            if rows >= CHUNK_ROWS:
+                yield _inserts(waiting)
+                waiting, rows = [], 0
     if waiting:
         yield _inserts(waiting)
+
+
+def _read_ahead(blocks: Sequence[ShuffleBlock], objects: ObjectStore) -> Generator[pa.Buffer, None, None]:
+    """The bodies of `blocks`, in that order. A block is a request, each of which takes its time at a remote store: up
+    to AHEAD_BLOCKS are under way at once, and up to AHEAD_BYTES of blocks are under way or waiting."""
+    under_way: deque[tuple[Future[pa.Buffer], int]] = deque()
+    ahead = 0
+    with ThreadPoolExecutor(min(len(blocks), AHEAD_BLOCKS) or 1, thread_name_prefix="hummock-shuffle") as pool:
+        try:
+            for block in blocks:
+                while len(under_way) >= AHEAD_BLOCKS or (under_way and ahead + block.size > AHEAD_BYTES):
+                    body, size = under_way.popleft()
+                    ahead -= size
+                    yield body.result()
+                under_way.append((pool.submit(_body, block, objects), block.size))
+                ahead += block.size
+            while under_way:
+                yield under_way.popleft()[0].result()
+        finally:
+            for body, _ in under_way:
+                body.cancel()
 
 
 def _body(block: ShuffleBlock, objects: ObjectStore) -> pa.Buffer:

@@ -1,6 +1,8 @@
 """Bulk backfills against the stream: the tasks of cases/bulk_backfill.txt write the state that the stream builds."""
 
+import itertools
 import random
+import threading
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -203,6 +205,30 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
     assert sorted((int(row[1]), row[0]) for rows in found for row in rows) == list(enumerate(keys.tolist()))
     assert all(len({receiver for receiver in range(4) if any(row[0] == key for row in found[receiver])}) == 1
                for key in set(keys.tolist()))
+
+
+@pytest.mark.parametrize("most", [4, 2])
+def test_blocks_are_requested_side_by_side_within_limits(objects, monkeypatch, most):
+    monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
+    with shuffle_writer(objects, 1) as writer:
+        for number in range(12):
+            writer.add(from_pretty(f"+ {number} a", SCHEMA))
+        blocks = writer.finish().by_receiver(1)[0]
+    together, real, begun, taken = threading.Barrier(most), objects.get, itertools.count(1), []
+
+    def get(*args):
+        assert next(begun) - len(taken) <= most
+        together.wait(10)  # until as many requests are under way
+        return real(*args)
+
+    monkeypatch.setattr(objects, "get", get)
+    monkeypatch.setattr("stream.spark.shuffle_files.AHEAD_BLOCKS", 4)
+    monkeypatch.setattr("stream.spark.shuffle_files.AHEAD_BYTES", most * blocks[0].size)
+    monkeypatch.setattr("stream.spark.shuffle_files.CHUNK_ROWS", 1)
+    for chunk in read_blocks(blocks, SCHEMA, objects):
+        taken += [row[0] for _, row in chunk.changes()]
+    assert taken == list(range(12))
+    assert together.n_waiting == 0 and not together.broken
 
 
 def test_nothing_sent_is_no_object(objects):
