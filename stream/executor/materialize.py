@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+import numpy as np
+
 from relational.catalog.objects import ConflictBehaviour
-from relational.chunk import StreamChunk
+from relational.chunk import Op, StreamChunk
 from relational.errors import DamagedRow
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
@@ -137,13 +139,26 @@ class MaterializeExecutor(Executor):
             if changes is None:
                 replayed.refuse()
                 return
-            with suppress(DamagedRow):  # which only a deletion of its key touches
-                changes = ConflictResolver(self._table, ConflictBehaviour.OVERWRITE).resolve(changes).chunk
-            if changes is not None:
-                self._table.write_chunk(changes)
-                yield from self._changed(changes)
+            yield from self._write_again(changes)
         if not result.done():
             result.set_result(evaluation.rows)
+
+    def _write_again(self, changes: StreamChunk) -> Iterator[StreamChunk]:
+        """Writes the changes of a statement, fitted to the rows that the table has. A key that it inserted into a table
+        whose rows expire was free then, although the row before it may still be there at the epoch that is read now:
+        that row is replaced, and not retracted, as it would not have been."""
+        catalog = self._table.catalog
+        if catalog.ttl_ms and not catalog.inserts_new_keys:
+            self._table.write_chunk(changes.with_ops(np.full(changes.capacity, Op.UPDATE_INSERT, np.uint8)))
+            yield from self._changed(changes)
+            return
+        conflict = ConflictBehaviour.IGNORE if catalog.is_append_only else ConflictBehaviour.OVERWRITE
+        resolved: StreamChunk | None = changes
+        with suppress(DamagedRow):  # which only a deletion of its key touches
+            resolved = ConflictResolver(self._table, conflict).resolve(changes).chunk
+        if resolved is not None:
+            self._table.write_chunk(resolved)
+            yield from self._changed(resolved)
 
     def _changed(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         """The output for changes that were written: without unchanged updates, in slices of bounded size."""

@@ -11,7 +11,7 @@ from relational.types import DataType, Schema
 from stream.errors import AppendOnlyViolation, DuplicateKey, InvalidStatement
 from stream.executor.base import ExecutorInfo
 from stream.executor.materialize import MaterializeExecutor
-from stream.message import DeleteRows, InsertRows, UpdateRows
+from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Replayed, StatementResult, UpdateRows
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
@@ -96,6 +96,26 @@ def test_insert_update_and_delete_see_all_earlier_ones():
     changes, result = table.delete(compare("equal", V, number(21)))
     assert changes == "- 2 21" and result.result(0) == 1
     assert table.rows == [(1, 10)]
+
+
+@pytest.mark.parametrize("options, output, left", [
+    ({}, "U- 7 6\nU+ 7 5", (7, 5)),
+    ({"is_append_only": True, "rule": IGNORE, "ttl_ms": 1_000}, "+ 7 5", (7, 5)),
+    ({"is_append_only": True, "rule": IGNORE}, "", (7, 6)),
+], ids=["a table", "one whose rows expire", "an append-only one"])
+def test_an_insert_that_is_written_again_over_a_row_retracts_nothing_where_nothing_is_retracted(options, output, left):
+    """Where rows expire the row of before had expired when the statement was evaluated [R31]; from an append-only table
+    nothing is retracted, so it is a row of a sink, which came first."""
+    table = Table(**options)
+    table.insert((7, 6))
+    table.folded = Folded((0,)) if "ttl_ms" in options else table.folded
+    result = StatementResult()
+    evaluation = EvaluatedChanges(from_pretty("+ 7 5", SCHEMA), 1, (0, 1))
+    assert table.send(Replayed(2, evaluation, result, lambda: None)) == output
+    assert result.result(0) == 1
+    stored = StateTable(table_catalog("t", SCHEMA, (0,)), table.store)
+    stored.init_epoch(barrier(table._epoch).epoch)
+    assert stored.get_row((7,)) == left
 
 
 def test_statements_of_one_epoch_are_evaluated_in_order():
