@@ -102,16 +102,16 @@ class HummockMetaClient(Protocol):
     def release_node(self, node: str) -> None:
         """Releases everything that the node has pinned or registered."""
 
-    def register_upload(self, node: str, prefix: str) -> None:
-        """Registers `prefix` for files that the node is about to write: vacuum keeps them while the row is valid.
+    def register_upload(self, node: str, *prefixes: str) -> None:
+        """Registers prefixes of files that the node is about to write: vacuum keeps them while the rows are valid.
         REQUIRES that the call returns before the first of them is written.
         """
 
     def renew_upload(self, node: str) -> None:
         """Renews the rows of all prefixes of the node, as `renew_lease` does too."""
 
-    def release_upload(self, node: str, prefix: str) -> None:
-        """Ends the registration of `prefix`. Raises nothing: a remaining row expires."""
+    def release_upload(self, node: str, *prefixes: str) -> None:
+        """Ends the registration of `prefixes`. Raises nothing: remaining rows expire."""
 
     def get_compact_task(self, holder: str, *, does_large: bool = False) -> tuple[CompactTask, str] | None:
         """A task and the token of this attempt; None: nothing is due. Large tasks are reserved for callers that

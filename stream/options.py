@@ -9,6 +9,8 @@ from hummock.options import MIB, MS_LIMIT, check_range
 
 TASK_MEMORY_BYTES = 512 * MIB
 """Of rows that a task of a bulk load buffers, unless the load says otherwise."""
+NAME_PREFIXES = 16
+"""Of the objects of a bulk load or backfill: a bucket serves a few thousand requests a second for each."""
 
 ROWS_LIMIT = 1 << 40
 BYTES_LIMIT = 1 << 62

@@ -278,17 +278,17 @@ class HummockManager:
         self._uploads.release(node)
         self._pins.release(node)
 
-    def register_upload(self, node: str, prefix: str) -> None:
-        """Registers `prefix` for files to be written: vacuum keeps them while the row is valid."""
-        self._uploads.register(node, prefix)
+    def register_upload(self, node: str, *prefixes: str) -> None:
+        """Registers prefixes of files to be written: vacuum keeps them while the rows are valid."""
+        self._uploads.register(node, prefixes)
 
     def renew_upload(self, node: str) -> None:
         """Renews the rows of all prefixes of the node."""
         self._uploads.renew(node)
 
-    def release_upload(self, node: str, prefix: str) -> None:
-        """Ends the registration of `prefix`."""
-        self._uploads.release(node, prefix)
+    def release_upload(self, node: str, *prefixes: str) -> None:
+        """Ends the registration of `prefixes`."""
+        self._uploads.release(node, prefixes)
 
     def _lease(self, node: str, epoch: Epoch | None = None) -> None:
         """Writes the node's row so that it covers its pins, the version known here, and `epoch`. From the second try

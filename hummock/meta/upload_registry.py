@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -58,14 +58,14 @@ class UploadRegistry:
         return name
 
     @contextmanager
-    def prefix(self) -> Iterator[str]:
-        """A registered prefix for names that other processes generate; released when the block ends."""
-        prefix = self._random_bytes(NAME_PREFIX_DIGITS // 2).hex()
-        self._client.register_upload(self._node, prefix)
+    def prefixes(self, count: int) -> Iterator[tuple[str, ...]]:
+        """Registered prefixes for names that other processes generate; released when the block ends."""
+        prefixes = tuple(self._random_bytes(NAME_PREFIX_DIGITS // 2).hex() for _ in range(count))
+        self._client.register_upload(self._node, *prefixes)
         try:
-            yield prefix
+            yield prefixes
         finally:
-            self._client.release_upload(self._node, prefix)
+            self._client.release_upload(self._node, *prefixes)
 
     def renew(self) -> None:
         """Renews the rows, independently of the lease's renewal."""
@@ -124,14 +124,14 @@ class UploadTable:
         self._lock = threading.Lock()
         self._rows: dict[str, Upload] = {}      # by prefix
 
-    def register(self, node: str, prefix: str) -> None:
-        """Creates the row of `prefix`. Raises `MetaStoreError` if another process ever used it."""
+    def register(self, node: str, prefixes: Sequence[str]) -> None:
+        """Creates the rows of `prefixes`. Raises `MetaStoreError` if another process ever used one."""
         lease_key(node)
-        key = upload_key(prefix)
+        keys = list(map(upload_key, prefixes))
         with self._lock:
             upload = Upload(node, self._holder, self._expiry())
-            self._write(MetaOperations(require={key: None}, put={key: encode(upload)}))
-            self._rows[prefix] = upload
+            self._write(MetaOperations(require=dict.fromkeys(keys), put=dict.fromkeys(keys, encode(upload))))
+            self._rows.update(dict.fromkeys(prefixes, upload))
 
     def renew(self, node: str) -> None:
         """Renews every row of the node."""
@@ -142,11 +142,11 @@ class UploadTable:
                 self._write(MetaOperations(put={upload_key(prefix): encode(row) for prefix, row in mine.items()}))
                 self._rows.update(mine)
 
-    def release(self, node: str, prefix: str | None = None) -> None:
-        """Deletes the row of `prefix` (None: every row of the node); a row that cannot be deleted expires."""
+    def release(self, node: str, prefixes: Sequence[str] | None = None) -> None:
+        """Deletes the rows of `prefixes` (None: every row of the node); a row that cannot be deleted expires."""
         with self._lock:
             gone = [held for held, upload in self._rows.items()
-                    if upload.node == node and prefix in (None, held)]
+                    if upload.node == node and (prefixes is None or held in prefixes)]
             for held in gone:
                 del self._rows[held]
             if gone:

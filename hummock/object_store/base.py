@@ -227,6 +227,11 @@ def mint_sstable_name(random_bytes: RandomBytes, prefix: str = "") -> str:
     return prefix + random_bytes((NAME_DIGITS - len(prefix)) // 2).hex()
 
 
+def name_minter(random_bytes: RandomBytes, prefixes: Sequence[str]) -> Callable[[], str]:
+    """Returns a function that mints names, each with one of `prefixes`, at random."""
+    return lambda: mint_sstable_name(random_bytes, prefixes[int.from_bytes(random_bytes(4)) % len(prefixes)])
+
+
 def name_prefix(name: str) -> str:
     """The upload prefix of a name."""
     return name[:NAME_PREFIX_DIGITS]

@@ -50,7 +50,7 @@ class StagingStore(ViewReads, ClosedAtExit):
         self._sealed = self._synced = self._settled = NEVER
         self._is_closed = False
         self._undo = ExitStack()
-        self._prefix = self._undo.enter_context(base.upload_prefix())
+        (self._prefix,) = self._undo.enter_context(base.upload_prefixes(1))
 
     @property
     def committed_epoch(self) -> Epoch:

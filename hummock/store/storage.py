@@ -180,15 +180,16 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self.wait_epoch(epoch)
 
     @contextmanager
-    def upload_prefix(self) -> Iterator[str]:
-        """A name prefix for the files of a load that other processes write.
+    def upload_prefixes(self, count: int) -> Iterator[tuple[str, ...]]:
+        """Prefixes of names for the files of a load that other processes write. A bucket shares out its requests by
+        the names of objects, so the files that many processes write or read should not all begin with one prefix.
 
         Vacuum keeps such files until the block ends, while this store lives and follows versions; files that are in no
         version by then are garbage.
         """
         self._open_base()
-        with self._registry.prefix() as prefix:
-            yield prefix
+        with self._registry.prefixes(count) as prefixes:
+            yield prefixes
 
     def wait_for_level0(self, size_bytes: int) -> None:
         """Waits, before a load that may enter level 0, as a writer of so many bytes does: at most a second."""

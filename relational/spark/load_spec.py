@@ -19,7 +19,7 @@ from hummock.options import StorageOptions
 from hummock.sstable.info import SstableInfo
 from relational.catalog.objects import TableCatalog
 
-FORMAT = 1
+FORMAT = 2
 DUPLICATE_RULES = ("error", "last", "first")
 
 
@@ -49,7 +49,7 @@ class LoadSpec:
 
     load_id: str
     url: str
-    name_prefix: str
+    name_prefixes: tuple[str, ...]
     table: TableCatalog
     columns: tuple[int, ...]
     partitions: int
@@ -82,6 +82,7 @@ class LoadSpec:
     def to_bytes(self) -> bytes:
         plain = {name: getattr(self, name) for name in _PLAIN}
         return json.dumps({"format": FORMAT, **plain, "table": self.table.to_json(), "columns": list(self.columns),
+                           "name_prefixes": list(self.name_prefixes),
                            "tables": tables_to_json(self.tables),
                            "stored": None if self.stored is None else self.stored.to_json()}).encode()
 
@@ -93,12 +94,13 @@ class LoadSpec:
             tables = {table_id: rules for table_id, rules in tables_from_json(record["tables"]).items() if rules}
             stored = None if record["stored"] is None else Stored.from_json(record["stored"])
             return cls(**{name: record[name] for name in _PLAIN}, table=TableCatalog.from_json(record["table"]),
-                       columns=tuple(record["columns"]), tables=tables, stored=stored)
+                       columns=tuple(record["columns"]), name_prefixes=tuple(record["name_prefixes"]),
+                       tables=tables, stored=stored)
         except MALFORMED as error:
             raise InvalidTask("bulk load", str(error)) from error
 
 
-_PLAIN = ("load_id", "url", "name_prefix", "partitions", "on_duplicate", "sstable_bytes", "block_bytes", "codec",
+_PLAIN = ("load_id", "url", "partitions", "on_duplicate", "sstable_bytes", "block_bytes", "codec",
           "filter_policy", "filter_bits_per_key", "memory_bytes", "limit_ms")
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 import pyarrow as pa
 
@@ -23,7 +22,7 @@ from hummock.epoch import MAX_EPOCH
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
 from hummock.loaded_files import PLACEHOLDER
-from hummock.object_store.base import ObjectStore, mint_sstable_name
+from hummock.object_store.base import ObjectStore, name_minter
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import StorageOptions
 from hummock.pipeline.retention import RetentionIterator
@@ -166,7 +165,7 @@ class PartitionWriter:
             if self._is_over():
                 raise TimeoutError(f"partition {self._partition} took more than {spec.limit_ms} ms")
 
-        return write_load(rows, self._bytes_in, self._store, spec.storage, self._minting(spec.name_prefix),
+        return write_load(rows, self._bytes_in, self._store, spec.storage, name_minter(os.urandom, spec.name_prefixes),
                           tables=spec.tables, borders=borders, before_each=check)
 
     def _spill(self) -> None:
@@ -175,12 +174,10 @@ class PartitionWriter:
         if self._spill_store is None:
             self._spill_store = LocalObjectStore(self._directory)
         rows = self._sorter.sort(self._spec.needs_ranks)
-        self._runs.append(write_load(rows, self._sorter.nbytes, self._spill_store, SPILL, self._minting("")))
+        mint = name_minter(os.urandom, ("",))
+        self._runs.append(write_load(rows, self._sorter.nbytes, self._spill_store, SPILL, mint))
         self._sorter.clear()
         self._clock("sort")
-
-    def _minting(self, prefix: str) -> Callable[[], str]:
-        return partial(mint_sstable_name, os.urandom, prefix)
 
     def _clock(self, phase: str) -> None:
         now = time.perf_counter()

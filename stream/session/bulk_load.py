@@ -28,7 +28,7 @@ from relational.spark.load_spec import DUPLICATE_RULES, LoadSpec, Stored
 from relational.table.row_serde import RowSerde
 from relational.table.store_rules import rules_of
 from stream.errors import BulkLoadRefused, DuplicateRows
-from stream.options import TASK_MEMORY_BYTES
+from stream.options import NAME_PREFIXES, TASK_MEMORY_BYTES
 from stream.session.statements import table_draft
 
 if TYPE_CHECKING:
@@ -134,9 +134,9 @@ class BulkLoader:
         with ExitStack() as opened:
             table, replaces = self._target(opened)
             columns = self._columns(table)
-            prefix = opened.enter_context(self._storage.upload_prefix())
+            prefixes = opened.enter_context(self._storage.upload_prefixes(NAME_PREFIXES))
             stored = opened.enter_context(self._stored(table)) if replaces is None else None
-            spec = self._spec(table, columns, prefix, stored)
+            spec = self._spec(table, columns, prefixes, stored)
             self._clock("prepare")
             try:
                 written = write_frame(request.frame, columns, spec, is_cancelled=request.is_cancelled,
@@ -194,11 +194,13 @@ class BulkLoader:
             runs = tuple(runs_of(pinned.version, table.id))
             yield Stored(epoch, runs) if runs else None
 
-    def _spec(self, table: TableCatalog, columns: FrameColumns, prefix: str, stored: Stored | None) -> LoadSpec:
+    def _spec(
+        self, table: TableCatalog, columns: FrameColumns, prefixes: tuple[str, ...], stored: Stored | None
+    ) -> LoadSpec:
         request, shape = self._request, self._playground.options.compaction
         rules = self._storage.version.tables.get(table.id, rules_of(table))
         return LoadSpec(
-            request.load_id, self._playground.url, prefix, table, columns.column_indices,
+            request.load_id, self._playground.url, prefixes, table, columns.column_indices,
             request.partitions or partitions_of(request.frame, table.vnode_count), request.on_duplicate,
             shape.sstable_bytes, shape.block_bytes, shape.codecs[min(shape.last_level, len(shape.codecs) - 1)],
             shape.filter_policy, shape.filter_bits_per_key, request.memory_bytes, ATTEMPT_MS,

@@ -18,13 +18,14 @@ from hummock.base.key import KeyRange
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.errors import ObjectStoreError
 from hummock.loaded_files import LoadedFiles
-from hummock.object_store.base import mint_sstable_name, sstable_data_path
+from hummock.object_store.base import name_minter, sstable_data_path
 from hummock.store.bulk_store import BulkStore
 from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.error_counts import StoredErrorCounts
+from stream.options import NAME_PREFIXES
 from stream.plan.fragments import Fragment
 from stream.plan.stream_plan import StreamScanNode
 from stream.spark.fragments import backfill_fragments
@@ -85,7 +86,11 @@ class BulkBackfill:
         storage = playground.storage
         leaf = fragments[0].leaf
         assert isinstance(leaf, StreamScanNode)
-        with storage.snapshot() as epoch, storage.pinned_version() as pinned, storage.upload_prefix() as prefix:
+        with (
+            storage.snapshot() as epoch,
+            storage.pinned_version() as pinned,
+            storage.upload_prefixes(NAME_PREFIXES) as prefixes,
+        ):
             first, *others = self._counts(pinned.version, leaf.table, fragments, view.vnode_count)
             parts = StorageTable(leaf.table, storage, leaf.columns).partitions(first)
             spec = BackfillSpec(
@@ -95,7 +100,7 @@ class BulkBackfill:
                 epoch=epoch,
                 tasks=(len(parts), *others),
                 url=playground.url,
-                prefix=prefix,
+                prefixes=prefixes,
                 storage=storage.options,
                 memory_bytes=self.task_bytes,
             )
@@ -175,4 +180,4 @@ def error_files(
         for reason, rows in errors.items():
             counts.add(reason, rows)
         stored.commit(EpochPair(Epoch(spec.epoch + (1 << SPILL_BITS)), spec.epoch))
-        return store.write_out(objects, lambda: mint_sstable_name(os.urandom, spec.prefix), (table.id,))
+        return store.write_out(objects, name_minter(os.urandom, spec.prefixes), (table.id,))

@@ -20,7 +20,7 @@ from stream.plan.planner import plan_known
 from stream.spark.fragments import backfill_fragments
 from stream.spark.shuffle_files import ShuffleBlock
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class BackfillSpec:
     """The history of `view` over `tables`, as they were at `epoch`.
 
     `state_ids`: the ids of its internal tables by name. `tasks`: the number of tasks of each fragment. Files are
-    written to the store at `url` under names that begin with `prefix`, built with the options `storage`. A task
-    buffers at most `memory_bytes` of its output in memory."""
+    written to the store at `url` under names that begin with one of `prefixes`, built with the options `storage`. A
+    task buffers at most `memory_bytes` of its output in memory."""
 
     view: TableCatalog
     tables: tuple[TableCatalog, ...]
@@ -37,7 +37,7 @@ class BackfillSpec:
     epoch: Epoch
     tasks: tuple[int, ...]
     url: str
-    prefix: str
+    prefixes: tuple[str, ...]
     storage: StorageOptions
     memory_bytes: int
 
@@ -55,7 +55,7 @@ class BackfillSpec:
             "epoch": self.epoch,
             "tasks": list(self.tasks),
             "url": self.url,
-            "prefix": self.prefix,
+            "prefixes": list(self.prefixes),
             "storage": asdict(self.storage),
             "memory_bytes": self.memory_bytes,
         }
@@ -73,7 +73,7 @@ class BackfillSpec:
             epoch=Epoch(record["epoch"]),
             tasks=tuple(record["tasks"]),
             url=record["url"],
-            prefix=record["prefix"],
+            prefixes=tuple(record["prefixes"]),
             storage=StorageOptions(**record["storage"]),
             memory_bytes=record["memory_bytes"],
         )

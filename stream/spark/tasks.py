@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from hummock.object_store.base import ObjectStore, mint_sstable_name
+from hummock.object_store.base import ObjectStore, name_minter
 from hummock.spark.worker import local_directory, task_store
 from hummock.sstable.info import SstableInfo
 from hummock.store.bulk_store import BulkStore
@@ -86,8 +86,7 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
     backfill, number = spec.backfill, spec.fragment
     fragment = backfill.fragments[number]
 
-    def mint() -> str:
-        return mint_sstable_name(os.urandom, backfill.prefix)
+    mint = name_minter(os.urandom, backfill.prefixes)
 
     def arriving() -> Iterable[StreamChunk]:
         if spec.scan:

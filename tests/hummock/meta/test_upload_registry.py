@@ -1,5 +1,6 @@
 """Uploads: a name is minted only after its prefix is registered, and the row is kept as long as needed."""
 
+import os
 import threading
 
 import pytest
@@ -13,7 +14,7 @@ from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.upload_registry import PREFIX_SECONDS, UploadRegistry, read_uploads
 from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.object_store.base import is_sstable_name, name_prefix
+from hummock.object_store.base import is_sstable_name, name_minter, name_prefix
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
@@ -84,6 +85,16 @@ def test_a_registration_whose_end_was_not_seen_is_found_out(parts, kind):
     parts.plan.add(Fault(kind, "transaction", UPLOADS))
     assert name_prefix(parts.registry.mint()) in parts.rows
     assert len(parts.rows) == 1 and parts.plan.hits == 1
+
+
+def test_several_prefixes_are_registered_and_released_in_one_transaction(parts):
+    before = len(parts.plan.calls)
+    with parts.registry.prefixes(16) as prefixes:
+        assert parts.rows.keys() == {*prefixes} and len({*prefixes}) == 16
+        mint = name_minter(os.urandom, prefixes)
+        assert len({name_prefix(mint()) for _ in range(200)} & {*prefixes}) > 8
+    assert parts.rows == {}
+    assert [operation for operation, _ in parts.plan.calls[before:]].count("transaction") == 2
 
 
 def test_a_prefix_of_another_process_is_refused(parts):

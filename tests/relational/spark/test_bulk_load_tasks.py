@@ -44,7 +44,7 @@ def small_messages(monkeypatch):
 
 
 def spec_of(directory, **changes):
-    spec = LoadSpec("load", f"file://{directory}", "ab" * 8, TABLE, (0, 1, 2), 4, "error", 4_000, 500, "lz4",
+    spec = LoadSpec("load", f"file://{directory}", ("ab" * 8,), TABLE, (0, 1, 2), 4, "error", 4_000, 500, "lz4",
                     "blocked_bloom", 10, 1 << 30, 600_000)
     return replace(spec, **changes)
 

@@ -91,7 +91,7 @@ def spec_of(session, name, tasks=()):
     view = catalog.resolve(ObjectName(name))
     ids = {table.name: table.id for table in catalog.internal_tables(view.id)}
     tables = tuple(map(catalog.get, view.dependencies))
-    return BackfillSpec(view, tables, ids, session.flush(), tasks, "memory://", "ab" * 8, StorageOptions(), 1 << 16)
+    return BackfillSpec(view, tables, ids, session.flush(), tasks, "memory://", ("ab" * 8,), StorageOptions(), 1 << 16)
 
 
 def shown(fragments):
