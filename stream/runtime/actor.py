@@ -6,7 +6,6 @@ barrier has been sent."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
@@ -17,17 +16,7 @@ from stream.executor.base import Executor
 from stream.executor.meter import ExecutorMeter
 from stream.message import STATEMENTS, WAIT, Barrier, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
-
-
-class _Thread(threading.local):
-    """`cpu_seconds`: CPU time of this thread at the end of its last slice. What it uses before the next one counts for
-    that: each reading is a system call."""
-
-    def __init__(self) -> None:
-        self.cpu_seconds = time.thread_time()
-
-
-_thread = _Thread()
+from stream.runtime.thread_clock import slice_began, slice_ended
 
 
 class ActorObserver(Protocol):
@@ -84,7 +73,7 @@ class Actor:
         """One slice, see `Runnable.run`. Errors are reported to the observer, none is raised."""
         if not self.may_begin:
             return WAIT
-        self._slice_began = _thread.cpu_seconds
+        self._slice_began = slice_began()
         try:
             return self._run(until)
         except BaseException as error:
@@ -93,8 +82,7 @@ class Actor:
             self._observer.fail(self.actor_id if blamed is None else blamed, error, self._position())
             return False
         finally:
-            _thread.cpu_seconds = now = time.thread_time()
-            self._cpu_seconds += now - self._slice_began
+            self._cpu_seconds += slice_ended() - self._slice_began
 
     def _run(self, until: Callable[[], bool]) -> Wait | bool:
         if not self._outputs.flush():

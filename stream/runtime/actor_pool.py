@@ -13,7 +13,7 @@ No actor waits within a slice for another actor, but it may read objects, or wai
 threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while a regular thread
 waits, which shows in its CPU time. Where all of them compute, a further thread would only compete with them. A slice
 that waits for the store does not depend on other slices, so no pool size can deadlock. While actors are ready one spare
-thread looks at them, each LOOK_SECONDS at most; the others are not woken.
+thread looks at them, each OVERDUE_SECONDS at most; the others are not woken.
 
 Thread safety: the state of an actor is changed under the lock. A wake-up that arrives while the actor runs is noted, so
 that it is not lost when the actor then has nothing to process.
@@ -30,13 +30,13 @@ from enum import Enum, auto
 from typing import Protocol
 
 from stream.message import Wait
+from stream.runtime.thread_clock import slice_began
 from stream.runtime.thread_priority import lower_priority
 
 QUANTUM_SECONDS = 0.01
 """How long a slice may last while other actors are ready: short compared to a barrier interval, long compared to the
 processing of one chunk."""
 OVERDUE_SECONDS = 0.02
-LOOK_SECONDS = 0.01
 WAITING_SHARE = 0.5
 """A slice that has used less CPU time than this share of its duration is one that waits."""
 SPARE_THREADS = 4
@@ -79,24 +79,27 @@ class _Entry:
 
 
 class _Slice:
-    """What a regular thread executes: slice number `number`, none if that is even."""
+    """What a regular thread executes."""
 
     def __init__(self) -> None:
-        self.number = 0
         self._cpu_clock = _clock_of_this_thread()  # callable from any thread
-        self._seen = -1, 0.0, 0.0  # number of a slice, monotonic and CPU seconds at the first look at it
+        self._began: float | None = None  # monotonic seconds; None between two slices
+        self._cpu_began = 0.0
 
-    def look(self) -> bool:
-        """Whether it has mostly waited since the first look at this slice, for LOOK_SECONDS or longer. One thread at a
-        time looks, and the thread that executes the slice need not be stopped."""
-        number, cpu, now = self.number, self._cpu_clock(), time.monotonic()
-        if number % 2 == 0 or number != self.number:
+    def begin(self) -> None:
+        self._cpu_began, self._began = slice_began(), time.monotonic()
+
+    def end(self) -> None:
+        self._began = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has mostly waited, so far, for at least OVERDUE_SECONDS."""
+        began, cpu_began = self._began, self._cpu_began
+        if began is None:
             return False
-        seen, since, cpu_since = self._seen
-        if seen != number:
-            self._seen = number, now, cpu
-            return False
-        return now - since >= LOOK_SECONDS and cpu - cpu_since < WAITING_SHARE * (now - since)
+        seconds = time.monotonic() - began
+        return seconds >= OVERDUE_SECONDS and self._cpu_clock() - cpu_began < WAITING_SHARE * seconds
 
 
 def _clock_of_this_thread() -> Callable[[], float]:
@@ -200,9 +203,9 @@ class ActorPool:
                 entry = self._next()
             if entry is None:
                 return
-            current.number += 1
+            current.begin()
             self._run(entry)
-            current.number += 1
+            current.end()
 
     def _run_spare(self) -> None:
         while True:
@@ -255,14 +258,13 @@ class ActorPool:
             if queue is None or self._is_watched:
                 self._overdue.wait()
                 continue
-            waiting = sum(each.look() for each in self._slices)
             late = self._clock() - queue[0].since - OVERDUE_SECONDS
-            if late >= 0 and waiting:
+            if late >= 0 and any(each.is_waiting for each in self._slices):
                 entry = self._taken(queue)
                 self._watch()
                 return entry
             self._is_watched = True
-            self._overdue.wait(-late if late < 0 else LOOK_SECONDS)
+            self._overdue.wait(-late if late < 0 else OVERDUE_SECONDS)
             self._is_watched = False
         return None
 

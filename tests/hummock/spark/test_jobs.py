@@ -43,7 +43,7 @@ def test_answers_are_in_the_order_of_their_specs(spark):
 def test_each_spec_travels_to_a_task_of_its_own(spark, monkeypatch):
     sent, real = [], jobs.partial
     monkeypatch.setattr(jobs, "partial", lambda *args: (sent.append(pickle.dumps(args)), real(*args))[1])
-    answers = run_specs(spark, [os.urandom(100_000) for _ in range(7)], work("partition"), name="apart")
+    answers = run_specs(spark, [bytes([number]) * 100_000 for number in range(7)], work("partition"), name="apart")
     assert sorted(answers) == [b"%d" % number for number in range(7)]
     assert sum(map(len, sent)) < 1_000, "what all tasks receive holds no spec"
 
