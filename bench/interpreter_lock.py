@@ -17,7 +17,7 @@ TICK_MICROSECONDS = 1_000  # Linux ticks a few times less often
 class LockShare:
     """Samples this process inside; afterwards `ticks` of CPU time, of which `held` with the lock."""
 
-    def __enter__(self) -> LockShare:
+    def __init__(self) -> None:
         self.ticks = self.held = 0
         with tempfile.TemporaryDirectory() as directory:
             built = Path(directory) / "interpreter_lock.so"
@@ -25,6 +25,8 @@ class LockShare:
                        str(Path(__file__).with_suffix(".c")), "-o", str(built)]
             subprocess.run(command, check=True)
             self._library = ctypes.CDLL(str(built))
+
+    def __enter__(self) -> LockShare:
         self._library.begin(ctypes.c_long(TICK_MICROSECONDS))
         return self
 
