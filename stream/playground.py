@@ -177,6 +177,7 @@ class Playground:
             request,
             lambda load_id: self.manager.load_answer(load_id) is not None,
             self._handover,
+            lambda: self.node.is_busy,
         )
 
     def _stored_since(self, table: TableCatalog) -> Epoch | None:

@@ -37,6 +37,10 @@ QUANTUM_SECONDS = 0.01
 """How long a slice may last while other actors are ready: short compared to a barrier interval, long compared to the
 processing of one chunk."""
 OVERDUE_SECONDS = 0.02
+YIELD_SECONDS = 0.05
+"""How long an actor of a pool that yields to other work waits for it."""
+LOOK_SECONDS = 0.002
+"""How soon the end of that work is seen."""
 WAITING_SHARE = 0.5
 """A slice that has used less CPU time than this share of its duration is one that waits."""
 SPARE_THREADS = 4
@@ -112,7 +116,8 @@ def _clock_of_this_thread() -> Callable[[], float]:
 
 class ActorPool:
     """`threads` regular threads and `spare` ones, which begin with the first actor. `niceness`: by how much their
-    priority is lower than that of the process, where threads have one. Thread safe."""
+    priority is lower than that of the process, where threads have one. While `yields_to()`, no slice begins of an actor
+    that has been ready for less than YIELD_SECONDS. Thread safe."""
 
     def __init__(
         self,
@@ -120,9 +125,11 @@ class ActorPool:
         spare: int = SPARE_THREADS,
         clock: Callable[[], float] = time.monotonic,
         niceness: int = 0,
+        yields_to: Callable[[], bool] = lambda: False,
     ) -> None:
         self._threads_wanted = threads, spare
         self.niceness = niceness
+        self._yields_to = yields_to
         self._clock = clock
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # regular threads
@@ -241,15 +248,22 @@ class ActorPool:
         """The actor whose turn it is; waits for one. None after `close`."""
         while not self._is_closed:
             self._fire_timers()
-            if self._urgent or self._ready:
-                entry = self._taken(self._urgent or self._ready)
+            queue = self._urgent or self._ready
+            if queue and not self._must_yield(queue[0]):
+                entry = self._taken(queue)
                 self._watch()
                 return entry
+            if queue:
+                self._work.wait(LOOK_SECONDS)
+                continue
             left = self._timers[0][0] - self._clock() if self._timers else None
             self._idle += 1
             self._work.wait(left)
             self._idle -= 1
         return None
+
+    def _must_yield(self, entry: _Entry) -> bool:
+        return self._yields_to() and self._clock() - entry.since < YIELD_SECONDS
 
     def _next_overdue(self) -> _Entry | None:
         """An actor that is overdue while a regular thread waits; waits for one. None after `close`."""

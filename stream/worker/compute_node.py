@@ -173,6 +173,11 @@ class ComputeNode:
             self._barriers.close()
             self._pool.close()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether actors have yet to pass a barrier, or an epoch that they have passed is not synced. Takes no lock."""
+        return self._barriers.is_busy
+
     # -- interface of sessions -------------------------------------------------------------------------
 
     def execute(self, table_id: int, table_name: str, statement: Statement) -> int:

@@ -1,7 +1,8 @@
 """DetachedWorker: the actors of one job that is being created, over a store of their own, on threads of their own.
 
 There are half as many as cores, and they and the uploads have a lower priority where the system knows priorities of
-threads: the graph goes first. (On 2 cores a second thread made a creation 10 % faster and the 99th percentile of
+threads: the graph goes first. While the graph has a barrier to pass or an epoch to sync they begin nothing, for a short
+while. (On 2 cores a second thread made a creation 10 % faster and the 99th percentile of
 flushes twice as long. A much lower priority did not help: a thread that is not run keeps the interpreter's lock.)
 """
 
@@ -39,7 +40,7 @@ class Staging(StateStore, Protocol):
 
 class DetachedWorker:
     """A `stream.protocol.DetachedWorker`. `store` is written, `graph` is read. `request` is called when a barrier is
-    wanted, and when a part failed: the next barrier then tells how."""
+    wanted, and when a part failed: the next barrier then tells how. While `yields_to()`, its actors wait a little."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class DetachedWorker:
         request: Callable[[], None],
         is_committed: Callable[[str], bool],
         handover: StateHandover,
+        yields_to: Callable[[], bool],
     ) -> None:
         self._store, self._graph = store, graph
         self.is_committed = is_committed
@@ -57,7 +59,7 @@ class DetachedWorker:
         self._job_ids: set[int] = set()
         options = replace(options, state_write_bytes=min(options.state_write_bytes, STATE_WRITE_BYTES))
         builder = ActorBuilder(store, options, request, upstream=graph, handover=handover)
-        pool = ActorPool(threads, spare=0, niceness=NICENESS)
+        pool = ActorPool(threads, spare=0, niceness=NICENESS, yields_to=yields_to)
         self.node = ComputeNode(store, builder, options, pool, lambda _: request(), request_barrier=request)
         self._is_closed = False
 

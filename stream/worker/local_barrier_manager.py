@@ -57,6 +57,7 @@ class LocalBarrierManager:
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends, ascending
         self._finished: set[int] = set()  # actors that report it with their next barrier
         self._failure: BaseException | None = None
+        self._syncing = 0  # collected epochs
         self._syncer = self._new_syncer()
 
     def inject(
@@ -101,6 +102,11 @@ class LocalBarrierManager:
         with self._lock:
             self._finished.add(actor_id)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether actors have yet to pass a barrier, or an epoch that they have passed is not synced. Takes no lock."""
+        return bool(self._in_flight) or self._syncing > 0
+
     def missing(self, epoch: int) -> tuple[int, ...]:
         """Actors that have not passed the barrier that ends `epoch`, for error messages."""
         with self._lock:
@@ -124,7 +130,7 @@ class LocalBarrierManager:
         with self._lock:
             self._in_flight.clear()
             self._finished.clear()
-            self._failure = None
+            self._failure, self._syncing = None, 0
             self._syncer = self._new_syncer()
 
     def close(self) -> None:
@@ -137,6 +143,7 @@ class LocalBarrierManager:
             if waiting.missing:
                 return
             del self._in_flight[epoch]
+            self._syncing += 1
             self._syncer.submit(self._seal_and_sync, waiting)
 
     def _seal_and_sync(self, waiting: _InFlight) -> None:
@@ -157,6 +164,9 @@ class LocalBarrierManager:
             self._fail(error)
         else:
             waiting.result.set_result(collected)
+        finally:
+            with self._lock:
+                self._syncing -= 1
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:

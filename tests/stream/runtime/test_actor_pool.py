@@ -6,7 +6,7 @@ import pytest
 
 from stream.message import WAIT, Wait
 from stream.runtime import actor_pool
-from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, ActorPool
+from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, YIELD_SECONDS, ActorPool
 from tests.support.drivers.seeds import run_seed
 
 SOON = 30.0
@@ -167,6 +167,22 @@ def test_an_actor_without_a_barrier_yields_to_one_with(pool):
     running = Running()
     pool.start(running, lambda: "running" in barriers)
     assert pool.join([running], SOON) == [] and answers == [False, True, False]
+    pool.close()
+
+
+def test_a_pool_yields_to_other_work_for_a_while():
+    now, is_busy = [0.0], [True]
+    pool = ActorPool(1, spare=0, clock=lambda: now[0], yields_to=lambda: is_busy[0])
+    first, second = Steps(), Steps()
+    pool.start(first)
+    assert pool.join([first], 0.05) == [first] and first.slices == 0
+    is_busy[0] = False
+    assert pool.join([first], SOON) == []
+    is_busy[0] = True
+    pool.start(second)
+    assert pool.join([second], 0.05) == [second] and second.slices == 0
+    now[0] += YIELD_SECONDS
+    assert pool.join([second], SOON) == []
     pool.close()
 
 

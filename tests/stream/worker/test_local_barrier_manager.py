@@ -59,6 +59,23 @@ def test_the_last_actor_starts_seal_and_sync(parts):
     assert steps == [(Step.COLLECT, 1 << 16), (Step.SYNC, 1 << 16)]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_is_busy_from_a_barrier_to_the_end_of_its_sync(parts, fails):
+    manager, store, failures, _ = parts
+    assert not manager.is_busy
+    store.gate.clear()
+    store.error = OSError("full") if fails else None
+    first = barrier(2)
+    result = manager.inject(first, [], [1])
+    assert manager.is_busy
+    manager.collect(1, first)
+    assert manager.is_busy and manager.missing(first.epoch.prev) == ()
+    store.gate.set()
+    assert (result.exception(SOON) is not None) == fails
+    manager.close()
+    assert not manager.is_busy and len(failures) == fails
+
+
 def test_a_barrier_that_is_no_checkpoint_is_sealed_but_not_synced(parts):
     manager, store, _, _ = parts
     plain = barrier(2, checkpoint=False)
