@@ -303,7 +303,7 @@ class TestRefusals:
 class TestRegistration:
     def test_vacuum_leaves_files_alone_from_before_the_first_to_the_commit(self, env):
         vacuum = Vacuum(env.meta_store, env.objects, env.clock, options=VacuumOptions(grace_ms=0))
-        with env.store.upload_prefix() as prefix:
+        with env.store.upload_prefixes(1) as (prefix,):
             load = env.build(rows_between(0, 90, b"v"), prefix=prefix)
             assert vacuum.run().removed.files == 0
             for _ in range(5):                  # while the driver renews its lease
@@ -318,7 +318,7 @@ class TestRegistration:
 
     def test_what_is_not_committed_is_nothing_afterwards(self, env):
         vacuum = Vacuum(env.meta_store, env.objects, env.clock, options=VacuumOptions(grace_ms=0))
-        with pytest.raises(ZeroDivisionError), env.store.upload_prefix() as prefix:
+        with pytest.raises(ZeroDivisionError), env.store.upload_prefixes(1) as (prefix,):
             load = env.build(rows_between(0, 90, b"v"), prefix=prefix)
             raise ZeroDivisionError
         assert vacuum.run().removed.files == len(load.sstables)
@@ -328,7 +328,7 @@ class TestRegistration:
 
     def test_a_driver_that_was_silent_too_long_is_refused_not_wrong(self, env):
         vacuum = Vacuum(env.meta_store, env.objects, env.clock, options=VacuumOptions(grace_ms=0))
-        with env.store.upload_prefix() as prefix:
+        with env.store.upload_prefixes(1) as (prefix,):
             load = env.build(rows_between(0, 90, b"v"), prefix=prefix)
             env.clock.advance(31_000)
             assert vacuum.run().removed.files == len(load.sstables)
@@ -358,7 +358,7 @@ class TestCrashes:
     def test_an_end_at_any_call_leaves_all_of_the_load_or_nothing(self, at, kind):
         env = LoadEnv()
         rows = rows_between(0, 90, b"v")
-        with env.store.upload_prefix() as prefix:
+        with env.store.upload_prefixes(1) as (prefix,):
             load = env.build(rows, prefix=prefix)
             env.write(1, rows_between(0, 9, b"other", table=2))
             written = env.rows.pop(1)

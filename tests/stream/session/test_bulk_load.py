@@ -324,7 +324,8 @@ class TestRefusals:
     def test_files_that_vacuum_took_are_an_answer_to_the_loader_and_nobody_else(self, db):
         """Other statements of the same checkpoint are committed."""
         def during():
-            paths = [found.path for found in objects_of(db).list(f"sst/{loading.specs[0].name_prefix}")]
+            paths = [found.path for prefix in loading.specs[0].name_prefixes
+                     for found in objects_of(db).list(f"sst/{prefix}")]
             store, name = db._playground.catalog._store, paths[0].removeprefix("sst/").partition(".")[0]
             store.transaction(MetaOperations(put={vacuumed_key(name): b"{}"}))
             db.sql("INSERT INTO other VALUES (1, 'x')")

@@ -180,17 +180,22 @@ def _death_amid_rows() -> Iterator[None]:
 @contextmanager
 def _death_at_a_name(number: int) -> Iterator[None]:
     """The process dies at the name of file `number`; earlier files are uploaded or in flight."""
-    names, mint = [], load_writer.mint_sstable_name
+    names, minter = [], load_writer.name_minter
 
-    def minted(*arguments: object) -> str:
-        names.append(1)
-        return mint(*arguments) if len(names) < number else _die()      # type: ignore[arg-type]
+    def counting(*arguments: Any) -> Callable[[], str]:
+        mint = minter(*arguments)
 
-    load_writer.mint_sstable_name = tasks.mint_sstable_name = minted     # type: ignore[assignment]
+        def minted() -> str:
+            names.append(1)
+            return mint() if len(names) < number else _die()
+
+        return minted
+
+    load_writer.name_minter = tasks.name_minter = counting
     try:
         yield
     finally:
-        load_writer.mint_sstable_name = tasks.mint_sstable_name = mint
+        load_writer.name_minter = tasks.name_minter = minter
 
 
 def _parent_of(process: int) -> int:
