@@ -88,7 +88,7 @@ def do_specs(version: str, work: str, batches: Iterable[pa.RecordBatch]) -> Iter
     """Runs in a Spark task: the answers to the specs in `batches`, rows (index, spec)."""
     for batch in batches:
         for index, spec in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            answer, error = do_spec(version, work, bytes(spec))
+            answer, error = do_spec(version, work, spec)
             yield pa.record_batch({"index": pa.array([index], pa.int64()), "answer": pa.array([answer], pa.binary()),
                                    "error": pa.array([error], pa.string())})
 

@@ -185,12 +185,12 @@ class AggGroups:
         its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call that has no
         FILTER.
         """
+        if masks is not None:
+            self._check_masks(masks)
         arguments = [
             (None if column is None else chunk.columns[column], None if masks is None or call is None else masks[call])
             for column, call in self._arguments
         ]
-        if masks is not None:
-            self._check_masks(masks)
         self._states.apply(ids, arguments, getattr(chunk, "ops", None))
 
     def _check_masks(self, masks: Sequence[np.ndarray | None]) -> None:

@@ -15,7 +15,7 @@ from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64
-from relational.chunk.column cimport Column, is_null
+from relational.chunk.column cimport Column, as_column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.encoding.key.encoder import KeyEncoder
@@ -108,7 +108,7 @@ cdef class MinMaxKernel(AggKernel):
                 keys.append(null_key if state.status == NONE else self.key(state))
         if stale:
             raise ConsistencyError(f"{self.spec.kind} of {stale} groups is read before it is refilled")
-        return self.encoder.decode(keys.finish())[0]
+        return as_column(self.encoder.decode(keys.finish())[0])
 
     def state_columns(self, const int32_t[::1] picks):
         """The minimum or maximum, and the count."""

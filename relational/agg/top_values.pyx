@@ -30,7 +30,7 @@ from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null
 from relational.agg.rank cimport put_value, rank_of
-from relational.chunk.column cimport Column, ColumnView, is_null
+from relational.chunk.column cimport Column, ColumnView, as_column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.errors import ConsistencyError, EncodingError
@@ -176,7 +176,7 @@ cdef class TopValuesKernel(AggKernel):
                 state = <const TopState*>self.picked(picks[row])
                 put_int64(counts, row, state.count)
                 values.append(write_values(state, self.block(state), written))
-        return [values.finish().to_arrow(), counts.finish_column()]
+        return [as_column(values.finish().to_arrow()), counts.finish_column()]
 
     cdef Value* block(self, const TopState* state) noexcept nogil:
         """Valid until the arena grows."""

@@ -127,7 +127,7 @@ class SourceExecutor(Executor):
         self._allowance = SkipAllowance(offset_table)
         self._active: list[str] = []  # splits that are read at present
         self._empty_polls: dict[str, tuple[float, float]] = {}  # split -> first and last poll since it brought a row
-        self._has_ended = False  # one of them
+        self._has_ended = False  # one of the active splits
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit

@@ -2,8 +2,8 @@
 
 There are half as many as cores, and they and the uploads have a lower priority where the system knows priorities of
 threads: the graph goes first. While the graph has a barrier to pass or an epoch to sync they begin nothing, for a short
-while. (On 2 cores a second thread made a creation 10 % faster and the 99th percentile of
-flushes twice as long. A much lower priority did not help: a thread that is not run keeps the interpreter's lock.)
+while. (On 2 cores a second thread made a creation 10 % faster and the 99th percentile of flushes twice as long. A much
+lower priority did not help: a thread that is not run keeps the interpreter's lock.)
 """
 
 from __future__ import annotations

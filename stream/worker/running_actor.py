@@ -38,7 +38,7 @@ class RunningActor:
         return (*received, *filter(None, (self.control,)), *self.sinks.values())
 
     def has_barrier(self) -> bool:
-        """Whether a barrier waits for it."""
+        """Whether a barrier waits for it. Asked between any two messages, so it collects no channels."""
         if self.control is not None and self.control.has_barrier:
             return True
         for channels in (*self.inputs, self.sinks.values()):
