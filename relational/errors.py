@@ -8,6 +8,10 @@
     │   └── InvalidValue                  an external value that its column cannot represent
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
+    ├── RequestRefused (ValueError)       rows for the session that serves the store; it wrote none of them
+    │   ├── BatchGap                      batches of a streaming writer that never arrived
+    │   └── CheckpointChanged             a streaming writer of that name has another checkpoint
+    ├── RequestUnanswered (TimeoutError)  the outcome is unknown: no session answered in time
     └── CatalogError
         ├── NotFound (LookupError)
         ├── Duplicate (ValueError)
@@ -143,6 +147,64 @@ class ConsistencyError(RelationalError, RuntimeError):
         self.table, self.key = table, key
         named = f"table {table!r}: {message}" if table is not None else message
         super().__init__(f"{named}, key {key!r}" if key is not None else named)
+
+
+class RequestRefused(RelationalError, ValueError):
+    """Rows for table `table` that the serving session refused, for `reason`; it wrote none of them. `kind` is the name
+    of its error's class.
+    """
+
+    def __init__(self, table: str, kind: str, reason: str):
+        self.table, self.kind, self.reason = table, kind, reason
+        super().__init__(shortened(f"rows for table {table!r} were refused: {kind}: {reason}", MESSAGE_BYTES))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.table, self.kind, self.reason)
+
+
+class BatchGap(RequestRefused):
+    """Batch `batch_id` of streaming writer `writer`, where the newest one in the table is batch `last`."""
+
+    def __init__(self, table: str, writer: str, batch_id: int, last: int):
+        self.writer, self.batch_id, self.last = writer, batch_id, last
+        super().__init__(table, "BatchGap",
+                         f"batch {batch_id} of writer {writer!r} came after batch {last}, so the rows of the batches "
+                         f"between are missing. Send batch {last + 1} next: each batch of a query is sent, even an "
+                         "empty one. If a batch was left out on purpose, go on under another writer name")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return BatchGap, (self.table, self.writer, self.batch_id, self.last)
+
+
+class CheckpointChanged(RequestRefused):
+    """A batch of streaming writer `writer` whose checkpoint has the id `checkpoint`, where the table has the batches up
+    to `last` of checkpoint `known`.
+    """
+
+    def __init__(self, table: str, writer: str, checkpoint: str, known: str, last: int):
+        self.writer, self.checkpoint, self.known, self.last = writer, checkpoint, known, last
+        super().__init__(table, "CheckpointChanged",
+                         f"writer {writer!r} has checkpoint {shortened(checkpoint)!r}, while the table holds its "
+                         f"batches up to {last} of checkpoint {shortened(known)!r}. If that checkpoint was deleted or "
+                         "replaced, the query reads its source from the start, and rows that are in the table would be "
+                         "written twice: restore the checkpoint; or begin with another writer name, after deleting the "
+                         "rows that will come again, or at the position in the source that follows them")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CheckpointChanged, (self.table, self.writer, self.checkpoint, self.known, self.last)
+
+
+class RequestUnanswered(RelationalError, TimeoutError):
+    """No session answered request `request_id` within `seconds`. It stays open: a session may still carry it out."""
+
+    def __init__(self, request_id: str, seconds: float):
+        self.request_id, self.seconds = request_id, seconds
+        super().__init__(f"no session answered request {request_id} in {seconds:g} s. It stays open, and is carried "
+                         "out once a session serves the store: wait for it again, do not send its rows anew, unless as "
+                         "the same batch of the same writer")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RequestUnanswered, (self.request_id, self.seconds)
 
 
 class CatalogError(RelationalError):

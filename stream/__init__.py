@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relational.expr import fluent as functions
     from relational.expr.unbound import col, lit
+    from relational.inbox.client import Inbox
     from relational.types import DataType, Interval, Schema
     from stream.connector.arrow_sink import arrow_sink
     from stream.connector.arrow_streams import arrow_source
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Connector",
     "DataType",
+    "Inbox",
     "Interval",
     "Schema",
     "Session",
@@ -48,6 +50,7 @@ __all__ = [
 
 MODULES = {
     "relational.expr.unbound": ("col", "lit"),
+    "relational.inbox.client": ("Inbox",),
     "relational.types": ("DataType", "Interval", "Schema"),
     "stream.connector.arrow_sink": ("arrow_sink",),
     "stream.connector.arrow_streams": ("arrow_source",),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from hummock.epoch import EpochPair
+    from hummock.meta.store.base import MetaOperations
     from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.expr.expression import Expression
@@ -193,12 +194,14 @@ class StatementResult(Future):
 class InsertRows:
     """Insert the visible rows of `chunk`, whose columns are the table's. `result` completes with the rows affected, or
     with the error if the statement failed and changed nothing. `column_ids` are those of the table's columns when the
-    statement was bound, None if they have not changed since."""
+    statement was bound, None if they have not changed since. `operations`, called with the epoch that is committed, are
+    part of the transaction that commits the rows."""
 
     statement_id: int
     chunk: StreamChunk
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
+    operations: Callable[[int], MetaOperations] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

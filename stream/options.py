@@ -28,6 +28,8 @@ RANGES = {
     "channel_permits_rows": (1, ROWS_LIMIT),
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),
+    "ingest_bytes": (1, BYTES_LIMIT),
+    "inbox_poll_ms": (0, MS_LIMIT),
     "state_write_bytes": (1, BYTES_LIMIT),
     "aggregation_cache_bytes": (1, BYTES_LIMIT),
     "aggregation_flush_groups": (1, ROWS_LIMIT),
@@ -72,6 +74,11 @@ class StreamOptions:
     """A source requests a barrier after this many rows and waits for it; 0: never."""
     statement_rows: int = 1_000_000
     """Maximum rows of one INSERT, all of which belong to one epoch."""
+    ingest_bytes: int = 256 << 20
+    """Maximum bytes, in memory, of a batch of a streaming writer or a request of another process, all of which belong
+    to one epoch."""
+    inbox_poll_ms: int = 1_000
+    """Time between two looks for requests of other processes, while there are none; 0: none are carried out."""
     state_write_bytes: int = 256 << 20
     """Memory for what all executors wrote to their state tables within the epoch; beyond it the larger ones hand their
     writes to the store before the barrier, and so does each table beyond 64 MiB."""

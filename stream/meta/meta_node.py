@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.errors import EpochTooOld
-from hummock.meta.store.base import NONE
+from hummock.meta.store.base import NONE, MetaOperations
 from relational.catalog.manager import CatalogManager
 from relational.table.store_rules import rule_changes
 from stream.message import Add
@@ -38,11 +38,18 @@ if TYPE_CHECKING:
 
 
 class HummockCommitter:
-    """Commits through the HummockManager, as the writer of `session`."""
+    """Commits through the HummockManager, as the writer of `session`. `of_statements(epoch)`: the operations that the
+    statements of the epoch bring, see `PendingStatements`."""
 
-    def __init__(self, manager: HummockManager, session: WriterSession) -> None:
+    def __init__(
+        self,
+        manager: HummockManager,
+        session: WriterSession,
+        of_statements: Callable[[int], MetaOperations] = lambda epoch: NONE,
+    ) -> None:
         self._manager = manager
         self._session = session
+        self._of_statements = of_statements
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -54,7 +61,7 @@ class HummockCommitter:
             self._session,
             Epoch(collected.epoch),
             collected.sstables,
-            operations=operations,
+            operations=operations + self._of_statements(collected.epoch),
             tables=rule_changes(operations.put),
             watermarks=collected.watermarks,
             dropped_tables=[table for change in changes for table in change.dropped_tables],
@@ -78,7 +85,8 @@ class NodePins:
 
 class MetaNode:
     """Thread safe. `committer` is used by one thread at a time. `stored_since(table)`: of the positions of a scan, see
-    `relational.table.scan_positions`; `bytes_of(table_ids)`: the stored bytes of tables."""
+    `relational.table.scan_positions`; `bytes_of(table_ids)`: the stored bytes of tables. `divides_actors`: the worker
+    gets one actor for each fragment and divides it itself."""
 
     def __init__(
         self,
@@ -92,9 +100,11 @@ class MetaNode:
         stored_since: Callable[[TableCatalog], Epoch | None],
         bytes_of: Callable[[Collection[int]], int],
         observer: StepObserver = unobserved,
+        *,
+        divides_actors: bool = False,
     ) -> None:
         self.catalog = catalog
-        self.planner = JobPlanner(catalog, options.parallelism or os.cpu_count() or 1)
+        self.planner = JobPlanner(catalog, options.parallelism or os.cpu_count() or 1, is_divided=divides_actors)
         self._streams = StreamManager(worker, sources_paused=options.sources_paused)
         self._stats = BarrierStats()
         self._observer = observer

@@ -6,7 +6,7 @@ known."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
 from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
+    from hummock.meta.store.base import MetaOperations
     from stream.playground import Playground
 
 
@@ -38,6 +39,7 @@ class SessionQueries:
         self._failures = playground.meta.failures
         self._creations = playground.meta.creations
         self._rows_limit = playground.options.stream.statement_rows
+        self._bytes_limit = playground.options.stream.ingest_bytes
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
 
@@ -106,6 +108,21 @@ class SessionQueries:
         if not rows.visible_rows:
             return 0
         return self._send(table, InsertRows(self._node.pending.next_id(), StreamChunk.inserts(rows), table.column_ids))
+
+    def check_bytes(self, table: TableCatalog, size: int) -> None:
+        """InvalidStatement for more bytes of rows than one epoch takes from outside at once."""
+        if size > self._bytes_limit:
+            cure = "send less at once: maxFilesPerTrigger, maxBytesPerTrigger and the like bound the batches of a query"
+            reason = f"{size:,} bytes of rows at once; ingest_bytes is {self._bytes_limit:,}: {cure}"
+            raise InvalidStatement(table.name, reason)
+
+    def ingest_rows(self, table: TableCatalog, rows: DataChunk, operations: Callable[[int], MetaOperations]) -> int:
+        """As `insert_rows`, with what the commit of their epoch does besides. Their bytes are limited, not their
+        number. REQUIRES rows."""
+        self.check_bytes(table, rows.nbytes)
+        number = self._node.pending.next_id()
+        statement = InsertRows(number, StreamChunk.inserts(rows), table.column_ids, operations=operations)
+        return self._send(table, statement)
 
     def update(
         self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None

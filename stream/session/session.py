@@ -32,6 +32,8 @@ from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import RANGES, TASK_MEMORY_BYTES, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
+from stream.session.inbox_server import InboxServer
+from stream.session.ingest import BatchIngestion, IngestReport
 from stream.session.job_status import jobs_table
 from stream.session.queries import SessionQueries
 from stream.session.snapshot import Snapshot
@@ -50,7 +52,14 @@ DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
 
-def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
+def connect(
+    url: str,
+    *,
+    meta: str | None = None,
+    accept_rollback: bool = False,
+    engine: SparkSession | None = None,
+    **options: Any,
+) -> Session:
     """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
 
     `url`, `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the
@@ -58,8 +67,19 @@ def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False,
     of another process on this store ends with Fenced at its next commit. InvalidOption for an unknown option. An epoch
     stays readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
     `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
+
+    `engine`: a Spark session, whose executors keep the views, epoch by epoch, over a store that they reach; by default
+    this process does. Either continues what the other has committed. ExecutorUnfit if its executors lack this package.
     """
-    return Session(open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback))
+    tasks = None
+    if engine is not None:
+        from stream.spark.job import SparkEpochTasks
+
+        tasks = SparkEpochTasks(engine)
+        tasks.check(url)
+    return Session(
+        open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback, engine=tasks)
+    )
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
@@ -89,6 +109,10 @@ class Session:
         self._statements = SessionStatements(
             playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors
         )
+        self._ingestion = BatchIngestion(playground, self._queries)
+        self._inbox = InboxServer(playground, self._queries, self._ingestion)
+        if playground.options.stream.inbox_poll_ms and not playground.url.startswith("memory:"):
+            self._inbox.start()
         self._is_closed = False
 
     # -- SQL -------------------------------------------------------------------------------------------
@@ -304,6 +328,27 @@ class Session:
                               memory_bytes, is_cancelled, on_progress)
         return BulkLoader(self._playground, request).run()
 
+    def ingest(
+        self, rows: Any, table: str, *, writer: str, batch_id: int, checkpoint: str | None = None
+    ) -> IngestReport:
+        """Insert batch `batch_id` of a streaming writer, exactly once: returns when its rows are committed, with the
+        number of the batch in the same transaction.
+
+            query = frame.writeStream.foreachBatch(
+                lambda batch, number: db.ingest(batch, table="orders", writer="orders", batch_id=number)
+            ).option("checkpointLocation", ...).start()
+
+        `rows`: a Spark DataFrame, whose rows Spark's executors write to the store, or what `Table.insert` takes, such
+        as an Arrow table or a pandas frame; also an empty one. `writer`: a name for the writer, its own in this table.
+        `checkpoint`: the id of what counts the batches; None: that of the streaming query whose batch the frame is. A
+        batch up to the newest one of the writer is skipped: its rows are there.
+
+        BatchGap, CheckpointChanged: the rows do not follow what is in the table; the text says what to do. DuplicateKey
+        or InvalidStatement if the table refuses a row or there are more than `ingest_bytes`; SparkJobFailed; nothing
+        of the batch is inserted after any of these. StatementsLost: a recovery could not insert it again."""
+        self._check_open()
+        return self._ingestion.ingest(rows, table, writer, batch_id, checkpoint)
+
     def add_column(self, table: str, name: str, kind: str | DataType, *, default: object = None) -> Table:
         """The table with one more column, which has the value `default` in existing rows. No row is rewritten; views
         keep their columns. Duplicate, CatalogError."""
@@ -508,9 +553,11 @@ class Session:
         self._is_closed = True
         if self._playground.storage.is_forked:
             return
+        self._inbox.stop()
         try:
             self._playground.close()
         finally:
+            self._inbox.join()
             self._statements.close()
 
     def __enter__(self) -> Self:

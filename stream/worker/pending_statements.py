@@ -13,6 +13,9 @@ was not acknowledged its caller gets StatementsLost; if it was, the next `take_l
 Which epochs were committed is known only after the recovery has read the meta store, because the answer to the last
 commit may be missing [C11]: between `suspend` and `resume` nothing is decided, and callers that have just sent a
 statement wait.
+
+A statement may bring operations of the meta store, which are part of the commit of its epoch, whichever that is in the
+end [C18].
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hummock.meta.store.base import NONE, MetaOperations
 from stream.errors import LostStatement, StatementsLost
 from stream.message import InsertRows, Replayed, Statement
 
@@ -32,6 +36,8 @@ MAX_BYTES = 256 << 20
 """Maximum bytes of uncommitted changes, beyond which the next statement waits too."""
 MAX_INTERRUPTIONS = 2
 """Recoveries that may interrupt one statement's evaluation before the statement is assumed to be their cause."""
+MAX_SENDING_SECONDS = 60.0
+"""How long a commit waits to learn the epoch of a statement that was evaluated and whose sender has not reported it."""
 REMEMBERED_RECOVERIES = 64
 """Discarded epoch intervals kept for statements that were being sent while a recovery ran."""
 
@@ -49,6 +55,19 @@ class Pending:
     @property
     def lost(self) -> LostStatement:
         return LostStatement(self.statement.statement_id, self.table)
+
+    @property
+    def operations(self) -> Callable[[int], MetaOperations] | None:
+        return self.statement.operations if isinstance(self.statement, InsertRows) else None
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether its epoch is known if it has one: if it was evaluated."""
+        return self.epoch is not None or self.statement.result.evaluation is None
+
+    def is_of(self, epoch: int) -> bool:
+        """Whether the commit of `epoch` makes its changes durable. REQUIRES that it is placed."""
+        return self.epoch is not None and self.epoch <= epoch and self.statement.result.evaluation is not None
 
     @property
     def waiting_bytes(self) -> int:
@@ -69,6 +88,7 @@ class PendingStatements:
         self._pending: dict[int, Pending] = {}
         self._bytes = 0  # of acknowledged statements
         self._acknowledged: dict[int, int] = {}  # statement id -> bytes
+        self._with_operations: dict[int, Pending] = {}  # those that bring operations of the meta store
         self._discarded: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_RECOVERIES)
         self._committed_epoch = 0
         self._is_suspended = False
@@ -88,7 +108,9 @@ class PendingStatements:
             if not self._has_room():
                 request_commit()
                 self._changed.wait_for(lambda: self._has_room() or self._closed_by is not None)
-            self._pending[statement.statement_id] = Pending(statement, table_id, table)
+            pending = self._pending[statement.statement_id] = Pending(statement, table_id, table)
+            if pending.operations is not None:
+                self._with_operations[statement.statement_id] = pending
 
     def sent(self, statement_id: int, epoch: int) -> Statement | Replayed | None:
         """The statement was sent in `epoch`. None, unless a recovery has discarded that epoch meanwhile: then the
@@ -101,6 +123,8 @@ class PendingStatements:
             if self._is_discarded(epoch):
                 return self.again(pending)
             pending.epoch = epoch
+            if pending.operations is not None:
+                self._changed.notify_all()
             if epoch <= self._committed_epoch:
                 self._forget(statement_id)
             return None
@@ -119,6 +143,17 @@ class PendingStatements:
             self._forget(statement_id)
 
     # -- epochs ----------------------------------------------------------------------------------------
+
+    def operations(self, epoch: int) -> MetaOperations:
+        """What the commit of `epoch` does for the statements that it makes durable, the failed ones excepted. Waits for
+        senders of evaluated statements to report their epoch. REQUIRES that `epoch` is collected: all of its statements
+        are evaluated, or failed. TimeoutError."""
+        with self._changed:
+            mine = self._with_operations
+            if not self._changed.wait_for(lambda: all(each.is_placed for each in mine.values()), MAX_SENDING_SECONDS):
+                raise TimeoutError(f"the epoch of a statement was not reported in {MAX_SENDING_SECONDS} s")
+            found = [each.operations(epoch) for each in mine.values() if each.is_of(epoch) and each.operations]
+        return sum(found, NONE)
 
     def committed(self, epoch: int) -> None:
         """Everything up to `epoch` is durable."""
@@ -202,6 +237,8 @@ class PendingStatements:
     def _forget(self, statement_id: int) -> None:
         self._pending.pop(statement_id, None)
         self._bytes -= self._acknowledged.pop(statement_id, 0)
+        if self._with_operations.pop(statement_id, None) is not None:
+            self._changed.notify_all()
 
     def _lose(self, pending: Pending, cause: BaseException | None = None) -> None:
         result = pending.statement.result
@@ -209,8 +246,8 @@ class PendingStatements:
             error = StatementsLost((pending.lost,))
             error.__cause__ = cause
             result.set_exception(error)
-        elif result.exception() is None:
-            self._lost.append(pending.lost)
+        elif result.exception() is None and pending.operations is None:
+            self._lost.append(pending.lost)  # others learn from the absence of what they wanted to be committed
         self._forget(pending.statement.statement_id)
 
     def _is_discarded(self, epoch: int) -> bool:

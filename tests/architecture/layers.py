@@ -71,15 +71,16 @@ MAY_IMPORT: dict[str, str] = {
     "relational.sql": "types expr catalog plan",
     "relational.relation": "types expr plan catalog batch",
     "relational.batch": "types chunk encoding expr catalog plan agg table hummock.state_store",
+    "relational.inbox": "hummock.base hummock.meta hummock.object_store",
     "relational.spark": (
-        "types chunk catalog table expr plan sql hummock.base hummock.columnar hummock.compaction hummock.iterator "
-        "hummock.loaded_files hummock.meta hummock.object_store hummock.pipeline hummock.shared_buffer hummock.spark "
-        "hummock.sstable hummock.store hummock.version"
+        "types chunk catalog table expr plan sql inbox hummock.base hummock.columnar hummock.compaction "
+        "hummock.iterator hummock.loaded_files hummock.meta hummock.object_store hummock.pipeline "
+        "hummock.shared_buffer hummock.spark hummock.sstable hummock.store hummock.version"
     ),
     "relational": "types expr relation",
     "stream.errors": "relational.errors",
     "stream.options": "",
-    "stream.message": "relational.types relational.chunk relational.expr relational.catalog",
+    "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
     "stream.runtime": "message relational.types relational.chunk",
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
     "stream.actor_metrics": "",
@@ -100,7 +101,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
         "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
-        "hummock.state_store relational.agg relational.expr relational.table relational.catalog"
+        "hummock.meta.store hummock.state_store relational.agg relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
         "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "
@@ -120,14 +121,15 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.session": (
         "playground spark meta plan message error_counts job_profile sink_delivery relational.spark "
-        "hummock.spark hummock.version hummock.loaded_files relational.expr relational.types relational.sql "
+        "hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox relational.expr "
+        "relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
     "stream.cli": "session spark hummock.base hummock.spark relational.relation",
     "stream.__main__": "cli",
-    "stream": "session connector relational.expr relational.types",
+    "stream": "session connector relational.expr relational.inbox relational.types",
 }
 
 COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
