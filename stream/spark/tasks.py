@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from hummock.object_store.base import ObjectStore, name_minter
@@ -22,7 +21,16 @@ from relational.spark.read_spec import ReadSpec, files_of, read_chunks
 from stream.errors import InconsistentStream
 from stream.options import StreamOptions
 from stream.spark.fragment_run import in_one_epoch, run_fragment
-from stream.spark.shuffle_files import EMPTY_PART, ShufflePart, ShuffleWriter, read_blocks
+from stream.spark.shuffle_files import (
+    EMPTY_PART,
+    Partitioning,
+    ShuffleFile,
+    ShufflePart,
+    ShuffleWriter,
+    part_from_json,
+    part_to_json,
+    read_blocks,
+)
 from stream.spark.spec import BackfillSpec, TaskSpec
 
 CHUNK_ROWS = 16_384
@@ -47,7 +55,7 @@ class TaskReport:
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
             "sstables": [info.to_json() for info in self.sstables],
-            "sent": [self.sent.name, self.sent.blocks],
+            "sent": part_to_json(self.sent),
             "errors": dict(self.errors),
         }
         return json.dumps(record).encode()
@@ -56,9 +64,7 @@ class TaskReport:
     def from_bytes(cls, text: bytes) -> TaskReport:
         record = json.loads(text)
         files = tuple(map(SstableInfo.from_json, record["sstables"]))
-        name, blocks = record["sent"]
-        sent = ShufflePart(name, tuple(map(tuple, blocks)))
-        return cls(record["rows_in"], record["rows_out"], files, sent, record["errors"])
+        return cls(record["rows_in"], record["rows_out"], files, part_from_json(record["sent"]), record["errors"])
 
 
 def checked(reports: list[TaskReport], before: Sequence[TaskReport]) -> list[TaskReport]:
@@ -96,18 +102,19 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
     rows, errors = _Counted(arriving()), ErrorCounts()
     is_last = number == len(backfill.fragments) - 1
     storage = replace(backfill.storage, shared_buffer_bytes=backfill.memory_bytes)
-    output = nullcontext() if is_last else _shuffle_writer(backfill, number + 1, objects, mint)
-    with output as writer, BulkStore(storage, local_directory()) as store:
+    with ShuffleFile(objects, mint) as file, BulkStore(storage, local_directory()) as store:
+        writer = None if is_last else _shuffle_writer(backfill, number + 1, file)
         options = StreamOptions(chunk_rows=CHUNK_ROWS, aggregation_flush_groups=FLUSH_GROUPS)
         inputs = (in_one_epoch(rows, backfill.epoch),)
         for message in run_fragment(fragment, None, store, inputs, options, errors, is_fresh=True):
             if writer is not None and isinstance(message, StreamChunk):
-                writer.add(message)
-        sent, rows_out = (EMPTY_PART, 0) if writer is None else (writer.finish(), writer.rows)
+                writer.add(checked_inserts(message))
+        sent = EMPTY_PART if writer is None else writer.finish()
+        file.finish()
         written = store.write_out(objects, mint, fragment.table_ids)
         if sum(info.rows for info in written) != store.puts:
             raise InconsistentStream(fragment.root.identity, f"of {store.puts} rows of a new state some have one key")
-    return TaskReport(rows.count, rows_out, written, sent, errors.take())
+    return TaskReport(rows.count, sent.rows, written, sent, errors.take())
 
 
 class _Counted:
@@ -123,10 +130,18 @@ class _Counted:
             yield chunk
 
 
-def _shuffle_writer(
-    backfill: BackfillSpec, number: int, objects: ObjectStore, mint: Callable[[], str]
-) -> ShuffleWriter:
+def checked_inserts(chunk: StreamChunk) -> StreamChunk:
+    """The chunk; InconsistentStream for a change that is no insert: all state is empty when the task begins, so the net
+    change of its epoch consists of inserts."""
+    dense = chunk.compact()
+    if dense.ops.any():
+        raise InconsistentStream("Exchange", "the net change of an epoch that begins with nothing has a retraction")
+    return dense
+
+
+def _shuffle_writer(backfill: BackfillSpec, number: int, file: ShuffleFile) -> ShuffleWriter:
     """Writes the input of fragment `number`."""
     after = backfill.fragments[number]
-    tasks, vnode_count = backfill.tasks[number], backfill.view.vnode_count
-    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, tasks, vnode_count, after.rule)
+    receivers, vnode_count = backfill.tasks[number], backfill.view.vnode_count
+    partitioning = Partitioning(receivers, after.key, vnode_count, after.rule, target=None)
+    return ShuffleWriter(file, after.leaf.schema, partitioning)

@@ -3,7 +3,8 @@
 import itertools
 import random
 import threading
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from itertools import count
@@ -19,7 +20,8 @@ from hummock.errors import Corruption
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
 from relational.catalog.names import ObjectName
-from relational.chunk import StreamChunk
+from relational.chunk import Column, Op, StreamChunk
+from relational.chunk.vnode_map import VnodeMap
 from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
@@ -27,9 +29,9 @@ from relational.types import Schema
 from stream.errors import BackfillRefused, InconsistentStream
 from stream.spark.driver import arrivals_of, scans_of
 from stream.spark.fragments import backfill_fragments
-from stream.spark.shuffle_files import EMPTY_PART, ShuffleWriter, read_blocks
+from stream.spark.shuffle_files import EMPTY_PART, Partitioning, ShuffleFile, ShuffleWriter, read_blocks
 from stream.spark.spec import BackfillSpec
-from stream.spark.tasks import TaskReport, checked, task_report
+from stream.spark.tasks import TaskReport, checked, checked_inserts, task_report
 from tests.support.drivers.local_shuffle import rows_of_files, run_tasks
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
@@ -167,9 +169,19 @@ def test_a_key_that_comes_twice_into_new_state_ends_the_task(world, monkeypatch,
 SCHEMA = Schema.of(k="bigint", v="varchar")
 
 
+@contextmanager
 def shuffle_writer(objects, parts=2, key=(0,)):
+    """A writer, and what returns the part that it sent, readable."""
     names = (f"{number:032x}" for number in count(1))
-    return ShuffleWriter(objects, lambda: next(names), SCHEMA, key, parts, 256)
+    with ShuffleFile(objects, lambda: next(names)) as file:
+        writer = ShuffleWriter(file, SCHEMA, Partitioning(parts, key, 256, target=None))
+
+        def finish():
+            part = writer.finish()
+            file.finish()
+            return part
+
+        yield writer, finish
 
 
 @pytest.fixture
@@ -178,9 +190,49 @@ def objects():
         yield objects
 
 
-def test_a_retraction_is_no_net_change_of_a_beginning(objects):
-    with pytest.raises(InconsistentStream), shuffle_writer(objects) as writer:
-        writer.add(from_pretty("- 1 a", SCHEMA))
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_changes_keep_their_ops_and_pairs_that_part_become_plain_changes(objects, parts):
+    rng = random.Random(run_seed())
+    lines, kept = [], {}
+    for number in range(4_000):
+        key = rng.randrange(500)
+        if key not in kept:
+            lines.append(f"+ {key} {number}")
+        elif rng.random() < 0.3:
+            lines.append(f"- {key} {kept.pop(key)}")
+            continue
+        else:
+            lines += [f"U- {key} {kept[key]}", f"U+ {(moved := rng.choice((key, key + 500)))} {number}"]
+            kept.pop(key)
+            key = moved
+            if key >= 500:
+                lines.append(f"- {key} {number}")
+                continue
+        kept[key] = str(number)
+    with shuffle_writer(objects, parts) as (writer, finish):
+        writer.add(from_pretty("\n".join(lines), SCHEMA))
+        sent = finish()
+    rows = Counter()
+    for blocks in sent.by_receiver(parts):
+        seen = set()
+        for chunk in read_blocks(blocks, SCHEMA, objects):
+            changes = list(chunk.changes())
+            for at, (op, row) in enumerate(changes):
+                rows[row] += -1 if op in (Op.DELETE, Op.UPDATE_DELETE) else 1
+                seen.add(row[0])
+                if op == Op.UPDATE_DELETE:
+                    assert changes[at + 1][0] == Op.UPDATE_INSERT
+                if op == Op.UPDATE_INSERT:
+                    assert changes[at - 1][0] == Op.UPDATE_DELETE
+        owners = VnodeMap.even(range(parts), 256)
+        assert len(set(owners.targets_of([Column(pa.array(sorted(seen), pa.int64()), SCHEMA[0].data_type)], rows=len(seen)))) <= 1
+    assert {row for row, times in rows.items() if times} == set(kept.items()) and max(rows.values()) == 1
+
+
+def test_a_retraction_is_no_net_change_of_a_beginning():
+    assert checked_inserts(from_pretty("+ 1 a", SCHEMA)).capacity == 1
+    with pytest.raises(InconsistentStream):
+        checked_inserts(from_pretty("- 1 a", SCHEMA))
 
 
 def test_rows_that_are_lost_between_two_fragments_are_noticed():
@@ -193,12 +245,12 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
     monkeypatch.setattr("stream.spark.shuffle_files.CHUNK_ROWS", 700)
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 50, 3 * ROWS)
-    with shuffle_writer(objects, 4) as writer:
+    with shuffle_writer(objects, 4) as (writer, finish):
         for at in range(0, 3 * ROWS, 500):
             numbers = pa.array(list(map(str, range(at, at + 500))))
             writer.add(StreamChunk([pa.array(keys[at : at + 500]), numbers], np.zeros(500, np.uint8)))
-        sent = writer.finish()
-    assert writer.rows == 3 * ROWS
+        sent = finish()
+    assert sent.rows == 3 * ROWS
     found = [[row for chunk in read_blocks(blocks, SCHEMA, objects) for _, row in chunk.changes()]
              for blocks in sent.by_receiver(4)]
     assert all(rows == sorted(rows, key=lambda row: int(row[1])) for rows in found)
@@ -210,10 +262,10 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
 @pytest.mark.parametrize("most", [4, 2])
 def test_blocks_are_requested_side_by_side_within_limits(objects, monkeypatch, most):
     monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
-    with shuffle_writer(objects, 1) as writer:
+    with shuffle_writer(objects, 1) as (writer, finish):
         for number in range(12):
             writer.add(from_pretty(f"+ {number} a", SCHEMA))
-        blocks = writer.finish().by_receiver(1)[0]
+        blocks = finish().by_receiver(1)[0]
     together, real, begun, taken = threading.Barrier(most), objects.get, itertools.count(1), []
 
     def get(*args):
@@ -232,23 +284,23 @@ def test_blocks_are_requested_side_by_side_within_limits(objects, monkeypatch, m
 
 
 def test_nothing_sent_is_no_object(objects):
-    with shuffle_writer(objects) as writer:
-        assert writer.finish() == EMPTY_PART
+    with shuffle_writer(objects) as (_, finish):
+        assert finish() == EMPTY_PART
     assert not list(objects.list())
 
 
 def test_a_shuffle_writer_that_is_left_by_an_error_leaves_no_object(objects, monkeypatch):
     monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
-    with pytest.raises(ZeroDivisionError), shuffle_writer(objects) as writer:
+    with pytest.raises(ZeroDivisionError), shuffle_writer(objects) as (writer, _):
         writer.add(from_pretty("+ 1 a", SCHEMA))
         raise ZeroDivisionError
     assert not list(objects.list())
 
 
 def test_a_damaged_shuffle_block_is_no_rows(objects):
-    with shuffle_writer(objects, 1) as writer:
+    with shuffle_writer(objects, 1) as (writer, finish):
         writer.add(from_pretty("+ 1 a", SCHEMA))
-        sent = writer.finish()
+        sent = finish()
     [found] = objects.list()
     whole = bytearray(objects.get(found.path))
     whole[-20] ^= 1
