@@ -240,6 +240,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         """Where the files are."""
         return self._sstable_store.object_store
 
+    @property
+    def sstable_store(self) -> SstableStore:
+        """The files by name, with the caches of this store."""
+        return self._sstable_store
+
     def committed_view(self) -> ReadView:
         """The newest version, without what is not committed."""
         return self._open_base()
