@@ -21,6 +21,12 @@ class RateLimit:
         self._rate, self._clock = rows_per_second, clock
         self._most = max(2.0, rows_per_second * BUCKET_SECONDS)
         self._tokens, self._filled_at = self._most, clock()
+        self._may_be_short = False  # the next burst
+
+    def refill(self, seconds: float) -> None:
+        """Nothing was read for so long: this is what may be read now, however short the burst."""
+        self._tokens = min(self._most, self._rate * seconds)
+        self._may_be_short = True
 
     def allowed(self, rows: int) -> int:
         """How many of `rows` rows may be read now: as many as there are tokens for, once they suffice for a burst or
@@ -30,7 +36,8 @@ class RateLimit:
         now = self._clock()
         self._tokens = min(self._most, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
-        return min(rows, int(self._tokens)) if self._tokens >= min(rows, self._most * BURST_SHARE) else 0
+        least, self._may_be_short = 1.0 if self._may_be_short else self._most * BURST_SHARE, False
+        return min(rows, int(self._tokens)) if self._tokens >= min(rows, least) else 0
 
     def spend(self, rows: int) -> None:
         """So many rows were read, possibly more than were allowed: later ones wait the longer."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from hummock.epoch import to_unix_ms
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
@@ -74,7 +75,8 @@ class SourceExecutor(Executor):
     `committed_epoch()` covers the epoch that its first barrier ends, and with it a new job: then it can be set
     aside if it fails at its first rows. One that `is_resumed` waits for the epoch after that, which holds what it
     may skip. A new job begins at `start`. Readers that hold what they delivered release it when it is committed.
-    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads."""
+    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads. `on_idle(rows)` is called when it reads nothing
+    more for the moment, after so many rows since the last barrier."""
 
     def __init__(
         self,
@@ -101,8 +103,10 @@ class SourceExecutor(Executor):
         start: Start = EARLIEST,
         may_read: Callable[[], bool] = lambda: True,
         committed_epoch: Callable[[], int] = lambda: LATER_THAN_ANY,
+        on_idle: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self.info = info
+        self._on_idle = on_idle
         self._cpu_clock = cpu_clock
         self._table = table if table is not None and may_refuse(table) else None  # by which rows are checked
         self._control = control
@@ -141,6 +145,7 @@ class SourceExecutor(Executor):
         self._offset_table.init_epoch(barrier.epoch)
         self._begin()
         self._is_reading = not begins_paused(barrier)
+        self._rate.refill((to_unix_ms(barrier.epoch.curr) - to_unix_ms(barrier.epoch.prev)) / 1_000)
         if not self._is_resumed:
             self._reads_after = barrier.epoch.prev
         yield barrier
@@ -193,6 +198,7 @@ class SourceExecutor(Executor):
                 yield message
                 began = self._cpu_clock()
             elif chunk is None:
+                self._on_idle(self._rows_since_barrier)
                 idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
                 yield idle if self._may_read() or self._awaits_commit else WAIT
 

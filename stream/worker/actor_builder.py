@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -72,11 +73,16 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
 
 
+BuilderFunctions: TypeAlias = Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]]
+"""By node type: the executor of a node, given the chain under construction."""
+
+
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
     of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread.
     `upstream`: the store of the tables of other jobs, if it is another one. `handover`: with the builder of the other
-    actors that work on a creation."""
+    actors that work on a creation. `on_idle(actor_id, rows)`: the actor of a source reads nothing more for the moment,
+    after so many rows of the epoch. `more`: builder functions of further node types."""
 
     def __init__(
         self,
@@ -86,7 +92,10 @@ class ActorBuilder:
         sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
         upstream: StateStore | None = None,
         handover: StateHandover | None = None,
+        on_idle: Callable[[int, int], None] = lambda actor_id, rows: None,
+        more: BuilderFunctions = MappingProxyType({}),
     ) -> None:
+        self.on_idle, self.more = on_idle, more
         self.store = store
         self.upstream = store if upstream is None else upstream
         self.options = options
@@ -277,10 +286,16 @@ class _ActorChain(ExecutorChain):
         self.backfilled: Callable[[], None] = lambda: None
         self.meters: dict[int, ExecutorMeter] = {}
         """By the position of the node in the fragment, in pre-order."""
+        self.on_idle = partial(builder.on_idle, spec.actor_id)
+        self.more = builder.more
         self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
 
     def build(self, node: StreamNode) -> Executor:
         meter = self.meters[self._positions[id(node)]] = ExecutorMeter()
+        further = self.more.get(type(node))
+        if further is not None:
+            info = ExecutorInfo(node.schema, node.stream_key, node.identity)
+            return MeteredExecutor(further(self, node, info), meter)
         return MeteredExecutor(super().build(node), meter)
 
     def state_table(self, catalog: TableCatalog) -> StateTable:
@@ -336,6 +351,7 @@ class _ActorChain(ExecutorChain):
             start=settings.start,
             may_read=lambda: not self.progress.is_full,
             committed_epoch=lambda: self.store.committed_epoch,
+            on_idle=self.on_idle,
         )
         self.sources.append(source)
         return source
@@ -428,7 +444,7 @@ class _ActorChain(ExecutorChain):
         )
 
 
-BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]] = {
+BUILDERS: BuilderFunctions = {
     DmlNode: _ActorChain.dml,
     SourceNode: _ActorChain.source,
     WatermarkFilterNode: _ActorChain.watermark_filter,
