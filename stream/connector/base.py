@@ -152,9 +152,11 @@ class Connector(ABC):
 
     `is_append_only`: it sends inserts only. `is_consistent`: per primary key its changes alternate legally and its old
     rows are correct, so that the table need not look them up. `accepts_filters`: `open_split` has the argument
-    `filters`. `starts`: what it supports of the option `start`."""
+    `filters`. `starts`: what it supports of the option `start`. `is_remote`: another process can read
+    it too, because all that it needs is in its options."""
 
     is_append_only: bool = False
+    is_remote: bool = False
     is_consistent: bool = False
     accepts_filters: bool = False
     starts: frozenset[StartKind] = frozenset((StartKind.EARLIEST,))
@@ -193,6 +195,18 @@ OWN_CONNECTORS = {
 def register_connector(name: str, factory: ConnectorFactory) -> None:
     """Registers `factory(options, schema)` for `WITH (connector = name, ...)`; replaces an earlier one."""
     _FACTORIES[name] = factory
+
+
+def factory_path(name: str) -> str | None:
+    """"module:attribute" of a registered factory that another process can import, empty for a connector of this
+    package; None if it is part of this program or of a function."""
+    factory = _FACTORIES.get(name)
+    if factory is None:
+        return ""
+    module, attribute = getattr(factory, "__module__", "__main__"), getattr(factory, "__qualname__", "")
+    if module == "__main__" or not attribute.isidentifier():
+        return None
+    return f"{module}:{attribute}"
 
 
 def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Connector:

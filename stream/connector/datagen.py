@@ -217,7 +217,7 @@ class FieldGenerator:
 class DatagenConnector(Connector):
     """`WITH (connector = 'datagen', …)`."""
 
-    is_append_only = is_consistent = True
+    is_append_only = is_consistent = is_remote = True
 
     def __init__(self, options: Mapping[str, str], schema: Schema) -> None:
         known = [f"fields.{name}.{option}" for name in schema.names for option in FIELD_OPTIONS]

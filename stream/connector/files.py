@@ -32,6 +32,8 @@ class FileConnector(Connector):
     """A format: `name`, the `suffixes` of its files, whether local ones are mapped into memory, and its other
     options."""
 
+    is_remote = True
+
     name: str
     suffixes: tuple[str, ...]
     is_mapped = False

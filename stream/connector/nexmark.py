@@ -275,6 +275,7 @@ TYPES: Mapping[str, EventType] = {
 class NexmarkConnector(Connector):
     """`WITH (connector = 'nexmark', …)`."""
 
+    is_remote = True
     is_append_only = is_consistent = True
     starts = frozenset((StartKind.EARLIEST, StartKind.MOMENT))
 

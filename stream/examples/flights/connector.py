@@ -291,6 +291,7 @@ class FlightsEnumerator(SplitEnumerator):
 class FlightsConnector(Connector):
     """`WITH (connector = 'flights')`. Option `rows`: the number of changes after which the stream ends."""
 
+    is_remote = True
     is_consistent = True
 
     def __init__(self, options: Mapping[str, str], schema: Schema):
