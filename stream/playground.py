@@ -1,4 +1,4 @@
-"""Playground: all roles in one process over one store.
+"""Playground: all roles in one process over one store; with an engine, the actors are tasks that it runs.
 
 It claims the writer role, so a process that had the store open as a writer is fenced from its next commit on. The
 playground owns the stores that are passed to it."""
@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.maintenance import Maintenance
@@ -28,6 +29,7 @@ from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics, FragmentFigures
+from stream.error_counts import RunningErrorCounts
 from stream.job_profile import FragmentProfile
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
@@ -37,6 +39,11 @@ from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 from stream.worker.detached_worker import DetachedWorker
+from stream.worker.state_handover import StateHandover
+
+if TYPE_CHECKING:
+    from stream.spark.epoch_run import EpochTasks
+    from stream.spark.spark_worker import SparkWorker
 
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
@@ -71,8 +78,11 @@ class Playground:
         clock: Clock = wall_clock_ms,
         random_bytes: Callable[[int], bytes] = os.urandom,
         metrics: Metrics | None = None,
+        engine: EpochTasks | None = None,
     ) -> None:
         options = options or PlaygroundOptions()
+        if engine is not None:
+            options = replace(options, stream=replace(options.stream, in_flight_barriers=1, checkpoint_frequency=1))
         self.options = options
         self.url = object_store.url
         self.object_store, self.meta_store = object_store, meta_store
@@ -86,22 +96,10 @@ class Playground:
             self._set_missing_rules()
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
             undo.callback(self.deliveries.close)
-            builder = ActorBuilder(
-                self.storage, options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
-            )
-            self.errors, self._handover = builder.errors, builder.handover
+            pool = ActorPool(min(os.cpu_count() or 1, MOST_THREADS))
+            self.node = self._compute_node(pool) if engine is None else self._spark_worker(engine)
             self.metrics.registry.register(self.errors)
             undo.callback(self.metrics.registry.unregister, self.errors)
-            pool = ActorPool(min(os.cpu_count() or 1, MOST_THREADS))
-            self.node = ComputeNode(
-                self.storage,
-                builder,
-                options.stream,
-                pool,
-                lambda error: self.meta.fail(error),
-                lambda step, epoch: self.meta.observe(step, epoch),
-                lambda: self.meta.request_barrier(),
-            )
             self.meta = MetaNode(
                 self.catalog,
                 HummockCommitter(self.manager, self._writer, self.node.pending.operations),
@@ -113,6 +111,7 @@ class Playground:
                 self._stored_since,
                 lambda table_ids: sum(self.storage.table_bytes(table_ids).values()),
                 self._delivering(observer),
+                divides_actors=engine is not None,
             )
             self.metrics_url = self._serve_metrics(pool, undo)
             undo.callback(self.meta.close, CLOSE_SECONDS)
@@ -120,6 +119,37 @@ class Playground:
             self._begin_maintenance()  # now epochs that interrupted jobs need are pinned
             self.deliveries.committed()
             self._undo = undo.pop_all()
+
+    def _compute_node(self, pool: ActorPool) -> ComputeNode:
+        """The worker of this process."""
+        builder = ActorBuilder(
+            self.storage, self.options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
+        )
+        self.errors, self._handover = builder.errors, builder.handover
+        return ComputeNode(
+            self.storage,
+            builder,
+            self.options.stream,
+            pool,
+            lambda error: self.meta.fail(error),
+            lambda step, epoch: self.meta.observe(step, epoch),
+            lambda: self.meta.request_barrier(),
+        )
+
+    def _spark_worker(self, engine: EpochTasks) -> SparkWorker:
+        """The worker whose epochs run as tasks of `engine`."""
+        from stream.spark.spark_worker import SparkWorker
+
+        self.errors, self._handover = RunningErrorCounts(), StateHandover()
+        return SparkWorker(
+            self.storage,
+            self.options.stream,
+            engine,
+            lambda error: self.meta.fail(error),
+            lambda step, epoch: self.meta.observe(step, epoch),
+            lambda: self.meta.request_barrier(),
+            self.deliveries.progress,
+        )
 
     def _serve_metrics(self, pool: ActorPool, undo: contextlib.ExitStack) -> str | None:
         """Adds the figures of actors and barriers; the URL of all metrics, if they are served."""
@@ -215,9 +245,10 @@ class Playground:
 
 
 def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
-                    accept_rollback: bool = False) -> Playground:
-    """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`. InvalidOption;
-    MetaStoreRolledBack if an older copy of the metadata was restored, unless `accept_rollback`."""
+                    accept_rollback: bool = False, engine: EpochTasks | None = None) -> Playground:
+    """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`; its epochs run as tasks of
+    `engine`, by default in this process. InvalidOption; MetaStoreRolledBack if an older copy of the metadata was
+    restored, unless `accept_rollback`."""
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:
@@ -225,4 +256,4 @@ def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta:
     except BaseException:
         object_store.close()
         raise
-    return Playground(object_store, meta_store, options, metrics=metrics)
+    return Playground(object_store, meta_store, options, metrics=metrics, engine=engine)

@@ -32,9 +32,11 @@ NO_SOURCE_TO_WAIT = "when_full = 'wait' needs a query that reads a source itself
 class JobPlanner:
     """One thread plans at a time: a DDL or a recovery."""
 
-    def __init__(self, catalog: CatalogManager, parallelism: int) -> None:
-        """`parallelism`: of jobs that have no setting of their own."""
+    def __init__(self, catalog: CatalogManager, parallelism: int, *, is_divided: bool = False) -> None:
+        """`parallelism`: of jobs that have no setting of their own. `is_divided`: all jobs have one actor for each
+        fragment, which the worker divides."""
         self._catalog = catalog
+        self._is_divided = is_divided
         self._parallelism = parallelism
         self._sources = SourceManager()
         self._unreadable: dict[str, ConnectorError] = {}  # tables whose connector is missing
@@ -76,7 +78,7 @@ class JobPlanner:
 
     def with_parallelism(self, job: Job, parallelism: int | None) -> Job:
         """The job with another parallelism; None: the session's."""
-        return replace(job, parallelism=self._parallelism if parallelism is None else parallelism)
+        return replace(job, parallelism=self._wanted(parallelism))
 
     def unrecorded(self, jobs: Iterable[Job]) -> tuple[list[JobRecord], list[TableCatalog]]:
         """The records of jobs that an older release created without, and their state tables as planned today."""
@@ -167,7 +169,12 @@ class JobPlanner:
         """The job of a view or sink, with the splits of the sources that it reads. UnknownConnector, ConnectorError."""
         described = {node.table.id: self._sources.describe(node.table) for node in plan.sources}
         splits = {table_id: source.splits for table_id, source in described.items() if source is not None}
-        return Job(table.id, plan, splits, self._parallelism if parallelism is None else parallelism)
+        return Job(table.id, plan, splits, self._wanted(parallelism))
+
+    def _wanted(self, parallelism: int | None) -> int:
+        if self._is_divided:
+            return 1
+        return self._parallelism if parallelism is None else parallelism
 
     def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
         source = self._sources.describe(table)

@@ -85,7 +85,8 @@ class NodePins:
 
 class MetaNode:
     """Thread safe. `committer` is used by one thread at a time. `stored_since(table)`: of the positions of a scan, see
-    `relational.table.scan_positions`; `bytes_of(table_ids)`: the stored bytes of tables."""
+    `relational.table.scan_positions`; `bytes_of(table_ids)`: the stored bytes of tables. `divides_actors`: the worker
+    gets one actor for each fragment and divides it itself."""
 
     def __init__(
         self,
@@ -99,9 +100,11 @@ class MetaNode:
         stored_since: Callable[[TableCatalog], Epoch | None],
         bytes_of: Callable[[Collection[int]], int],
         observer: StepObserver = unobserved,
+        *,
+        divides_actors: bool = False,
     ) -> None:
         self.catalog = catalog
-        self.planner = JobPlanner(catalog, options.parallelism or os.cpu_count() or 1)
+        self.planner = JobPlanner(catalog, options.parallelism or os.cpu_count() or 1, is_divided=divides_actors)
         self._streams = StreamManager(worker, sources_paused=options.sources_paused)
         self._stats = BarrierStats()
         self._observer = observer

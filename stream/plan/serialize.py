@@ -18,17 +18,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hummock.base.json_fields import check_format
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
 from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
 from relational.types import DataType, Field, Schema, VnodeRule
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
+    DmlNode,
     ExchangeNode,
     FilterNode,
     HashAggNode,
     KeptInput,
     MaterializeNode,
+    MergeNode,
     ProjectNode,
     RowIdGenNode,
     ShareNode,
@@ -63,6 +65,17 @@ def stream_plan_from_text(text: str, table_of_id: TableOfId) -> StreamPlan:
     assert isinstance(root, MaterializeNode | SinkNode)
     errors = None if record["errors"] is None else table_of_id(record["errors"])
     return StreamPlan(root, errors, record["is_single"])
+
+
+def fragment_to_json(root: StreamNode) -> dict[str, Any]:
+    """The executors of one fragment, of any job, as JSON values; not stored anywhere. Where it receives rows it has
+    Merge nodes."""
+    return _node(root)
+
+
+def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> StreamNode:
+    """The inverse of `fragment_to_json`, over the same tables."""
+    return _Reader(table_of_id).node(record)
 
 
 def _version_of(node: StreamNode) -> int:
@@ -110,9 +123,14 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
     ShareNode: ("share", lambda node: {"number": node.number}),
     UnionNode: ("union", lambda node: {}),
-    MaterializeNode: ("materialize", lambda node: {"table": node.table.id}),
+    MaterializeNode: ("materialize", lambda node: {
+        "table": node.table.id, **({} if node.conflict is None else {"conflict": node.conflict.value})}),
     SinkNode: ("sink", lambda node: {
         "table": node.table.id, "log": None if node.log is None else [table.id for table in node.log]}),
+    DmlNode: ("statements", lambda node: {"table": node.table.id}),
+    MergeNode: ("merge", lambda node: {
+        "fragment": node.fragment, "distribution": None if node.key is None else list(node.key),
+        "vnodes": node.vnode_count, "rule": node.rule.value}),
 }
 
 
@@ -178,11 +196,21 @@ class _Reader:
         return UnionNode(schema, key, branches)
 
     def materialize(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
-        return MaterializeNode(schema, key, input, self._table(record["table"]), None)
+        conflict = record.get("conflict")
+        rule = None if conflict is None else ConflictBehaviour(conflict)
+        return MaterializeNode(schema, key, input, self._table(record["table"]), rule)
 
     def sink(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         log = None if record["log"] is None else (self._table(record["log"][0]), self._table(record["log"][1]))
         return SinkNode(schema, key, input, self._table(record["table"]), log)
+
+    def statements(self, record: Any, schema: Schema, key: Any) -> StreamNode:
+        return DmlNode(schema, key, self._table(record["table"]))
+
+    def merge(self, record: Any, schema: Schema, key: Any) -> StreamNode:
+        columns = record["distribution"]
+        by = None if columns is None else tuple(columns)
+        return MergeNode(schema, key, record["fragment"], by, record["vnodes"], VnodeRule(record["rule"]))
 
 
 _READERS: Mapping[str, Callable[..., StreamNode]] = {
@@ -198,6 +226,8 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "union": _Reader.union,
     "materialize": _Reader.materialize,
     "sink": _Reader.sink,
+    "statements": _Reader.statements,
+    "merge": _Reader.merge,
 }
 
 

@@ -52,7 +52,14 @@ DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
 
-def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
+def connect(
+    url: str,
+    *,
+    meta: str | None = None,
+    accept_rollback: bool = False,
+    engine: SparkSession | None = None,
+    **options: Any,
+) -> Session:
     """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
 
     `url`, `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the
@@ -60,8 +67,19 @@ def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False,
     of another process on this store ends with Fenced at its next commit. InvalidOption for an unknown option. An epoch
     stays readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
     `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
+
+    `engine`: a Spark session, whose executors keep the views, epoch by epoch, over a store that they reach; by default
+    this process does. Either continues what the other has committed. ExecutorUnfit if its executors lack this package.
     """
-    return Session(open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback))
+    tasks = None
+    if engine is not None:
+        from stream.spark.job import SparkEpochTasks
+
+        tasks = SparkEpochTasks(engine)
+        tasks.check(url)
+    return Session(
+        open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback, engine=tasks)
+    )
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:

@@ -1,4 +1,4 @@
-"""The tasks of a bulk backfill on Spark: a job for each fragment, a spec for each task.
+"""The tasks of a bulk backfill, and of an epoch, on Spark: a job for each fragment or stage, a spec for each task.
 
 The payload sent to executors names a function of the installed package; rows are exchanged through the store at the
 backfill's URL.
@@ -16,6 +16,8 @@ from hummock.spark.jobs import OnProgress, run_specs, slots
 from hummock.spark.session import require_spark, spark_session
 from hummock.spark.worker import shared_url, task_store
 from stream.errors import BackfillRefused
+from stream.spark.epoch_spec import EpochReport, EpochTask, edge_schemas
+from stream.spark.epoch_task import run_epoch_task
 from stream.spark.spec import TaskSpec
 from stream.spark.tasks import TaskReport, run_task
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORK = f"{run_task.__module__}:{run_task.__name__}"
+EPOCH_WORK = f"{run_epoch_task.__module__}:{run_epoch_task.__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,29 @@ class SparkTasks:
 
     def delete(self, url: str, paths: Sequence[str]) -> None:
         task_store(url).delete(paths)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEpochTasks:
+    """Tasks of epochs on Spark's executors (`EpochTasks`), each epoch a job for each of its stages."""
+
+    spark: SparkSession
+
+    @property
+    def slots(self) -> int:
+        return slots(self.spark)
+
+    def check(self, url: str) -> None:
+        """InvalidOption, ExecutorUnfit if executors cannot run tasks over the store at `url`."""
+        shared_url(url)
+        check_executors(self.spark, url)
+
+    def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
+        """The reports of the tasks, in their order. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
+        payloads = [task.to_bytes() for task in tasks]
+        answers = run_specs(self.spark, payloads, EPOCH_WORK, name=name, is_cancelled=is_cancelled)
+        return [EpochReport.from_bytes(answer, edge_schemas(task.actors))
+                for task, answer in zip(tasks, answers, strict=True)]
 
 
 class OwnSpark:

@@ -205,6 +205,11 @@ class ComputeNode:
         self.pending.acknowledged(number)
         return rows
 
+    def send(self, table_id: int, table_name: str, message: Statement | Replayed) -> None:
+        """Sends a statement to the table's own actor, in the open epoch. The errors of `execute` for a table that takes
+        none."""
+        self._control_of(table_id, table_name).send(message, free=True)
+
     def fragments(self) -> list[FragmentFigures]:
         """Figures of all running fragments, by job and fragment."""
         with self._changed:
@@ -223,6 +228,12 @@ class ComputeNode:
                 sum(channel.waiting_bytes for channel in channels),
             ))
         return found
+
+    def actor_figures(self) -> list[tuple[int, int, float]]:
+        """Of each running actor: its id, the changes that it emitted, and its CPU seconds."""
+        with self._changed:
+            running = list(self._running.values())
+        return [(each.spec.actor_id, each.actor.rows, each.actor.spent_cpu_seconds) for each in running]
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
         """Measures the fragments of a job while `interval()` waits. JobNotRunning if the job runs no actor;

@@ -1,0 +1,257 @@
+"""EpochRun: the execution of one epoch, as one task in this process or stage by stage as tasks on Spark.
+
+Only the reports of tasks count. Their sum is what the meta side commits: files, watermarks, and which actors have read
+all existing rows.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from hummock.epoch import Epoch, EpochPair
+from hummock.errors import ObjectStoreError
+from hummock.object_store.base import sstable_data_path
+from stream.connector.base import connector_of, factory_path, settings_of
+from stream.connector.sink_log import SinkProgress
+from stream.errors import ActorFailed, SourcePosition, StreamError
+from stream.message import Barrier, Replayed, Statement
+from stream.options import StreamOptions
+from stream.plan.stream_plan import SourceNode, StreamScanNode
+from stream.protocol import ActorSpec
+from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
+from stream.spark.epoch_task import run_actors
+from stream.spark.shuffle_nodes import SentEdge
+from stream.spark.stages import Segment, StageGraph, must_run_in_driver, ranges_read
+
+if TYPE_CHECKING:
+    from hummock.base.key_watermark import KeyWatermark
+    from hummock.sstable.info import SstableInfo
+    from hummock.store.storage import HummockStorage
+    from hummock.version import HummockVersion
+    from relational.catalog.objects import TableCatalog
+
+DRIVER_ROWS = 50_000
+"""Rows of an epoch up to which it runs in the process of the driver."""
+EPOCH_ROWS = 1_000_000
+"""Rows that each task of a source reads in one epoch, at most."""
+TASK_BYTES = 128 << 20
+"""Writes that a task buffers in memory."""
+DRIVER_THREADS = 2
+"""Threads that run the actors of a task in the process of the driver."""
+
+SentStatement: TypeAlias = "tuple[int, str, Statement | Replayed]"
+"""A statement with the id and name of its table."""
+
+
+class EpochTasks(Protocol):
+    """Runs tasks of epochs; implemented by `SparkEpochTasks`."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
+        """The reports of the tasks, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all epochs of a worker share. Objects are written under names that begin with one of `prefixes`."""
+
+    storage: HummockStorage
+    tasks: EpochTasks
+    options: StreamOptions
+    prefixes: tuple[str, ...]
+    sink_progress: Callable[[int], SinkProgress]
+    is_cancelled: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpoch:
+    """An epoch to run: the actors that take part, the statements sent in it, and the barrier that ends it.
+
+    `fresh`: actors that have taken part in no committed epoch. `backfilled`: actors that have read all existing rows.
+    """
+
+    barrier: Barrier
+    actors: tuple[ActorSpec, ...]
+    statements: tuple[SentStatement, ...]
+    fresh: frozenset[int]
+    backfilled: frozenset[int]
+    is_paused: bool
+    loading: frozenset[int]
+
+
+class EpochRun:
+    """An epoch over `version`, and its result. `in_driver`: as one task in this process."""
+
+    def __init__(self, context: RunContext, epoch: OpenEpoch, version: HummockVersion, in_driver: bool) -> None:
+        self.epoch = epoch
+        self.sstables: tuple[SstableInfo, ...] = ()
+        self.watermarks: dict[int, KeyWatermark] = {}
+        self.backfilled: set[int] = set()
+        self.ran: set[int] = set()
+        self.figures: dict[int, ActorFigures] = {}
+        self.source_rows = 0
+        self.is_full = False
+        self._context, self._version, self._in_driver = context, version, in_driver
+        self._sent: dict[int, list[SentEdge]] = {}  # by edge: of each task of the sender
+
+    def execute(self) -> None:
+        """Raises ActorFailed, and the errors of Spark and of the store."""
+        if self._in_driver:
+            self._add(self.epoch.actors, [self._run_here(self.epoch.actors, self._statements_of(None))])
+            return
+        with_statements = {table_id for table_id, _, _ in self.epoch.statements}
+
+        def is_local(spec: ActorSpec) -> bool:
+            is_asked = spec.job_id in with_statements and spec.is_root and not spec.inputs
+            return is_asked or must_run_in_driver(spec, holds_rows)
+
+        graph = StageGraph(self.epoch.actors, is_local)
+        counts = graph.task_counts(self._context.tasks.slots)
+        try:
+            for stage in graph.stages():
+                self._run_stage(graph, [each for each in stage if self._has_work(each)], counts)
+        finally:
+            self._delete_shuffle_files()
+
+    def _run_stage(self, graph: StageGraph, segments: Sequence[Segment], counts: Mapping[int, int]) -> None:
+        """Runs segments, those for Spark as one job, beside those that this process runs."""
+        there: list[tuple[Segment, EpochTask]] = []
+        here: list[tuple[Segment, tuple[ActorSpec, ...]]] = []
+        for segment in segments:
+            for number in range(counts[segment.number]):
+                actors = graph.actors_of(segment, number, counts, self._sent)
+                if segment.in_driver:
+                    here.append((segment, actors))
+                else:
+                    there.append((segment, self._task_of(actors)))
+        found: dict[int, list[EpochReport]] = {segment.number: [] for segment in segments}
+        with ThreadPoolExecutor(1, "spark-stage") as beside:
+            running = beside.submit(self._run_there, [task for _, task in there]) if there else None
+            for segment, actors in here:
+                found[segment.number].append(self._run_here(actors, self._statements_of(segment)))
+            if running is not None:
+                for (segment, _), report in zip(there, running.result(), strict=True):
+                    found[segment.number].append(report)
+        for segment in segments:
+            self._add(segment.specs, found[segment.number])
+
+    def _run_there(self, tasks: Sequence[EpochTask]) -> list[EpochReport]:
+        name = f"hummock: epoch {self.epoch.barrier.epoch.prev}"
+        return self._context.tasks.run(name, tasks, self._context.is_cancelled)
+
+    def _run_here(self, actors: Sequence[ActorSpec], statements: Sequence[SentStatement]) -> EpochReport:
+        storage = self._context.storage
+        return run_actors(
+            self._task_of(actors),
+            storage.object_store,
+            storage.sstable_store,
+            threads=DRIVER_THREADS,
+            statements=statements,
+            sink_progress=self._context.sink_progress,
+        )
+
+    def _task_of(self, actors: Sequence[ActorSpec]) -> EpochTask:
+        storage, options, pair = self._context.storage, self._context.options, self.epoch.barrier.epoch
+        rows = DRIVER_ROWS if self._in_driver else EPOCH_ROWS
+        return EpochTask(
+            actors=tuple(actors),
+            epoch=EpochPair(pair.prev, self._version.max_committed_epoch),
+            next_epoch=Epoch(pair.curr),
+            version=self._version if self._in_driver else self._version.narrowed(ranges_read(actors)),
+            url=storage.object_store.url,
+            prefixes=self._context.prefixes,
+            storage=replace(storage.options, shared_buffer_bytes=TASK_BYTES),
+            chunk_rows=options.chunk_rows,
+            source_rows=min(rows, options.checkpoint_rows or rows),
+            source_ms=options.barrier_interval_ms,
+            is_paused=self.epoch.is_paused,
+            loading=self.epoch.loading,
+            connectors=_shipped_connectors(actors),
+        )
+
+    def _has_work(self, segment: Segment) -> bool:
+        """Whether a segment may do anything in this epoch: it has rows, or reads some, or begins [R38]."""
+        epoch = self.epoch
+        for edge in segment.incoming:
+            if any(each.part.rows or each.marks for each in self._sent.get(edge.number, ())):
+                return True
+        asked = {table_id for table_id, _, _ in epoch.statements}
+        for spec in segment.specs:
+            if spec.actor_id in epoch.fresh or (spec.splits is not None and not epoch.is_paused):
+                return True
+            if spec.job_id in asked and not spec.inputs:
+                return True
+            scans = any(isinstance(node, StreamScanNode) for node in spec.root.walk())
+            if scans and spec.actor_id not in epoch.backfilled:
+                return True
+        return False
+
+    def _statements_of(self, segment: Segment | None) -> Sequence[SentStatement]:
+        """The statements of the tables that a segment writes; None: all."""
+        if segment is None:
+            return self.epoch.statements
+        jobs = {spec.job_id for spec in segment.specs if not spec.inputs}
+        return [each for each in self.epoch.statements if each[0] in jobs]
+
+    def _add(self, specs: Sequence[ActorSpec], reports: Sequence[EpochReport]) -> None:
+        """Adds the reports of all tasks of some fragments."""
+        for report in reports:
+            if report.failure is not None:
+                raise failed_actor(report.failure)
+        self.ran |= {spec.actor_id for spec in specs}
+        finished = [set(report.backfilled) for report in reports]
+        self.backfilled |= set.intersection(*finished) if finished else set()
+        for report in reports:
+            self.sstables += report.sstables
+            self.source_rows += report.source_rows
+            self.is_full |= report.is_full
+            for table_id, mark in report.watermarks.items():
+                known = self.watermarks.get(table_id)
+                self.watermarks[table_id] = mark if known is None else known.followed_by(mark)
+            for edge, sent in report.sent.items():
+                self._sent.setdefault(edge, []).append(sent)
+            for actor_id, each in report.figures.items():
+                before = self.figures.get(actor_id, ActorFigures(0, 0.0))
+                self.figures[actor_id] = ActorFigures(before.rows + each.rows, before.cpu_seconds + each.cpu_seconds)
+
+    def _delete_shuffle_files(self) -> None:
+        """Those of an attempt that does not count are left to vacuum."""
+        names = {each.part.name for sent in self._sent.values() for each in sent if each.part.name}
+        with suppress(ObjectStoreError):
+            self._context.storage.object_store.delete([sstable_data_path(name) for name in sorted(names)])
+
+
+def holds_rows(table: TableCatalog) -> bool:
+    """Whether only this process has the rows of a table's connector, or its code."""
+    return not connector_of(table).is_remote or factory_path(settings_of(table).connector) is None
+
+
+def _shipped_connectors(actors: Sequence[ActorSpec]) -> dict[str, str]:
+    """The connectors that are not of this package, with the paths of their factories, None for those of this process.
+    """
+    tables = [node.table for spec in actors for node in spec.root.walk() if isinstance(node, SourceNode)]
+    paths = {name: factory_path(name) for name in (settings_of(table).connector for table in tables)}
+    return {name: path for name, path in paths.items() if path}
+
+
+def failed_actor(failure: TaskFailure) -> ActorFailed:
+    """The error of an actor, as if it had run here: of the class that it had there, if that is one of this package."""
+    error: Exception = StreamError(f"{failure.name}: {failure.text}")
+    if failure.module.split(".")[0] in ("hummock", "relational", "stream", builtins.__name__):
+        kind = getattr(importlib.import_module(failure.module), failure.name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            error = kind.__new__(kind)
+            error.args = (failure.text,)
+    position = None if failure.position is None else SourcePosition(*failure.position)
+    return ActorFailed(failure.actor_id, error, position)

@@ -1,0 +1,173 @@
+"""A task of an epoch: a compute node that lives for one epoch, over the store as of the epoch before.
+
+Its actors begin as after a recovery, from committed state, and end with the barrier that ends the epoch. The same
+function runs in a Spark executor and, for what only the driver can do, in the driver's process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+from hummock.epoch import EpochPair, monotonic_seconds
+from hummock.errors import HummockError
+from hummock.object_store.base import ObjectStore, name_minter
+from hummock.options import MS_LIMIT
+from hummock.spark.worker import MAY_PASS, local_directory, task_store
+from hummock.sstable.store import SstableStore
+from hummock.store.epoch_store import EpochStore
+from relational.spark.read_spec import files_of
+from stream.connector.base import register_connector
+from stream.connector.sink_log import SinkProgress
+from stream.errors import ActorFailed, ChannelClosed
+from stream.message import Add, Barrier, Replayed, Statement
+from stream.options import StreamOptions
+from stream.plan.stream_plan import SourceNode
+from stream.protocol import ActorSpec, CollectedEpoch
+from stream.runtime.actor_pool import ActorPool
+from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure, edge_schemas
+from stream.spark.shuffle_files import ShuffleFile
+from stream.spark.shuffle_nodes import ShuffleEnds
+from stream.worker.actor_builder import ActorBuilder
+from stream.worker.compute_node import ComputeNode
+
+NOT_OF_AN_ACTOR = (*MAY_PASS, HummockError, ChannelClosed)
+"""Errors of what all tasks share; another attempt may succeed, or a recovery decides."""
+
+
+def run_epoch_task(serialized: bytes) -> bytes:
+    """Runs in a Spark executor the task of a serialized spec; its serialized report."""
+    task = EpochTask.from_bytes(serialized)
+    for name, factory in task.connectors.items():
+        module, _, attribute = factory.partition(":")
+        register_connector(name, getattr(importlib.import_module(module), attribute))
+    report = run_actors(task, task_store(task.url), files_of(task.url))
+    return report.to_bytes(edge_schemas(task.actors))
+
+
+def run_actors(
+    task: EpochTask,
+    objects: ObjectStore,
+    files: SstableStore,
+    *,
+    threads: int = 1,
+    statements: Iterable[tuple[int, str, Statement | Replayed]] = (),
+    sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
+) -> EpochReport:
+    """Runs the task's actors. `files` reads what is in the store, `objects` holds it and what is written. `statements`:
+    those of the epoch, each with the id and the name of its table, in the order in which they were sent.
+    `sink_progress`: as of the driver's process, for the actors of sinks."""
+    mint = name_minter(os.urandom, task.prefixes)
+    with ExitStack() as undo:
+        file = undo.enter_context(ShuffleFile(objects, mint))
+        store = undo.enter_context(EpochStore(task.version, files, task.storage, objects, mint, local_directory()))
+        ends = ShuffleEnds(objects, file)
+        sources = _Sources(task)
+        builder = ActorBuilder(
+            store,
+            StreamOptions(
+                chunk_rows=task.chunk_rows,
+                checkpoint_rows=task.source_rows,
+                barrier_interval_ms=MS_LIMIT,
+                split_discovery_ms=0,
+            ),
+            lambda: None,
+            sink_progress,
+            on_idle=sources.note_idle,
+            more=ends.builders,
+        )
+        node = ComputeNode(store, builder, builder.options, ActorPool(threads, spare=0), sources.note_failure)
+        undo.callback(node.close, ChannelClosed("a task"))
+        try:
+            opened, collected = _run_epoch(node, task, sources, statements)
+        except ActorFailed as failed:
+            if isinstance(failed.__cause__, NOT_OF_AN_ACTOR):
+                raise failed.__cause__ from failed
+            return EpochReport(failure=_failure_of(failed))
+        figures = {actor_id: ActorFigures(rows, seconds) for actor_id, rows, seconds in node.actor_figures()}
+        return EpochReport(
+            collected.sstables,
+            collected.watermarks,
+            ends.finish(),
+            (*opened.backfilled, *collected.backfilled),
+            sources.rows,
+            sources.is_full,
+            figures,
+        )
+
+
+def _run_epoch(
+    node: ComputeNode, task: EpochTask, sources: _Sources, statements: Iterable[tuple[int, str, Statement | Replayed]]
+) -> tuple[CollectedEpoch, CollectedEpoch]:
+    """What was collected with the barrier that opens the epoch, and with the one that ends it. ActorFailed."""
+    node.build(task.actors)
+    begin = Add(frozenset(spec.actor_id for spec in task.actors), is_paused=task.is_paused, loading=task.loading)
+    opened = node.inject(Barrier(task.epoch, checkpoint=False, mutation=begin))
+    for table_id, name, statement in statements:
+        node.send(table_id, name, statement)
+    sources.wait()
+    ends = node.inject(Barrier(EpochPair(task.next_epoch, task.epoch.curr), checkpoint=True))
+    return opened.result(), ends.result()
+
+
+class _Sources:
+    """The actors of a task that read connectors, and what they have read. Thread safe."""
+
+    def __init__(self, task: EpochTask) -> None:
+        self._limit, self._ms = task.source_rows, task.source_ms
+        self._lock = threading.Lock()
+        self._read = dict.fromkeys((spec.actor_id for spec in task.actors if _reads_connector(spec)), -1)
+        self._done = threading.Event()
+        self._is_late = False
+        if not self._read:
+            self._done.set()
+
+    def wait(self) -> None:
+        """Returns when all have read enough, or have nothing more, or the time is over, or one has failed."""
+        deadline = monotonic_seconds() + self._ms / 1_000
+        if not self._done.wait(max(0.0, deadline - monotonic_seconds())):
+            self._is_late = True
+
+    def note_idle(self, actor_id: int, rows: int) -> None:
+        """The actor reads nothing more for the moment, after `rows` rows."""
+        with self._lock:
+            if actor_id in self._read:
+                self._read[actor_id] = max(rows, self._read[actor_id])
+                if min(self._read.values()) >= 0:
+                    self._done.set()
+
+    def note_failure(self, _: BaseException) -> None:
+        self._done.set()
+
+    @property
+    def rows(self) -> int:
+        """Rows read, as far as the actors have told."""
+        with self._lock:
+            return sum(max(rows, 0) for rows in self._read.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one may have more rows."""
+        with self._lock:
+            return self._is_late or any(0 < self._limit <= rows for rows in self._read.values())
+
+
+def _reads_connector(spec: ActorSpec) -> bool:
+    return spec.splits is not None and any(isinstance(node, SourceNode) for node in spec.root.walk())
+
+
+def _failure_of(failed: ActorFailed) -> TaskFailure:
+    error = failed.__cause__
+    assert error is not None
+    position = failed.position
+    return TaskFailure(
+        failed.actor_id,
+        type(error).__module__,
+        type(error).__name__,
+        str(error),
+        None if position is None else (position.split, position.offset),
+    )
+

@@ -1,0 +1,131 @@
+"""The ends of an exchange between two tasks: executors that read and write shuffle files.
+
+Within a task rows pass between actors by channels. What arrives from tasks of an earlier stage is read by an actor of
+its own, which sends it on as if the sender were in this task; what goes to tasks of a later stage is received by an
+actor that writes it. So the executors of fragments do not know where the other side of an exchange is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hummock.object_store.base import ObjectStore
+from relational.chunk import StreamChunk
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
+from stream.message import Barrier, Message, Wait, Watermark
+from stream.plan.stream_plan import StreamNode
+from stream.runtime.channel import Channel
+from stream.spark.shuffle_files import (
+    EMPTY_PART,
+    Partitioning,
+    ShuffleBlock,
+    ShuffleFile,
+    ShufflePart,
+    ShuffleWriter,
+    read_blocks,
+)
+from stream.worker.actor_builder import BuilderFunctions
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleReadNode(StreamNode):
+    """Emits the changes of `blocks`, in their order, and then the watermarks `marks`, by column."""
+
+    blocks: tuple[ShuffleBlock, ...] = ()
+    marks: Mapping[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleWriteNode(StreamNode):
+    """Writes its input for the tasks that receive edge number `edge`."""
+
+    input: StreamNode
+    edge: int
+    partitioning: Partitioning
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class SentEdge:
+    """What a task sent on an edge: changes, and the last watermark of each column."""
+
+    part: ShufflePart = EMPTY_PART
+    marks: Mapping[int, Any] = field(default_factory=dict)
+
+
+class ShuffleEnds:
+    """The shuffle executors of one task, over one shuffle file."""
+
+    def __init__(self, objects: ObjectStore, file: ShuffleFile) -> None:
+        self._objects, self._file = objects, file
+        self._writers: dict[int, _ShuffleWriteExecutor] = {}
+
+    @property
+    def builders(self) -> BuilderFunctions:
+        """How an ActorBuilder builds the nodes of this module."""
+        return {ShuffleReadNode: self._reader, ShuffleWriteNode: self._writer}
+
+    def finish(self) -> dict[int, SentEdge]:
+        """What was sent, by edge, readable. REQUIRES that all writers have passed their last barrier."""
+        sent = {edge: each.finish() for edge, each in self._writers.items()}
+        self._file.finish()
+        return sent
+
+    def _reader(self, chain: Any, node: ShuffleReadNode, info: ExecutorInfo) -> Executor:
+        def read() -> Iterator[StreamChunk]:
+            return read_blocks(node.blocks, node.schema, self._objects)
+
+        return _ShuffleReadExecutor(info, chain.head_channel(), read, node.marks)
+
+    def _writer(self, chain: Any, node: ShuffleWriteNode, info: ExecutorInfo) -> Executor:
+        writer = ShuffleWriter(self._file, node.schema, node.partitioning)
+        executor = self._writers[node.edge] = _ShuffleWriteExecutor(info, chain.build(node.input), writer)
+        return executor
+
+
+class _ShuffleReadExecutor(Executor):
+    """The barriers of `control`, after the first one what `read()` yields and `marks`."""
+
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        control: Channel,
+        read: Callable[[], Iterator[StreamChunk]],
+        marks: Mapping[int, Any],
+    ) -> None:
+        self.info = info
+        self._control, self._read, self._marks = control, read, marks
+
+    def execute(self) -> Iterator[Message]:
+        messages = received(self._control)
+        yield (yield from first_barrier(messages, self.info.identity))
+        yield from self._read()
+        for column, value in self._marks.items():
+            yield Watermark(column, value)
+        yield from messages
+
+
+class _ShuffleWriteExecutor(Executor):
+    """Writes the changes of `input`; passes on its barriers."""
+
+    def __init__(self, info: ExecutorInfo, input: Executor, writer: ShuffleWriter) -> None:
+        self.info = info
+        self._input, self._writer = input, writer
+        self._marks: dict[int, Any] = {}
+
+    def execute(self) -> Iterator[Message]:
+        for message in self._input.execute():
+            if isinstance(message, StreamChunk):
+                self._writer.add(message)
+            elif isinstance(message, Watermark):
+                self._marks[message.column] = message.value
+            elif isinstance(message, (Barrier, Wait)):
+                yield message
+
+    def finish(self) -> SentEdge:
+        return SentEdge(self._writer.finish(), dict(self._marks))

@@ -1,0 +1,387 @@
+"""SparkWorker: a Worker whose actors live for one epoch, in tasks on Spark.
+
+The meta side sees the same protocol as of a compute node: it builds actors, injects barriers, and commits what was
+collected. Here a barrier runs the epoch that it ends: the graph's segments, stage by stage, each task over the store as
+of the epoch before. So an epoch begins when the one before is committed and readable; statements that arrive meanwhile
+belong to a later one. An epoch of few rows runs as one task in this process: a Spark job takes longer to start than it
+would to work.
+
+A task that fails for no reason of its own is repeated by Spark, since nothing refers to what an attempt wrote; an actor
+that fails because of its rows ends the epoch, and the recovery of the meta side decides, as for a compute node.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hummock.epoch import Epoch, monotonic_seconds
+from stream.actor_metrics import FragmentFigures
+from stream.connector.base import connector_of
+from stream.connector.sink_log import SinkProgress
+from stream.errors import (
+    ActorFailed,
+    InvalidStatement,
+    JobFailed,
+    JobNotRunning,
+    LostStatement,
+    SessionClosed,
+    StatementsLost,
+)
+from stream.message import Add, Alter, Barrier, InsertRows, Loading, Pause, Replayed, Resume, Statement
+from stream.options import NAME_PREFIXES, StreamOptions
+from stream.plan.stream_plan import SourceNode
+from stream.protocol import ActorSpec, CollectedEpoch, Step, StepObserver, unobserved
+from stream.spark.altered import with_altered
+from stream.spark.epoch_run import DRIVER_ROWS, EPOCH_ROWS, EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
+from stream.spark.epoch_spec import ActorFigures
+from stream.worker.pending_statements import PendingStatements
+
+if TYPE_CHECKING:
+    from hummock.store.storage import HummockStorage
+    from stream.job_profile import FragmentProfile
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """A barrier whose epoch has not been run, and what takes part in it."""
+
+    barrier: Barrier
+    actors: tuple[ActorSpec, ...]
+    statements: tuple[SentStatement, ...]
+    is_paused: bool
+    loading: frozenset[int]
+    result: Future[CollectedEpoch] = field(default_factory=Future)
+
+
+class SparkWorker:
+    """A Worker (stream.protocol) whose epochs run as `tasks`, over the store that `storage` has open as a writer.
+    Thread safe."""
+
+    def __init__(
+        self,
+        storage: HummockStorage,
+        options: StreamOptions,
+        tasks: EpochTasks,
+        on_failure: Callable[[BaseException], None],
+        observer: StepObserver = unobserved,
+        request_barrier: Callable[[], None] = lambda: None,
+        sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
+    ) -> None:
+        self.pending = PendingStatements()
+        self._storage, self._options = storage, options
+        self._on_failure, self._observer, self._request_barrier = on_failure, observer, request_barrier
+        self._changed = threading.Condition()
+        self._built: dict[int, ActorSpec] = {}  # built, but not yet begun
+        self._running: dict[int, ActorSpec] = {}
+        self._fresh: set[int] = set()  # actors that have taken part in no committed epoch
+        self._backfilled: set[int] = set()  # actors that have read all existing rows
+        self._statements: list[SentStatement] = []  # of the open epoch
+        self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends
+        self._is_paused, self._loading = False, frozenset[int]()
+        self._failed: Mapping[int, Exception] = {}  # job id -> error, of jobs that do not run because they failed
+        self._is_serving = False  # between an Initial barrier and a reset
+        self._failure: BaseException | None = None  # what ended this generation of actors
+        self._closed_by: BaseException | None = None
+        self._last_epoch = self._discarded_upto = 0
+        self._ran_upto = 0  # the epoch that ran last
+        self._expected_rows = 0  # that sources bring in the next epoch
+        self._next_discovery = 0.0
+        self._figures: dict[tuple[int, int], ActorFigures] = {}  # of each fragment of a job, of all epochs
+        self._undo = ExitStack()
+        prefixes = self._undo.enter_context(storage.upload_prefixes(NAME_PREFIXES))
+        self._context = RunContext(
+            storage, tasks, options, prefixes, sink_progress, lambda: self._failure is not None
+        )
+        self._epochs = _epoch_thread()
+
+    # -- interface of the meta side (Worker) -----------------------------------------------------------
+
+    def build(self, specs: Sequence[ActorSpec]) -> None:
+        """Keep actors, which begin with the barrier that names them. ActorFailed if a connector cannot be opened."""
+        for spec in specs:
+            for node in spec.root.walk():
+                if isinstance(node, SourceNode) and spec.splits is not None:
+                    try:
+                        connector_of(node.table)
+                    except Exception as error:
+                        raise ActorFailed(spec.actor_id, error) from error
+        with self._changed:
+            self._built |= {spec.actor_id: spec for spec in specs}
+
+    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
+        """Run the epoch that `barrier` ends; its mutation begins and ends actors."""
+        with self._changed:
+            self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
+            statements, self._statements = tuple(self._statements), []
+            waiting = _InFlight(barrier, tuple(self._running.values()), statements, self._is_paused, self._loading)
+            if self._failure is not None:
+                waiting.result.set_exception(self._failure)
+                return waiting.result
+            self._mutate(barrier)
+            if self._is_serving:
+                self._in_flight[barrier.epoch.prev] = waiting
+                self._epochs.submit(self._run, waiting)
+                return waiting.result
+        self._begin_serving(barrier)
+        waiting.result.set_result(CollectedEpoch(barrier.epoch.prev))
+        return waiting.result
+
+    def missing(self, epoch: int) -> tuple[int, ...]:
+        """The actors of an epoch that has not ended, for error messages."""
+        with self._changed:
+            found = self._in_flight.get(epoch)
+            return () if found is None else tuple(sorted(spec.actor_id for spec in found.actors))
+
+    def committed(self, epoch: int) -> None:
+        """Everything up to `epoch` is durable: the next epoch begins once it is readable."""
+        self.pending.committed(epoch)
+        self._storage.wait_epoch(Epoch(epoch))
+        with self._changed:
+            self._changed.notify_all()
+
+    def reset(self, cause: BaseException) -> None:
+        """End the epoch under way and forget all actors."""
+        self.pending.suspend()
+        with self._changed:
+            self._failure, self._is_serving = self._failure or cause, False
+            self._changed.notify_all()
+        self._epochs.shutdown(wait=True, cancel_futures=True)
+        with self._changed:
+            self._built, self._running, self._in_flight = {}, {}, {}
+            self._fresh, self._backfilled = set(), set()
+            self._statements, self._ran_upto = [], 0
+            self._failure, self._is_paused, self._loading = None, False, frozenset()
+            self._epochs = _epoch_thread()
+
+    def close(self, error: BaseException) -> None:
+        """Reset for the last time: every caller that waits for this worker gets `error`."""
+        with self._changed:
+            self._closed_by = error
+            self._changed.notify_all()
+        try:
+            self.reset(error)
+        finally:
+            self.pending.close(error)
+            self._epochs.shutdown(wait=True)
+            self._undo.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an epoch is under way."""
+        return bool(self._in_flight)
+
+    # -- interface of sessions -------------------------------------------------------------------------
+
+    def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
+        """Rows affected, once the epoch of the statement has run. Waits for the end of a recovery. The errors of
+        `ComputeNode.execute`."""
+        number = statement.statement_id
+        self.pending.add(statement, table_id, table_name, self._request_barrier)
+        message: Statement | Replayed | None = statement
+        was_sent = False
+        try:
+            while message is not None:
+                epoch = self._send_again(table_id, table_name, message, was_sent)
+                was_sent = True
+                message = self.pending.sent(number, epoch)
+            self._request_barrier()
+            rows = statement.result.result()
+        except Exception:
+            self.pending.forget(number)
+            raise
+        self.pending.acknowledged(number)
+        return rows
+
+    def fragments(self) -> list[FragmentFigures]:
+        """Figures of all fragments, by job and number, of the epochs so far."""
+        with self._changed:
+            running = sorted(self._running.values(), key=lambda spec: (spec.job_id, spec.fragment))
+            figures = [self._figures.get((spec.job_id, spec.fragment), ActorFigures(0, 0.0)) for spec in running]
+        return [
+            FragmentFigures(spec.table.name, spec.job_id, spec.fragment, 1, found.rows, found.cpu_seconds, 0, 0)
+            for spec, found in zip(running, figures, strict=True)
+        ]
+
+    def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
+        """JobNotRunning: between two epochs nothing runs that could be measured."""
+        raise JobNotRunning(job)
+
+    # -- epochs ----------------------------------------------------------------------------------------
+
+    def _run(self, waiting: _InFlight) -> None:
+        epoch = waiting.barrier.epoch.prev
+        try:
+            collected = self._collected(waiting)
+        except BaseException as error:
+            self._fail(waiting, error)
+            return
+        with self._changed:
+            self._in_flight.pop(epoch, None)
+        waiting.result.set_result(collected)
+
+    def _fail(self, waiting: _InFlight, error: BaseException) -> None:
+        with self._changed:
+            is_first, self._failure = self._failure is None, self._failure or error
+            self._in_flight.pop(waiting.barrier.epoch.prev, None)
+        waiting.result.set_exception(error)
+        if is_first:
+            self._on_failure(error)
+
+    def _collected(self, waiting: _InFlight) -> CollectedEpoch:
+        """Runs an epoch, once the one before is committed."""
+        epoch = waiting.barrier.epoch.prev
+        self._wait_for_turn()
+        open_epoch = self._opened(waiting)
+        rows = self._expected_rows + sum(map(_rows_of, waiting.statements))
+        with self._storage.pinned_version() as pinned:
+            run = EpochRun(self._context, open_epoch, pinned.version, in_driver=rows <= DRIVER_ROWS)
+            run.execute()
+            self._observer(Step.COLLECT, epoch)
+            pinned.check()
+        self._observer(Step.SYNC, epoch)
+        with self._changed:
+            self._note(run)
+        if run.is_full:
+            self._request_barrier()
+        return CollectedEpoch(epoch, run.sstables, tuple(sorted(run.backfilled)), run.watermarks)
+
+    def _wait_for_turn(self) -> None:
+        """Returns once the epoch that ran last is committed; raises what ended this generation."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._failure is not None or self._storage.committed_epoch >= self._ran_upto
+            )
+            if self._failure is not None:
+                raise self._failure
+
+    def _opened(self, waiting: _InFlight) -> OpenEpoch:
+        """The epoch as it is when it begins: with what the epoch before has told, and splits that were added."""
+        with self._changed:
+            current = {spec.actor_id: self._running.get(spec.actor_id, spec) for spec in waiting.actors}
+        actors = tuple(self._discovered(tuple(current.values())))
+        with self._changed:
+            fresh, backfilled = frozenset(self._fresh), frozenset(self._backfilled)
+        return OpenEpoch(
+            waiting.barrier, actors, waiting.statements, fresh, backfilled, waiting.is_paused, waiting.loading
+        )
+
+    def _discovered(self, specs: Sequence[ActorSpec]) -> list[ActorSpec]:
+        """The actors with the splits that their connectors have by now."""
+        interval = self._options.split_discovery_ms / 1_000
+        if not interval or monotonic_seconds() < self._next_discovery:
+            return list(specs)
+        self._next_discovery = monotonic_seconds() + interval
+        found = []
+        for spec in specs:
+            nodes = [node for node in spec.root.walk() if isinstance(node, SourceNode)]
+            if spec.splits is not None and nodes:
+                listed = set(connector_of(nodes[0].table).enumerator().list_splits()).difference(spec.all_splits)
+                if listed:
+                    splits = (*spec.all_splits, *sorted(listed))
+                    spec = replace(spec, splits=splits, all_splits=splits)
+                    with self._changed:
+                        if spec.actor_id in self._running:
+                            self._running[spec.actor_id] = spec
+            found.append(spec)
+        return found
+
+    def _note(self, run: EpochRun) -> None:
+        """What the next epoch follows from this one. REQUIRES the lock."""
+        self._ran_upto = run.epoch.barrier.epoch.prev
+        self._expected_rows = EPOCH_ROWS if run.is_full else run.source_rows
+        self._fresh -= run.ran
+        self._backfilled |= run.backfilled
+        for actor_id in run.ran & self._running.keys():  # what was meant for the first epoch of an actor
+            self._running[actor_id] = replace(
+                self._running[actor_id], first_rows=None, since=None, is_loaded=False, skip=None, is_resumed=False
+            )
+        for spec in run.epoch.actors:
+            found, key = run.figures.get(spec.actor_id), (spec.job_id, spec.fragment)
+            if found is not None:
+                before = self._figures.get(key, ActorFigures(0, 0.0))
+                self._figures[key] = ActorFigures(
+                    before.rows + found.rows, before.cpu_seconds + found.cpu_seconds
+                )
+
+    # -- internals -------------------------------------------------------------------------------------
+
+    def _mutate(self, barrier: Barrier) -> None:
+        """The barrier's mutation takes effect for the epoch that it opens. REQUIRES the lock."""
+        mutation = barrier.mutation
+        for actor_id in barrier.stopped:
+            self._running.pop(actor_id, None)
+        if isinstance(mutation, Add):
+            beginning = {actor_id: self._built.pop(actor_id) for actor_id in sorted(mutation.actors)}
+            self._running |= {actor_id: _whole(spec) for actor_id, spec in beginning.items()}
+            self._fresh |= beginning.keys()
+            if not self._is_serving:
+                self._failed, self._is_paused = mutation.failed, mutation.is_paused
+            self._loading = mutation.loading
+        elif isinstance(mutation, Loading):
+            self._loading = mutation.loading
+        elif isinstance(mutation, Pause | Resume):
+            self._is_paused = isinstance(mutation, Pause)
+        elif isinstance(mutation, Alter):
+            self._running = {
+                actor_id: with_altered(spec, mutation.table) for actor_id, spec in self._running.items()
+            }
+
+    def _begin_serving(self, barrier: Barrier) -> None:
+        """After the Initial barrier of a generation: send undone statements again, then admit those of sessions."""
+        with self._changed:
+            known = {spec.job_id for spec in self._running.values()}
+        for pending in self.pending.resume(barrier.epoch.prev, self._discarded_upto):
+            if pending.table_id not in known:
+                self.pending.lose(pending, self._failed.get(pending.table_id))
+                continue
+            with self._changed:
+                self._statements.append((pending.table_id, pending.table, self.pending.again(pending)))
+            self.pending.sent(pending.statement.statement_id, barrier.epoch.curr)
+        with self._changed:
+            self._is_serving = True
+            self._changed.notify_all()
+
+    def _send_again(self, table_id: int, name: str, message: Statement | Replayed, was_sent: bool) -> int:
+        """The epoch in which a statement was sent; StatementsLost for one that was sent before a recovery to a table
+        that now takes none."""
+        try:
+            return self._send(table_id, name, message)
+        except (JobFailed, InvalidStatement) as refusal:
+            if was_sent:
+                raise StatementsLost((LostStatement(message.statement_id, name),)) from refusal
+            raise
+
+    def _send(self, table_id: int, name: str, message: Statement | Replayed) -> int:
+        with self._changed:
+            timeout = self._options.barrier_timeout_ms / 1_000
+            if not self._changed.wait_for(lambda: self._is_serving or self._closed_by is not None, timeout):
+                raise SessionClosed(f"no recovery within {self._options.barrier_timeout_ms} ms")
+            if self._closed_by is not None:
+                raise self._closed_by
+            if any(spec.job_id == table_id for spec in self._running.values()):
+                self._statements.append((table_id, name, message))
+                return self._last_epoch
+            if table_id in self._failed:
+                raise self._failed[table_id]
+        raise InvalidStatement(name, "the table was dropped")
+
+
+def _epoch_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "spark-epochs")
+
+
+def _whole(spec: ActorSpec) -> ActorSpec:
+    """The actor with all splits of its fragment, of which it is the only one."""
+    assert spec.siblings == 1, "a fragment is one actor until it is divided into tasks"
+    return spec if spec.splits is None else replace(spec, splits=spec.all_splits)
+
+
+def _rows_of(sent: SentStatement) -> int:
+    """Rows that a statement brings, as far as known."""
+    message = sent[2]
+    return message.chunk.capacity if isinstance(message, InsertRows) else 0

@@ -1,0 +1,285 @@
+"""Stages: how the actors of a graph are divided into tasks for one epoch.
+
+The graph is given with one actor for each fragment. Fragments between which no row changes its vnode are one segment,
+which a task runs as a whole for a range of vnodes; rows pass from segment to segment by shuffle files. A segment is in
+the stage after the last one of those that send to it, and all segments of a stage run at once. Nothing outlives the
+epoch, so any task serves any range of vnodes, and the number of tasks can follow the number of rows.
+
+A fragment joins the segment that sends to it if all its rows come from there unmoved. So a path that leaves a segment
+never comes back, and the stages are well ordered. What must run in the process of the driver is in segments of its own:
+statements, the first rows of a table, sinks, and connectors that hold rows in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from hummock.base.key import KeyRange
+from relational.catalog.objects import TableCatalog
+from relational.chunk.vnode_map import VnodeMap
+from relational.types import Schema, VnodeRule
+from stream.plan.stream_plan import (
+    DmlNode,
+    SinkNode,
+    SourceNode,
+    StreamScanNode,
+    WatermarkFilterNode,
+)
+from stream.protocol import ActorSpec, EdgeSpec, InputSpec
+from stream.spark.epoch_spec import shuffle_write
+from stream.spark.shuffle_files import Partitioning, ShuffleBlock
+from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
+
+FIRST_VIRTUAL_ACTOR = 1 << 40
+"""Ids of the actors that read and write shuffle files, which exist in tasks only."""
+
+
+class EdgeKind(Enum):
+    FORWARD = auto()
+    """Rows stay where their vnode is."""
+    GATHER = auto()
+    """All rows go to the only receiver."""
+    HASH = auto()
+    """Rows go to the owner of the vnode of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageEdge:
+    """An edge between the fragments of two actors. `input`: of the receiver, None: the rows of a sink into its table.
+    `key`, `vnode_count` and `rule` as in EdgeSpec."""
+
+    number: int
+    sender: int
+    receiver: int
+    input: int | None
+    kind: EdgeKind
+    key: tuple[int, ...] = ()
+    vnode_count: int = 1
+    rule: VnodeRule = VnodeRule.HASH
+
+
+@dataclass(slots=True)
+class Segment:
+    """Fragments that one task runs for a range of `vnode_count` vnodes (None: there is one task), in the order of their
+    rows; `incoming` and `outgoing` edges from and to other segments. `in_driver`: its task runs there."""
+
+    number: int
+    vnode_count: int | None
+    in_driver: bool
+    stage: int = 0
+    specs: list[ActorSpec] = field(default_factory=list)
+    incoming: list[StageEdge] = field(default_factory=list)
+    outgoing: list[StageEdge] = field(default_factory=list)
+
+    @property
+    def source(self) -> ActorSpec | None:
+        """The fragment that reads a connector."""
+        return next((spec for spec in self.specs if spec.splits is not None), None)
+
+    def most_tasks(self, wanted: int) -> int:
+        """How many tasks run it, at most `wanted`. The watermark of a source is one bound for all its splits, so one
+        task reads them."""
+        source, most = self.source, self.vnode_count or 1
+        if source is not None:
+            has_watermark = any(isinstance(node, WatermarkFilterNode) for node in source.root.walk())
+            most = 1 if has_watermark else min(most, len(source.all_splits))
+        return max(1, min(most, wanted))
+
+
+class StageGraph:
+    """The segments of `specs`, the only actors of their fragments. `is_local(spec)`: whether the driver must run it."""
+
+    def __init__(self, specs: Sequence[ActorSpec], is_local: Callable[[ActorSpec], bool]) -> None:
+        by_id = {spec.actor_id: spec for spec in specs}
+        self.edges = tuple(_edges_of(by_id))
+        self.segments: list[Segment] = []
+        self._segment_of: dict[int, Segment] = {}
+        incoming: dict[int, list[StageEdge]] = {spec.actor_id: [] for spec in specs}
+        for edge in self.edges:
+            incoming[edge.receiver].append(edge)
+        for spec in _in_order(by_id, incoming):
+            self._add(spec, incoming[spec.actor_id], is_local(spec))
+
+    def _add(self, spec: ActorSpec, incoming: Sequence[StageEdge], is_local: bool) -> None:
+        senders = {self._segment_of[edge.sender].number for edge in incoming}
+        if len(senders) == 1 and all(edge.kind is EdgeKind.FORWARD for edge in incoming):
+            segment = self.segments[senders.pop()]
+            if segment.in_driver == is_local:
+                segment.specs.append(spec)
+                self._segment_of[spec.actor_id] = segment
+                return
+        vnode_count = None if spec.vnodes is None else len(spec.vnodes)
+        segment = Segment(len(self.segments), vnode_count, is_local)
+        segment.stage = 1 + max((self._segment_of[edge.sender].stage for edge in incoming), default=-1)
+        segment.specs.append(spec)
+        segment.incoming += incoming
+        self.segments.append(segment)
+        self._segment_of[spec.actor_id] = segment
+        for edge in incoming:
+            self._segment_of[edge.sender].outgoing.append(edge)
+
+    def stages(self) -> list[list[Segment]]:
+        """The segments of each stage."""
+        found: list[list[Segment]] = [[] for _ in range(1 + max((each.stage for each in self.segments), default=-1))]
+        for segment in self.segments:
+            found[segment.stage].append(segment)
+        return found
+
+    def schema_of(self, edge: StageEdge) -> Schema:
+        """The columns of the rows on an edge."""
+        root = self._spec_of(edge.sender).root
+        return root.input.schema if isinstance(root, SinkNode) else root.schema
+
+    def task_counts(self, wanted: int) -> dict[int, int]:
+        """The number of tasks of each segment, by number: `wanted`, or fewer. Segments between which rows stay with
+        their vnodes have as many."""
+        counts = {segment.number: segment.most_tasks(wanted) for segment in self.segments}
+        tied = [(self._segment_of[edge.sender].number, self._segment_of[edge.receiver].number)
+                for edge in self.edges if edge.kind is EdgeKind.FORWARD]
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for one, other in tied:
+                least = min(counts[one], counts[other])
+                if counts[one] != counts[other]:
+                    counts[one] = counts[other] = least
+                    is_settled = False
+        return counts
+
+    def actors_of(
+        self,
+        segment: Segment,
+        number: int,
+        counts: Mapping[int, int],
+        sent: Mapping[int, Sequence[SentEdge]],
+    ) -> tuple[ActorSpec, ...]:
+        """The actors of task `number` of a segment, with those at its ends. `counts`: of tasks, by segment. `sent`: on
+        each incoming edge, by the tasks of its sender."""
+        tasks = counts[segment.number]
+        actors = [_part_of(spec, number, tasks) for spec in segment.specs]
+        table = segment.specs[0].table
+        for edge in segment.incoming:
+            virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number
+            at = next(at for at, spec in enumerate(actors) if spec.actor_id == edge.receiver)
+            root = _read_node(self.schema_of(edge), sent.get(edge.number, ()), tasks, number)
+            writes, owner = None, table
+            if edge.input is None:
+                writes, owner = edge.receiver, self._spec_of(edge.sender).table
+            else:
+                inputs = list(actors[at].inputs)
+                inputs[edge.input] = replace(inputs[edge.input], upstreams=(virtual,))
+                actors[at] = replace(actors[at], inputs=tuple(inputs))
+            actors.append(ActorSpec(virtual, owner, root, writes=writes))
+        for edge in segment.outgoing:
+            virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number + 1
+            receivers = counts[self._segment_of[edge.receiver].number]
+            root = shuffle_write(self.schema_of(edge), edge.number, _partitioning(edge, receivers, number))
+            input = InputSpec(EdgeSpec((virtual, 0)), (edge.sender,))
+            actors.append(ActorSpec(virtual, self._spec_of(edge.sender).table, root, inputs=(input,)))
+        return tuple(self._unwritten(actors, segment))
+
+    def _unwritten(self, actors: Sequence[ActorSpec], segment: Segment) -> list[ActorSpec]:
+        """Sinks whose table another task writes send to that task like any others."""
+        here = {spec.actor_id for spec in segment.specs}
+        return [replace(spec, writes=None) if spec.writes is not None and spec.writes not in here else spec
+                for spec in actors]
+
+    def _spec_of(self, actor_id: int) -> ActorSpec:
+        return next(spec for spec in self._segment_of[actor_id].specs if spec.actor_id == actor_id)
+
+
+def must_run_in_driver(spec: ActorSpec, holds_rows: Callable[[TableCatalog], bool]) -> bool:
+    """Whether the process of the driver must run the fragment of `spec`, if anything. `holds_rows(table)`: the rows of
+    the table's connector are in this process."""
+    if spec.first_rows is not None:
+        return True
+    for node in spec.root.walk():
+        if isinstance(node, DmlNode | SinkNode) or (isinstance(node, SourceNode) and holds_rows(node.table)):
+            return True
+    return False
+
+
+def ranges_read(specs: Sequence[ActorSpec]) -> list[KeyRange]:
+    """The key ranges of the store that the actors of a task read."""
+    found: dict[tuple[int, int, int], KeyRange] = {}
+    for spec in specs:
+        owned = None if spec.vnodes is None else spec.vnodes.nonzero()[0]
+        for table in _tables_of(spec):
+            if owned is None or not table.distribution_key or table.vnode_count != len(spec.vnodes):
+                found[table.id, 0, -1] = KeyRange.table(table.id)
+            else:
+                first, last = int(owned[0]), int(owned[-1])
+                start, end = KeyRange.vnode(table.id, first), KeyRange.vnode(table.id, last)
+                found[table.id, first, last] = KeyRange(start.start, end.end)
+    return list(found.values())
+
+
+def _tables_of(spec: ActorSpec) -> list[TableCatalog]:
+    found = [] if spec.error_table is None else [spec.error_table]
+    for node in spec.root.walk():
+        found += node.state_tables
+        table = getattr(node, "table", None)
+        if table is not None and (spec.is_root or isinstance(node, StreamScanNode)):
+            found.append(table)
+    return found
+
+
+def _edges_of(specs: Mapping[int, ActorSpec]) -> list[StageEdge]:
+    """The edges between the actors, and from sinks to the tables that they write."""
+    found: list[StageEdge] = []
+    for receiver in specs.values():
+        for at, input in enumerate(receiver.inputs):
+            (upstream,) = input.upstreams
+            sender, edge = specs[upstream], input.edge
+            kind = EdgeKind.HASH
+            if edge.vnode_map is None:
+                is_gathered = receiver.vnodes is None and sender.vnodes is not None
+                kind = EdgeKind.GATHER if is_gathered else EdgeKind.FORWARD
+            count = 1 if edge.vnode_map is None else edge.vnode_map.vnode_count
+            found.append(
+                StageEdge(len(found), upstream, receiver.actor_id, at, kind, edge.key, count, edge.rule)
+            )
+    for spec in specs.values():
+        if spec.writes is not None and spec.writes in specs:
+            found.append(StageEdge(len(found), spec.actor_id, spec.writes, None, EdgeKind.GATHER))
+    return found
+
+
+def _in_order(specs: Mapping[int, ActorSpec], incoming: Mapping[int, Sequence[StageEdge]]) -> list[ActorSpec]:
+    """The actors, each after those that send to it."""
+    found: dict[int, ActorSpec] = {}
+    left = list(specs.values())
+    while left:
+        ready = [spec for spec in left if all(edge.sender in found for edge in incoming[spec.actor_id])]
+        assert ready, "a graph has no cycle"
+        found |= {spec.actor_id: spec for spec in ready}
+        left = [spec for spec in left if spec.actor_id not in found]
+    return list(found.values())
+
+
+def _part_of(spec: ActorSpec, number: int, tasks: int) -> ActorSpec:
+    """The part of a fragment that task `number` of `tasks` runs: its share of the vnodes and splits."""
+    inputs = tuple(InputSpec(EdgeSpec(each.edge.edge_id), each.upstreams) for each in spec.inputs)
+    splits = None if spec.splits is None else spec.all_splits[number::tasks]
+    vnodes = None if spec.vnodes is None else VnodeMap.even(range(tasks), len(spec.vnodes)).bitmap_of(number)
+    return replace(spec, inputs=inputs, vnodes=vnodes, number=number, siblings=tasks, splits=splits)
+
+
+def _partitioning(edge: StageEdge, receivers: int, sender: int) -> Partitioning:
+    """How task `sender` divides its rows."""
+    if edge.kind is EdgeKind.HASH:
+        return Partitioning(receivers, edge.key, edge.vnode_count, edge.rule, None)
+    return Partitioning(receivers, target=sender if edge.kind is EdgeKind.FORWARD else 0)
+
+
+def _read_node(schema: Schema, sent: Sequence[SentEdge], receivers: int, receiver: int) -> ShuffleReadNode:
+    blocks: tuple[ShuffleBlock, ...] = ()
+    marks: dict[int, object] = {}
+    for each in sent:
+        blocks += tuple(each.part.by_receiver(receivers)[receiver])
+    for column in {column for each in sent for column in each.marks}:
+        if all(column in each.marks for each in sent):
+            marks[column] = min(each.marks[column] for each in sent)
+    return ShuffleReadNode(schema, None, blocks, marks)
