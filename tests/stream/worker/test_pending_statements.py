@@ -2,8 +2,10 @@ import threading
 
 import pytest
 
+from hummock.meta.store.base import MetaOperations
 from stream.errors import StatementsLost
-from stream.message import DeleteRows, EvaluatedChanges, Replayed
+from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Replayed
+from stream.worker import pending_statements
 from stream.worker.pending_statements import PendingStatements
 
 SOON = 5.0
@@ -164,3 +166,93 @@ def test_closing_answers_everybody_who_waits():
     with pytest.raises(StatementsLost):
         waiting.result.result(SOON)
     assert acknowledged.result.result(SOON) == 1
+
+
+def puts(pending, epoch):
+    return dict(pending.operations(epoch).put)
+
+
+class Recording(Sender):
+    """Sends INSERTs which put `row/<id>` in the commit of their epoch."""
+
+    def begun(self):
+        number = self.pending.next_id()
+        statement = InsertRows(
+            number, Changes(), operations=lambda epoch: MetaOperations(put={f"row/{number}": b"%d" % epoch})
+        )
+        self.pending.add(statement, 7, "t", self.ask)
+        return statement
+
+    def evaluate(self, statement):
+        statement.result.begin()
+        statement.result.evaluation = EvaluatedChanges(Changes(), 1, ())
+        statement.result.set_result(1)
+
+    def placed(self, epoch):
+        statement = self.begun()
+        self.evaluate(statement)
+        assert self.pending.sent(statement.statement_id, epoch) is None
+        return statement
+
+
+def test_a_commit_takes_the_operations_of_the_evaluated_statements_of_its_epochs():
+    sender = Recording()
+    first, second, later = sender.placed(10), sender.placed(15), sender.placed(30)
+    failed, waiting, plain = sender.begun(), sender.begun(), sender.send(10)
+    failed.result.begin()
+    failed.result.set_exception(ValueError("duplicate"))
+    assert puts(sender.pending, 20) == {f"row/{each.statement_id}": b"20" for each in (first, second)}
+    sender.pending.committed(20)
+    sender.pending.forget(failed.statement_id)
+    assert puts(sender.pending, 30) == {f"row/{later.statement_id}": b"30"}
+    assert waiting.result.evaluation is None and plain.result.done()
+
+
+def test_operations_of_a_discarded_epoch_are_those_of_the_epoch_in_which_the_statement_is_sent_again():
+    sender = Recording()
+    statement = sender.placed(20)
+    assert puts(sender.pending, 20)                 # of a commit that failed
+    assert numbers(sender.recover(committed=10, upto=20)) == [statement.statement_id]
+    assert sender.pending.sent(statement.statement_id, 40) is None
+    assert puts(sender.pending, 30) == {}
+    assert puts(sender.pending, 40) == {f"row/{statement.statement_id}": b"40"}
+    sender.pending.committed(40)
+    assert puts(sender.pending, 50) == {}
+
+
+def test_a_committed_statement_brings_its_operations_once_although_the_answer_was_lost():
+    sender = Recording()
+    sender.placed(20)
+    assert puts(sender.pending, 20)
+    assert sender.recover(committed=20, upto=30) == []
+    assert puts(sender.pending, 40) == {}
+
+
+def test_a_commit_waits_for_the_epoch_of_an_evaluated_statement():
+    sender, found = Recording(), []
+    statement = sender.begun()
+    sender.evaluate(statement)
+    thread = threading.Thread(target=lambda: found.append(puts(sender.pending, 20)))
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    assert sender.pending.sent(statement.statement_id, 20) is None
+    thread.join(SOON)
+    assert found == [{f"row/{statement.statement_id}": b"20"}]
+
+
+def test_a_commit_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(pending_statements, "MAX_SENDING_SECONDS", 0.01)
+    sender = Recording()
+    sender.evaluate(sender.begun())
+    with pytest.raises(TimeoutError):
+        sender.pending.operations(20)
+
+
+def test_a_lost_statement_with_operations_is_not_reported_to_other_callers():
+    sender = Recording()
+    statement = sender.placed(20)
+    (again,) = sender.recover(committed=10, upto=20)
+    sender.pending.lose(again)
+    assert sender.pending.take_lost() == () and puts(sender.pending, 40) == {}
+    assert statement.result.result() == 1

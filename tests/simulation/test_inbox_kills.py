@@ -1,0 +1,86 @@
+"""Two processes send batches and single requests at once to a session whose process is killed at a step and started
+again, several times: each row is in the table once, and the view agrees with it."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import stream
+from relational.errors import RequestRefused
+from relational.inbox.client import Inbox
+from relational.inbox.records import Outcome
+from tests.simulation.child import KILLED
+from tests.simulation.inbox_world import TABLE, VIEW, rows_of, stored
+from tests.simulation.test_crash import POINTS
+
+ROOT = Path(__file__).resolve().parents[2]
+BATCHES, ROWS, KILLS = 6, 25, 3
+ANSWER_MS, ENDS_SECONDS = 120_000, 60
+pytestmark = pytest.mark.timeout(300)
+
+
+def start(url, point, nth):
+    return subprocess.Popen([sys.executable, "-m", "tests.simulation.inbox_child", url, point, str(nth)], cwd=ROOT,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ended(server):
+    """The exit code of a server that is to be killed at its point."""
+    try:
+        return server.wait(ENDS_SECONDS)
+    finally:
+        server.kill()
+        server.communicate()
+
+
+class Client(threading.Thread):
+    """Sends batches of a writer, and a request that is refused between them; each once it has the answer to the one
+    before. `outcomes` are those of the batches."""
+
+    def __init__(self, url, writer, first):
+        super().__init__()
+        self.url, self.writer, self.first = url, writer, first
+        self.outcomes, self.error = [], None
+
+    def run(self):
+        try:
+            with Inbox(self.url, timeout_ms=ANSWER_MS) as inbox:
+                for number in range(BATCHES):
+                    ids = self.ids(number)
+                    answer = inbox.ingest("t", rows_of(ids), writer=self.writer, checkpoint="c", batch_id=number)
+                    self.outcomes.append(answer.outcome)
+                    with pytest.raises(RequestRefused, match="DuplicateKey"):
+                        inbox.insert("t", rows_of([10**9 + self.first + number, ids[-1]]))
+        except BaseException as error:
+            self.error = error
+
+    def ids(self, number):
+        return range(self.first + number * ROWS, self.first + (number + 1) * ROWS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_requests_are_carried_out_once_whatever_step_their_session_dies_at(point, tmp_path):
+    url = f"file://{tmp_path}/store"
+    with stream.connect(url) as session:
+        session.sql(TABLE)
+        session.sql(VIEW)
+    clients = [Client(url, "one", 0), Client(url, "two", 10_000)]
+    for client in clients:
+        client.start()
+    codes = []
+    for turn in range(KILLS):
+        server = start(url, point, 2 + turn % 2)
+        codes.append(ended(server))
+    server = start(url, "none", 0)
+    for client in clients:
+        client.join(ANSWER_MS / 1_000)
+        assert not client.is_alive() and client.error is None, client.error
+        assert client.outcomes == [Outcome.WRITTEN] * BATCHES
+    server.communicate(timeout=ENDS_SECONDS)
+    assert codes == [KILLED] * KILLS and server.returncode == 0
+    with stream.connect(url) as session:
+        assert stored(session) == sorted(number for client in clients for number in
+                                         range(client.first, client.first + BATCHES * ROWS))
