@@ -24,6 +24,8 @@ from stream.executor.conflict import ConflictResolver, Resolved
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
 
 NOTHING = Resolved(None, 0)
+PART_ROWS = 262_144
+"""Rows of an INSERT whose keys are looked up at once: the memory for that is a multiple of the rows."""
 
 
 class StatementEvaluator:
@@ -52,7 +54,21 @@ class StatementEvaluator:
 
     def _insert(self, chunk: StreamChunk) -> Resolved:
         check_rows(self._table.catalog, chunk)
-        return self._put(chunk)
+        if self._has_row_ids or chunk.capacity <= PART_ROWS:
+            return self._put(chunk)
+        written: list[StreamChunk] = []
+        rows = 0
+        try:
+            for start in range(0, chunk.capacity, PART_ROWS):
+                resolved = self._put(chunk.slice(start, min(PART_ROWS, chunk.capacity - start)))
+                rows += resolved.rows
+                if resolved.chunk is not None:
+                    written.append(resolved.chunk)
+        except Exception:
+            for part in reversed(written):
+                self._table.write_chunk(_inverse(part))
+            raise
+        return Resolved(StreamChunk.concat(written), rows) if written else NOTHING
 
     def _put(self, chunk: StreamChunk) -> Resolved:
         is_new = self._has_row_ids  # generated keys cannot conflict
@@ -144,6 +160,12 @@ class StatementEvaluator:
 
 def _changes(rows: DataChunk, op: Op) -> StreamChunk:
     return StreamChunk(rows.columns, np.full(rows.capacity, op, np.uint8))
+
+
+def _inverse(changes: StreamChunk) -> StreamChunk:
+    """The changes that undo `changes`, the last one first."""
+    order = np.arange(changes.capacity - 1, -1, -1, dtype=np.int32)
+    return changes.take(order).with_ops(changes.ops[order] ^ np.uint8(Op.DELETE))
 
 
 def _paired(old: DataChunk, new: DataChunk) -> StreamChunk:

@@ -5,11 +5,14 @@ import pytest
 from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import DataChunk, Op, StreamChunk
+from relational.errors import DamagedRow
 from relational.expr.expression import Call, InputRef, Literal
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
 from stream.errors import AppendOnlyViolation, DuplicateKey, InvalidStatement
+from stream.executor import statement
 from stream.executor.base import ExecutorInfo
+from stream.executor.conflict import ConflictResolver
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Replayed, StatementResult, UpdateRows
 from tests.support.drivers.catalogs import table_catalog
@@ -155,6 +158,53 @@ def test_ignore_keeps_what_is_there():
     table.insert((1, 10))
     changes, result = table.insert((1, 11), (2, 5), (2, 6))
     assert changes == "+ 2 5" and result.result(0) == 1
+
+
+def outcome(result):
+    error = result.exception(0)
+    return result.result(0) if error is None else (type(error), getattr(error, "key", None))
+
+
+@pytest.mark.parametrize("rule", [ERROR, OVERWRITE, IGNORE])
+def test_an_insert_whose_keys_are_looked_up_in_parts_is_one_statement(rule, monkeypatch):
+    """It has the effect of one whose keys are looked up at once; refused in a later part, it has none."""
+    rng = random.Random(f"parts {rule}")
+    parted, whole = Table(rule=rule), Table(rule=rule)
+    outcomes = []
+    for _ in range(60):
+        rows = [(rng.randrange(300 if rule is ERROR else 40), rng.randrange(5)) for _ in range(rng.randrange(1, 14))]
+        monkeypatch.setattr(statement, "PART_ROWS", 3)
+        found = outcome(parted.insert(*rows)[1])
+        monkeypatch.setattr(statement, "PART_ROWS", 1_000)
+        assert found == outcome(whole.insert(*rows)[1])
+        outcomes.append(found)
+        assert parted.rows == whole.rows
+        stored = StateTable(table_catalog("t", SCHEMA, (0,)), parted.store)
+        stored.init_epoch(barrier(parted._epoch).epoch)
+        assert sorted(row for chunk in stored.scan_chunks() for row in chunk.rows()) == parted.rows
+    assert any(isinstance(each, tuple) for each in outcomes) == (rule is ERROR)
+    assert any(isinstance(each, int) and each > 3 for each in outcomes)
+
+
+@pytest.mark.parametrize("rule", [OVERWRITE, IGNORE])
+def test_a_damaged_row_met_by_a_later_part_undoes_the_earlier_ones(rule, monkeypatch):
+    monkeypatch.setattr(statement, "PART_ROWS", 2)
+    table = Table(rule=rule)
+    table.insert((1, 10), (2, 20), (3, 30))
+    resolve, calls = ConflictResolver.resolve, []
+
+    def damaged(self, chunk):
+        calls.append(chunk)
+        if len(calls) == 3:
+            raise DamagedRow("t", (9,), "v", "injected")
+        return resolve(self, chunk)
+
+    monkeypatch.setattr(ConflictResolver, "resolve", damaged)
+    changes, result = table.insert((1, 11), (4, 40), (1, 12), (2, 21), (9, 90))
+    assert changes == "" and isinstance(result.exception(0), InvalidStatement) and len(calls) == 3
+    stored = StateTable(table_catalog("t", SCHEMA, (0,)), table.store)
+    stored.init_epoch(barrier(table._epoch).epoch)
+    assert sorted(row for chunk in stored.scan_chunks() for row in chunk.rows()) == [(1, 10), (2, 20), (3, 30)]
 
 
 def test_an_update_that_changes_nothing_is_counted_and_not_emitted():
