@@ -100,7 +100,8 @@ class InboxRequest:
             known = None if batch is None else WriterBatch(word(batch["writer"]), word(batch["checkpoint"]),
                                                            natural(batch["batch_id"]))
             return cls(key.removeprefix(REQUESTS), word(record["table"]),
-                       tuple(map(PayloadObject.from_json, record["objects"])), tuple(map(word, record["prefixes"])),
+                       tuple(map(PayloadObject.from_json, _items(record["objects"]))),
+                       tuple(map(word, _items(record["prefixes"]))),
                        known, natural(record["created_ms"]), natural(record["expires_ms"]))
 
         return _decoded(key, data, read)
@@ -165,6 +166,12 @@ def is_new_batch(position: WriterPosition | None, batch: WriterBatch, table: str
 
 def _dump(record: Mapping[str, Any]) -> bytes:
     return json.dumps({"format": FORMAT, **record}, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _items(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError(f"{str(value)[:80]!r} is no list")
+    return value
 
 
 def _decoded(key: str, data: bytes, read: Callable[[Mapping[str, Any]], Record]) -> Record:

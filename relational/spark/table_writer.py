@@ -133,7 +133,7 @@ def _check_appends(overwrite: bool) -> None:
     if overwrite:
         raise InvalidOption("mode", "overwrite", "append, which inserts; Session.bulk_load overwrites a table. Output "
                                                  "mode complete writes all rows again at each batch: use update, into "
-                                                 "a table with on_conflict='overwrite'")
+                                                 "a table with ON CONFLICT OVERWRITE")
 
 
 def _objects(messages: Sequence[WriterCommitMessage | None]) -> tuple[PayloadObject, ...]:

@@ -239,7 +239,12 @@ def _in_order(rows: Sequence[tuple[str, bytes]]) -> list[InboxRequest]:
             continue
         except MetaStoreCorrupt:
             requests.append(InboxRequest(key.removeprefix(REQUESTS), "", (), (), None, 0, 0))
-    return sorted(requests, key=lambda each: (each.created_ms, each.request_id))
+    return sorted(requests, key=_order)
+
+
+def _order(request: InboxRequest) -> tuple[int, int, str]:
+    """By age; batches of one moment by their numbers."""
+    return request.created_ms, -1 if request.batch is None else request.batch.batch_id, request.request_id
 
 
 def _old_answers(rows: Sequence[tuple[str, bytes]], now_ms: int) -> list[str]:
