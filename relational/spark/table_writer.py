@@ -103,8 +103,8 @@ class QueryWriter(TaskSide, DataSourceStreamArrowWriter):
         written = [message for message in messages if isinstance(message, WrittenObjects)]
         query_ids = {message.query_id for message in written}
         if len(query_ids) != 1 or "" in query_ids:
-            raise InvalidOption("checkpointLocation", sorted(query_ids), "that of one streaming query, whose tasks know "
-                                                                         "its id")
+            raise InvalidOption("checkpointLocation", sorted(query_ids), "that of one streaming query, which its tasks "
+                                                                         "know")
         batch = WriterBatch(self.options.writer, query_ids.pop(), batchId)
         prefixes = sorted({message.prefix for message in written})
         with self.options.inbox() as inbox:
@@ -131,9 +131,10 @@ class WritableSource(DataSource):
 
 def _check_appends(overwrite: bool) -> None:
     if overwrite:
-        raise InvalidOption("mode", "overwrite", "append, which inserts; Session.bulk_load overwrites a table. Output "
-                                                 "mode complete writes all rows again at each batch: use update, into "
-                                                 "a table with ON CONFLICT OVERWRITE")
+        cure = ("append, which inserts; Session.bulk_load overwrites a table. For output mode complete, which writes all "
+                "rows again at each batch, use update with foreachBatch and Session.ingest into a table with ON CONFLICT "
+                "OVERWRITE: Spark has no update mode for formats in Python")
+        raise InvalidOption("mode", "overwrite", cure)
 
 
 def _objects(messages: Sequence[WriterCommitMessage | None]) -> tuple[PayloadObject, ...]:

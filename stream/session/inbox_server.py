@@ -49,6 +49,8 @@ MOST_REQUESTS = 64
 BUSY_SECONDS, QUIET_AFTER_SECONDS = 0.02, 10.0
 """The pause between two polls for so long after the last request, and then the option `inbox_poll_ms`."""
 SWEEP_SECONDS = 60.0
+JOIN_SECONDS = 60.0
+"""One read or write of a store."""
 ANSWERS_KEPT, MOST_ANSWERS, ANSWER_MS = 1_000, 10_000, 3_600_000
 """The newest answers that are kept for any time; and at most, where others are younger than ANSWER_MS."""
 DELETED_AT_ONCE = 1_000
@@ -87,9 +89,10 @@ class InboxServer:
         self._closed.set()
 
     def join(self) -> None:
-        """Waits for the end of the thread. REQUIRES that the session has ended, so that no round waits for a commit."""
+        """Waits for the end of the thread, up to a limit. REQUIRES that the session has ended, so that no round waits
+        for a commit."""
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
         idle_seconds = self._playground.options.stream.inbox_poll_ms / 1_000

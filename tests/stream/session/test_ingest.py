@@ -134,6 +134,13 @@ def test_rows_replace_those_of_their_key_where_the_table_says_so(db):
         {"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "b"}, {"id": 4, "v": "b"}]
 
 
+def test_a_repeated_batch_is_not_doubled_where_rows_have_no_key_of_their_own(db):
+    db.sql("CREATE TABLE log (id BIGINT, v VARCHAR)")
+    for number in (0, 0, 1, 1, 0):
+        ingest(db, number, rows(number), table="log")
+    assert ids(db, "log") == [0, 1, 1, 2, 2, 3]
+
+
 def test_wrong_arguments_are_named(db):
     for changed in ({"writer": "a b"}, {"batch_id": -1}, {"batch_id": "1"}, {"checkpoint": ""}, {"checkpoint": None}):
         arguments = {"writer": "w", "batch_id": 0, "checkpoint": "c"} | changed
