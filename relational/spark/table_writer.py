@@ -131,9 +131,9 @@ class WritableSource(DataSource):
 
 def _check_appends(overwrite: bool) -> None:
     if overwrite:
-        cure = ("append, which inserts; Session.bulk_load overwrites a table. For output mode complete, which writes all "
-                "rows again at each batch, use update with foreachBatch and Session.ingest into a table with ON CONFLICT "
-                "OVERWRITE: Spark has no update mode for formats in Python")
+        cure = ("append, which inserts; Session.bulk_load overwrites a table. For output mode complete, which writes "
+                "all rows again at each batch, use update with foreachBatch and Session.ingest into a table with ON "
+                "CONFLICT OVERWRITE: Spark has no update mode for formats in Python")
         raise InvalidOption("mode", "overwrite", cure)
 
 
