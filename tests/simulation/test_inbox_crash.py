@@ -4,13 +4,15 @@ Requests of every kind are open: rows, rows that the table refuses, a batch, its
 empty one. The rows of a batch and its number are there together."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
 from relational.errors import BatchGap, RequestRefused, RequestUnanswered
+from relational.inbox.client import REGISTERED_MS
 from relational.inbox.records import ANSWERS, WRITERS, InboxAnswer, Outcome, WriterPosition
 from stream.errors import StatementsLost
-from tests.simulation.ddl_world import CrashPoint, How, World
+from tests.simulation.ddl_world import CrashingObjectStore, CrashPoint, How, ProcessDied, World
 from tests.simulation.inbox_world import TABLE, VIEW, Sender, rows_of, stored
 
 BASE = (TABLE, VIEW, "INSERT INTO t VALUES (1, 7), (2, 14)", "FLUSH")
@@ -208,6 +210,32 @@ def test_a_statement_that_a_recovery_cannot_repeat_is_answered_as_lost(monkeypat
         session._inbox.round()
         assert sender.answer(again, batch=batch).outcome is Outcome.WRITTEN
         assert stored(session) == [1, 2, 60]
+
+
+def test_a_client_that_dies_at_any_call_leaves_a_whole_request_or_nothing():
+    base = World.after(BASE)
+    outcomes, is_over = set(), False
+    for at in range(1, 20):
+        for how in How:
+            world, crash = base.copy(), CrashPoint(at, how, is_armed=True)
+            objects = CrashingObjectStore(world.objects, crash)
+            sender = Sender(world.meta_of(objects, crash), objects)
+            with suppress(ProcessDied):
+                sender.send(range(100, 130), batch=BATCH)
+            is_over = not crash.is_dead
+            with world.open() as session:
+                is_sent = session._inbox.round() == 1
+                assert stored(session) == [1, 2, *(range(100, 130) if is_sent else ())]
+                assert is_sent or not is_over
+                world.now_ms += REGISTERED_MS
+                session.flush()
+                world.vacuum()
+                world.check_files(session)
+                assert world.meta.list("hummock/upload/") == []
+            outcomes.add((is_over, is_sent))
+        if is_over:
+            break
+    assert outcomes == {(False, False), (False, True), (True, True)}
 
 
 def test_answers_can_be_read_by_their_key(base):

@@ -1,6 +1,7 @@
 """Two processes send batches and single requests at once to a session whose process is killed at a step and started
 again, several times: each row is in the table once, and the view agrees with it."""
 
+import random
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from relational.inbox.records import Outcome
 from tests.simulation.child import KILLED
 from tests.simulation.inbox_world import TABLE, VIEW, rows_of, stored
 from tests.simulation.test_crash import POINTS
+from tests.support.drivers.seeds import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCHES, ROWS, KILLS = 6, 25, 3
@@ -40,15 +42,15 @@ class Client(threading.Thread):
     """Sends batches of a writer, and a request that is refused between them; each once it has the answer to the one
     before. `outcomes` are those of the batches."""
 
-    def __init__(self, url, writer, first):
+    def __init__(self, url, writer, first, batches):
         super().__init__()
-        self.url, self.writer, self.first = url, writer, first
+        self.url, self.writer, self.first, self.batches = url, writer, first, batches
         self.outcomes, self.error = [], None
 
     def run(self):
         try:
             with Inbox(self.url, timeout_ms=ANSWER_MS) as inbox:
-                for number in range(BATCHES):
+                for number in range(self.batches):
                     ids = self.ids(number)
                     answer = inbox.ingest("t", rows_of(ids), writer=self.writer, checkpoint="c", batch_id=number)
                     self.outcomes.append(answer.outcome)
@@ -63,24 +65,33 @@ class Client(threading.Thread):
 
 @pytest.mark.parametrize("point", POINTS)
 def test_requests_are_carried_out_once_whatever_step_their_session_dies_at(point, tmp_path):
+    check_kills(tmp_path, [(point, 2 + turn % 2) for turn in range(KILLS)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", range(6))
+def test_killed_at_many_steps_in_turn_it_carries_out_each_request_once(turn, tmp_path):
+    rng = random.Random(f"{run_seed()} {turn}")
+    check_kills(tmp_path, [(rng.choice(POINTS), rng.randrange(1, 4)) for _ in range(8)], batches=20)
+
+
+def check_kills(tmp_path, kills, batches=BATCHES):
+    """Servers die in turn at each of `kills`, a point and how often it is reached, while clients send `batches`."""
     url = f"file://{tmp_path}/store"
     with stream.connect(url) as session:
         session.sql(TABLE)
         session.sql(VIEW)
-    clients = [Client(url, "one", 0), Client(url, "two", 10_000)]
+    clients = [Client(url, "one", 0, batches), Client(url, "two", 10_000, batches)]
     for client in clients:
         client.start()
-    codes = []
-    for turn in range(KILLS):
-        server = start(url, point, 2 + turn % 2)
-        codes.append(ended(server))
+    codes = [ended(start(url, point, nth)) for point, nth in kills]
     server = start(url, "none", 0)
     for client in clients:
         client.join(ANSWER_MS / 1_000)
         assert not client.is_alive() and client.error is None, client.error
-        assert client.outcomes == [Outcome.WRITTEN] * BATCHES
+        assert client.outcomes == [Outcome.WRITTEN] * batches
     server.communicate(timeout=ENDS_SECONDS)
-    assert codes == [KILLED] * KILLS and server.returncode == 0
+    assert codes == [KILLED] * len(kills) and server.returncode == 0
     with stream.connect(url) as session:
         assert stored(session) == sorted(number for client in clients for number in
-                                         range(client.first, client.first + BATCHES * ROWS))
+                                         range(client.first, client.first + batches * ROWS))
