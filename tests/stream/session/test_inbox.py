@@ -228,6 +228,15 @@ def test_a_fenced_session_answers_nothing(world, sender):
     old.abandon()
 
 
+def test_a_fenced_session_changes_no_row_of_the_inbox(world):
+    old = world.open()
+    old._ingestion.transact(MetaOperations(put={f"{ANSWERS}a": b"{}"}))
+    with world.open(), pytest.raises(Fenced):
+        old._ingestion.transact(MetaOperations(put={f"{ANSWERS}b": b"{}"}))
+    assert [key for key, _ in world.meta.list(ANSWERS)] == [f"{ANSWERS}a"]
+    old.abandon()
+
+
 def test_a_refusal_of_a_fenced_session_does_not_count(world, sender):
     """The old session knows a row that was never committed."""
     old = world.open()

@@ -201,9 +201,11 @@ def test_a_commit_takes_the_operations_of_the_evaluated_statements_of_its_epochs
     failed, waiting, plain = sender.begun(), sender.begun(), sender.send(10)
     failed.result.begin()
     failed.result.set_exception(ValueError("duplicate"))
+    for each in (failed, waiting):
+        assert sender.pending.sent(each.statement_id, 15) is None
     assert puts(sender.pending, 20) == {f"row/{each.statement_id}": b"20" for each in (first, second)}
-    sender.pending.committed(20)
     sender.pending.forget(failed.statement_id)
+    sender.pending.committed(20)
     assert puts(sender.pending, 30) == {f"row/{later.statement_id}": b"30"}
     assert waiting.result.evaluation is None and plain.result.done()
 
