@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -38,6 +37,7 @@ from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import ReadSpec, read_batches
 from relational.spark.scan import period, plan, spark_schema, specs_of
 from relational.spark.selection import Selection, selection
+from relational.spark.table_writer import WritableSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(HummockSource)
 
 
-class HummockSource(DataSource):
+class HummockSource(WritableSource):
     """A Spark data source over a table of a store."""
 
     @classmethod
