@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream
+from relational.errors import RequestRefused
 from relational.inbox.records import ANSWERS, InboxAnswer, Outcome
 from tests.simulation.child import KILLED
 from tests.simulation.inbox_world import TABLE, VIEW, rows_of, stored
@@ -269,3 +270,20 @@ def test_nobody_serves(pipeline):
         assert stored(session) == pipeline.expected
 
 
+
+
+def test_a_session_with_a_spark_engine_carries_out_requests_and_batches_once(pipeline):
+    with stream.connect(pipeline.url, engine=pipeline.spark, inbox_poll_ms=20) as session:
+        session.sql(TABLE)
+        session.sql(VIEW)
+        for _ in range(3):
+            pipeline.add(20)
+        pipeline.run().awaitTermination(120)
+        pipeline.forget_last()
+        pipeline.run().awaitTermination(120)
+        assert stored(session) == pipeline.expected and outcomes(session)[Outcome.REPEATED] == 1
+        report = session.ingest(rows_of(range(900, 950)), "t", writer="w", checkpoint="c", batch_id=0)
+        assert session.ingest(rows_of([1]), "t", writer="w", checkpoint="c", batch_id=0).was_repeated
+        with stream.Inbox(pipeline.url) as inbox, pytest.raises(RequestRefused, match="DuplicateKey"):
+            inbox.insert("t", rows_of([990, 901]))
+        assert report.rows == 50 and stored(session) == sorted([*pipeline.expected, *range(900, 950)])
