@@ -212,9 +212,10 @@ class InboxServer:
              known: WriterPosition | None = None) -> Operations:
         """The operations that replace a request by its answer, and release its objects."""
         gone = (request_key(request.request_id), *map(upload_key, request.prefixes))
+        now_ms = self._meta_store.now_ms()  # here, since a commit waits for what is below
 
         def operations(epoch: int) -> MetaOperations:
-            answer = InboxAnswer(outcome, self._meta_store.now_ms(), rows, epoch, error, reason, known)
+            answer = InboxAnswer(outcome, now_ms, rows, epoch, error, reason, known)
             return MetaOperations(put={answer_key(request.request_id): answer.to_bytes()}, delete=gone)
 
         return operations
@@ -251,7 +252,14 @@ def _order(request: InboxRequest) -> tuple[int, int, str]:
 
 
 def _old_answers(rows: Sequence[tuple[str, bytes]], now_ms: int) -> list[str]:
-    """The keys of answers that nobody waits for any more."""
-    ages = sorted(((InboxAnswer.from_bytes(key, row).answered_ms, key) for key, row in rows), reverse=True)
+    """The keys of answers that nobody waits for any more; those that cannot be read count as old."""
+    ages = sorted(((_answered_ms(key, row), key) for key, row in rows), reverse=True)
     return [key for number, (answered_ms, key) in enumerate(ages)
             if number >= MOST_ANSWERS or (number >= ANSWERS_KEPT and now_ms - answered_ms >= ANSWER_MS)]
+
+
+def _answered_ms(key: str, row: bytes) -> int:
+    try:
+        return InboxAnswer.from_bytes(key, row).answered_ms
+    except (MetaStoreCorrupt, FormatTooNew):
+        return 0

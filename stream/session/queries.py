@@ -112,7 +112,8 @@ class SessionQueries:
     def check_bytes(self, table: TableCatalog, size: int) -> None:
         """InvalidStatement for more bytes of rows than one epoch takes from outside at once."""
         if size > self._bytes_limit:
-            cure = "send less at once: maxFilesPerTrigger, maxBytesPerTrigger and the like bound the batches of a query"
+            cure = ("send less at once: maxFilesPerTrigger, maxBytesPerTrigger and the like bound a query's batches. "
+                    "A batch that a query has begun stays as it is: connect with a greater ingest_bytes for that one")
             reason = f"{size:,} bytes of rows at once; ingest_bytes is {self._bytes_limit:,}: {cure}"
             raise InvalidStatement(table.name, reason)
 

@@ -203,6 +203,7 @@ def test_old_answers_and_positions_of_dropped_tables_are_deleted(world, session,
         session._inbox.round()
         world.now_ms += 1
     assert len(world.meta.list(ANSWERS)) == 6           # they are young
+    world.meta.transaction(MetaOperations(put={f"{ANSWERS}unreadable": b"{}"}))
     sender.send([5])
     session._inbox.round()
     assert len(world.meta.list(ANSWERS)) == 6
