@@ -78,7 +78,8 @@ class StreamOptions:
     """Maximum bytes, in memory, of a batch of a streaming writer or a request of another process, all of which belong
     to one epoch."""
     inbox_poll_ms: int = 1_000
-    """Time between two looks for requests of other processes, while there are none; 0: none are carried out."""
+    """Time between two looks for requests of other processes, while there are none; 0: none are carried out. A look is
+    one read of the meta store."""
     state_write_bytes: int = 256 << 20
     """Memory for what all executors wrote to their state tables within the epoch; beyond it the larger ones hand their
     writes to the store before the barrier, and so does each table beyond 64 MiB."""
