@@ -37,6 +37,8 @@ RANGES = {
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "detached_creation_bytes": (0, BYTES_LIMIT),
     "failed_job_history_ms": (0, MS_LIMIT),
+    "driver_rows": (0, ROWS_LIMIT),
+    "epoch_rows": (1, ROWS_LIMIT),
     "metrics_port": (-1, 65_535),
 }
 """Minimum and maximum of each numeric option."""
@@ -98,6 +100,11 @@ class StreamOptions:
     for it; a view over less is ready sooner within it."""
     failed_job_history_ms: int = 3_600_000
     """How long the changes that a failed job has not read are kept; a later RESUME rebuilds the job."""
+    driver_rows: int = 50_000
+    """With a Spark engine: an epoch of up to so many rows runs in the process of the driver, where it takes less time
+    than a Spark job to start; 0: none does."""
+    epoch_rows: int = 1_000_000
+    """With a Spark engine: rows that each task of a source reads in one epoch, at most."""
     metrics_port: int = -1
     """Port on 127.0.0.1 at which the session serves its metrics to Prometheus; 0: any free one, see
     `Session.metrics_url`; -1: none."""

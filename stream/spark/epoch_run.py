@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from hummock.version import HummockVersion
     from relational.catalog.objects import TableCatalog
 
-DRIVER_ROWS = 50_000
-"""Rows of an epoch up to which it runs in the process of the driver."""
-EPOCH_ROWS = 1_000_000
-"""Rows that each task of a source reads in one epoch, at most."""
+MOST_SOURCE_MS = 10_000
+"""For which sources read in one epoch, however long the interval is."""
 TASK_BYTES = 128 << 20
 """Writes that a task buffers in memory."""
 DRIVER_THREADS = 2
@@ -163,7 +161,7 @@ class EpochRun:
 
     def _task_of(self, actors: Sequence[ActorSpec]) -> EpochTask:
         storage, options, pair = self._context.storage, self._context.options, self.epoch.barrier.epoch
-        rows = DRIVER_ROWS if self._in_driver else EPOCH_ROWS
+        rows = options.driver_rows if self._in_driver else options.epoch_rows
         return EpochTask(
             actors=tuple(actors),
             epoch=EpochPair(pair.prev, self._version.max_committed_epoch),
@@ -174,7 +172,8 @@ class EpochRun:
             storage=replace(storage.options, shared_buffer_bytes=TASK_BYTES),
             chunk_rows=options.chunk_rows,
             source_rows=min(rows, options.checkpoint_rows or rows),
-            source_ms=options.barrier_interval_ms,
+            source_ms=min(options.barrier_interval_ms, MOST_SOURCE_MS),
+            scanning=frozenset(spec.actor_id for spec in actors if self._is_scanning(spec)),
             is_paused=self.epoch.is_paused,
             loading=self.epoch.loading,
             connectors=_shipped_connectors(actors),
@@ -192,10 +191,23 @@ class EpochRun:
                 return True
             if spec.job_id in asked and not spec.inputs:
                 return True
-            scans = any(isinstance(node, StreamScanNode) for node in spec.root.walk())
-            if scans and spec.actor_id not in epoch.backfilled:
+            if self._is_scanning(spec):
                 return True
         return False
+
+    def _is_scanning(self, spec: ActorSpec) -> bool:
+        """Whether an actor may not have read all existing rows of the tables that it scans."""
+        return spec.actor_id not in self.epoch.backfilled and any(
+            isinstance(node, StreamScanNode) for node in spec.root.walk()
+        )
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether there is more to read now, in the next epoch."""
+        ran = [spec for spec in self.epoch.actors if spec.actor_id in self.ran]
+        left = [spec for spec in ran if spec.actor_id not in self.backfilled]
+        is_waiting = any(spec.is_resumed or self._is_scanning(spec) for spec in left)
+        return self.is_full or is_waiting
 
     def _statements_of(self, segment: Segment | None) -> Sequence[SentStatement]:
         """The statements of the tables that a segment writes; None: all."""

@@ -41,7 +41,8 @@ class EpochTask:
     `actors` are connected with each other, and with other tasks by ShuffleRead and ShuffleWrite nodes. `version`: the
     part of a version of the store at `url` that they read. Objects are written there under names that begin with one
     of `prefixes`, built with the options `storage`. The sources read `source_rows` rows each, or what they have within
-    `source_ms`, without waiting for more; they read nothing if `is_paused`. `loading`: tables that accept no
+    `source_ms`, without waiting for more; they read nothing if `is_paused`. So do the actors `scanning`, which may not
+    have read all existing rows of other tables. `loading`: tables that accept no
     statements. `connectors`: name -> "module:factory" of those that are not of this package."""
 
     actors: tuple[ActorSpec, ...]
@@ -54,6 +55,7 @@ class EpochTask:
     chunk_rows: int
     source_rows: int
     source_ms: int
+    scanning: frozenset[int] = frozenset()
     is_paused: bool = False
     loading: frozenset[int] = frozenset()
     connectors: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class EpochTask:
             "prefixes": list(self.prefixes),
             "storage": asdict(self.storage),
             "source": [self.chunk_rows, self.source_rows, self.source_ms],
+            "scanning": sorted(self.scanning),
             "is_paused": self.is_paused,
             "loading": sorted(self.loading),
             "connectors": dict(self.connectors),
@@ -92,6 +95,7 @@ class EpochTask:
             tuple(record["prefixes"]),
             StorageOptions(**record["storage"]),
             *record["source"],
+            frozenset(record["scanning"]),
             record["is_paused"],
             frozenset(record["loading"]),
             record["connectors"],

@@ -23,7 +23,7 @@ from relational.spark.read_spec import files_of
 from stream.connector.base import register_connector
 from stream.connector.sink_log import SinkProgress
 from stream.errors import ActorFailed, ChannelClosed
-from stream.message import Add, Barrier, Replayed, Statement
+from stream.message import Add, Barrier, Replayed, Statement, Stop
 from stream.options import StreamOptions
 from stream.plan.stream_plan import SourceNode
 from stream.protocol import ActorSpec, CollectedEpoch
@@ -78,6 +78,7 @@ def run_actors(
             sink_progress,
             on_idle=sources.note_idle,
             more=ends.builders,
+            own_paces=True,
         )
         node = ComputeNode(store, builder, builder.options, ActorPool(threads, spare=0), sources.note_failure)
         undo.callback(node.close, ChannelClosed("a task"))
@@ -109,17 +110,19 @@ def _run_epoch(
     for table_id, name, statement in statements:
         node.send(table_id, name, statement)
     sources.wait()
-    ends = node.inject(Barrier(EpochPair(task.next_epoch, task.epoch.curr), checkpoint=True))
-    return opened.result(), ends.result()
+    end = Barrier(EpochPair(task.next_epoch, task.epoch.curr), checkpoint=True, mutation=Stop(begin.actors))
+    collected = node.inject(end)
+    return opened.result(), collected.result()
 
 
 class _Sources:
-    """The actors of a task that read connectors, and what they have read. Thread safe."""
+    """The actors of a task that read connectors or existing rows, and what they have read. Thread safe."""
 
     def __init__(self, task: EpochTask) -> None:
         self._limit, self._ms = task.source_rows, task.source_ms
         self._lock = threading.Lock()
-        self._read = dict.fromkeys((spec.actor_id for spec in task.actors if _reads_connector(spec)), -1)
+        reading = task.scanning | {spec.actor_id for spec in task.actors if _reads_connector(spec)}
+        self._read = dict.fromkeys(reading, -1)
         self._done = threading.Event()
         self._is_late = False
         if not self._read:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ from stream.options import NAME_PREFIXES, StreamOptions
 from stream.plan.stream_plan import SourceNode
 from stream.protocol import ActorSpec, CollectedEpoch, Step, StepObserver, unobserved
 from stream.spark.altered import with_altered
-from stream.spark.epoch_run import DRIVER_ROWS, EPOCH_ROWS, EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
+from stream.spark.epoch_run import EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
 from stream.spark.epoch_spec import ActorFigures
 from stream.worker.pending_statements import PendingStatements
 
@@ -123,12 +123,15 @@ class SparkWorker:
                 waiting.result.set_exception(self._failure)
                 return waiting.result
             self._mutate(barrier)
-            if self._is_serving:
+            is_initial, has_fresh = not self._is_serving, bool(self._fresh)
+            if not is_initial:
                 self._in_flight[barrier.epoch.prev] = waiting
                 self._epochs.submit(self._run, waiting)
-                return waiting.result
-        self._begin_serving(barrier)
-        waiting.result.set_result(CollectedEpoch(barrier.epoch.prev))
+        if is_initial:
+            self._begin_serving(barrier)
+            waiting.result.set_result(CollectedEpoch(barrier.epoch.prev))
+        if has_fresh:  # they begin when the next barrier comes
+            self._request_barrier()
         return waiting.result
 
     def missing(self, epoch: int) -> tuple[int, ...]:
@@ -168,7 +171,8 @@ class SparkWorker:
         finally:
             self.pending.close(error)
             self._epochs.shutdown(wait=True)
-            self._undo.close()
+            with suppress(Exception):  # a registration of names that is not taken back expires
+                self._undo.close()
 
     @property
     def is_busy(self) -> bool:
@@ -239,14 +243,14 @@ class SparkWorker:
         open_epoch = self._opened(waiting)
         rows = self._expected_rows + sum(map(_rows_of, waiting.statements))
         with self._storage.pinned_version() as pinned:
-            run = EpochRun(self._context, open_epoch, pinned.version, in_driver=rows <= DRIVER_ROWS)
+            run = EpochRun(self._context, open_epoch, pinned.version, in_driver=rows < self._options.driver_rows)
             run.execute()
             self._observer(Step.COLLECT, epoch)
             pinned.check()
         self._observer(Step.SYNC, epoch)
         with self._changed:
             self._note(run)
-        if run.is_full:
+        if run.wants_more:
             self._request_barrier()
         return CollectedEpoch(epoch, run.sstables, tuple(sorted(run.backfilled)), run.watermarks)
 
@@ -293,7 +297,7 @@ class SparkWorker:
     def _note(self, run: EpochRun) -> None:
         """What the next epoch follows from this one. REQUIRES the lock."""
         self._ran_upto = run.epoch.barrier.epoch.prev
-        self._expected_rows = EPOCH_ROWS if run.is_full else run.source_rows
+        self._expected_rows = self._options.epoch_rows if run.is_full else run.source_rows
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
         for actor_id in run.ran & self._running.keys():  # what was meant for the first epoch of an actor

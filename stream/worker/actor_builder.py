@@ -82,7 +82,9 @@ class ActorBuilder:
     of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread.
     `upstream`: the store of the tables of other jobs, if it is another one. `handover`: with the builder of the other
     actors that work on a creation. `on_idle(actor_id, rows)`: the actor of a source reads nothing more for the moment,
-    after so many rows of the epoch. `more`: builder functions of further node types."""
+    after so many rows of the epoch, or that of a backfill has read all rows. `more`: builder functions of further node
+    types. `own_paces`: each actor of a backfill has a pace of its own, and calls `on_idle` where others request a
+    barrier."""
 
     def __init__(
         self,
@@ -94,8 +96,9 @@ class ActorBuilder:
         handover: StateHandover | None = None,
         on_idle: Callable[[int, int], None] = lambda actor_id, rows: None,
         more: BuilderFunctions = MappingProxyType({}),
+        own_paces: bool = False,
     ) -> None:
-        self.on_idle, self.more = on_idle, more
+        self.on_idle, self.more, self._own_paces = on_idle, more, own_paces
         self.store = store
         self.upstream = store if upstream is None else upstream
         self.options = options
@@ -117,11 +120,9 @@ class ActorBuilder:
         """An actor that does not run yet. `control` carries barriers and statements to an actor without inputs;
         `inputs` are the channels of each input of `spec`."""
         errors = self.errors.open(spec.table, spec.actor_id)
-        pace = self._paces.get(spec.job_id)
-        if pace is None:
-            pace = self._paces[spec.job_id] = BackfillPace(self.request_barrier, is_detached=spec.is_detached)
+        pace = self.pace_of(spec)
         chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
-        chain.backfilled = lambda: observer.finish_backfill(spec.actor_id)
+        chain.backfilled = partial(self._finish_backfill, spec.actor_id, observer)
         chain.progress = self.sink_progress(spec.job_id)
         executor = chain.build(spec.root)
         if spec.error_table is not None:
@@ -133,6 +134,19 @@ class ActorBuilder:
         actor = Actor(spec.actor_id, executor, outputs, paced, chain.position, chain.meters, chain.blamed)
         chain.cpu_clock = actor.cpu_clock
         return actor
+
+    def _finish_backfill(self, actor_id: int, observer: WorkerObserver) -> None:
+        observer.finish_backfill(actor_id)
+        self.on_idle(actor_id, 0)
+
+    def pace_of(self, spec: ActorSpec) -> BackfillPace:
+        """What the actors of a job share."""
+        if self._own_paces:
+            return BackfillPace(lambda: self.on_idle(spec.actor_id, 0), is_detached=True)
+        pace = self._paces.get(spec.job_id)
+        if pace is None:
+            pace = self._paces[spec.job_id] = BackfillPace(self.request_barrier, is_detached=spec.is_detached)
+        return pace
 
     def watermark_of(self, spec: ActorSpec) -> SourceWatermark:
         """What the actors of a source's fragment share; those that replace them share another one."""

@@ -230,10 +230,10 @@ class ComputeNode:
         return found
 
     def actor_figures(self) -> list[tuple[int, int, float]]:
-        """Of each running actor: its id, the changes that it emitted, and its CPU seconds."""
+        """Of each actor, as long as it is known: its id, the changes that it emitted, and its CPU seconds."""
         with self._changed:
-            running = list(self._running.values())
-        return [(each.spec.actor_id, each.actor.rows, each.actor.spent_cpu_seconds) for each in running]
+            known = [*self._running.values(), *self._ended]
+        return [(each.spec.actor_id, each.actor.rows, each.actor.spent_cpu_seconds) for each in known]
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
         """Measures the fragments of a job while `interval()` waits. JobNotRunning if the job runs no actor;
