@@ -9,6 +9,8 @@ from stream.executor.backfill_pace import BackfillPace
 from stream.message import Message
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor
+from stream.spark.epoch_run import EpochRun
+from stream.spark.stages import FIRST_VIRTUAL_ACTOR
 from stream.worker.actor_builder import ActorBuilder
 
 _broken: set[str] = set()
@@ -56,16 +58,20 @@ def _failing(messages: Iterator[Message], name: str) -> Iterator[Message]:
 @contextmanager
 def installed() -> Iterator[None]:
     """The faults are possible inside."""
-    build, may_read = ActorBuilder.build, BackfillPace.may_read
+    build, may_read, has_work = ActorBuilder.build, BackfillPace.may_read, EpochRun._has_work
 
     def built(self: ActorBuilder, spec: ActorSpec, *arguments: object) -> Actor:
         actor = build(self, spec, *arguments)  # type: ignore[arg-type]
-        actor._messages = _failing(actor._messages, spec.table.name)
+        if spec.actor_id < FIRST_VIRTUAL_ACTOR:
+            actor._messages = _failing(actor._messages, spec.table.name)
         return actor
 
     ActorBuilder.build = built  # type: ignore[method-assign,assignment]
     BackfillPace.may_read = lambda self: not _is_held and may_read(self)  # type: ignore[method-assign]
+    EpochRun._has_work = lambda self, segment: (  # type: ignore[method-assign]
+        has_work(self, segment) or any(spec.table.name in _broken for spec in segment.specs))
     try:
         yield
     finally:
         ActorBuilder.build, BackfillPace.may_read = build, may_read  # type: ignore[method-assign]
+        EpochRun._has_work = has_work  # type: ignore[method-assign]

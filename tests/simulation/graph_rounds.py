@@ -38,6 +38,7 @@ from stream.session.session import Session
 from tests.simulation import graph_expiry, graph_faults, graph_late
 from tests.simulation.ddl_world import NEVER_MS, SHAPE, CrashingObjectStore, CrashPoint, How, World
 from tests.simulation.graph_checks import SOON_SECONDS, Checker, Job, Logs
+from tests.simulation.graph_engines import LocalTasks
 from tests.simulation.graph_expiry import Birth, is_there
 from tests.simulation.graph_sinks import Receiver
 from tests.simulation.graph_source import Fault, Script, scripts
@@ -90,6 +91,8 @@ class Graph:
     threads: list[threading.Thread] = field(default_factory=list)
     suspects: set[str] = field(default_factory=set)  # scripts and jobs that have a reason to fail
     is_paused: bool = False
+    tasks_share: float = 0.0
+    """Of the processes whose actors are tasks of another engine."""
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -118,6 +121,8 @@ class Graph:
                 failed_job_history_ms=rng.choice([NEVER_MS, NEVER_MS, 0]),
                 watermark_idle_ms=NEVER_MS if is_idle else rng.choice([NEVER_MS, NEVER_MS, 3]),
                 detached_creation_bytes=rng.choice([0, 1 << 40]),
+                **({"driver_rows": rng.choice([0, 0, 20]), "epoch_rows": rng.choice([3, 1_000])}
+                   if self.tasks_share else {}),
             ),
             storage=StorageOptions(watermark_interval_ms=0),
             compaction=SHAPE,
@@ -129,8 +134,18 @@ class Graph:
                 job.receiver.begin(lambda: crash.is_dead)
         objects = CrashingObjectStore(self.world.objects, crash)
         meta, clock = self.world.meta_of(objects, crash), lambda: self.world.now_ms
-        self.session = Session(Playground(objects, meta, options, clock=clock))
+        engine = None
+        if self.tasks_share:
+            engine = self._engine(objects)
+        self.session = Session(Playground(objects, meta, options, clock=clock, engine=engine))
         return self.session
+
+    def _engine(self, objects: CrashingObjectStore) -> LocalTasks | None:
+        """Sometimes None: the actors run in the process itself."""
+        is_tasks, slots = self.rng.random() < self.tasks_share, self.rng.choice([1, 2, 3])
+        self.counts["processes with tasks" if is_tasks else "processes with actors"] += 1
+        self.log.append(f"  engine: {f'tasks, {slots} slots' if is_tasks else 'process'}")
+        return LocalTasks(objects, self.rng.randrange(1 << 30), slots, self.counts) if is_tasks else None
 
     def kill(self) -> None:
         """The process ends without a flush."""

@@ -207,6 +207,8 @@ def _invalid() -> StreamChunk:
 
 
 class _Scripted(Connector):
+    is_remote = True  # for tasks, which run in this process too
+
     def __init__(self, options: Mapping[str, str], schema: Schema) -> None:
         self._script = SCRIPTS[options["name"]]
         if not self._script.is_reachable:
