@@ -40,8 +40,9 @@ Operations = Callable[[int], MetaOperations]
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """Batch `batch_id` of streaming writer `writer` is in `table`: its `rows` affected are readable from `epoch` on.
-    `was_repeated`: they were there before this call."""
+    """Batch `batch_id` of streaming writer `writer` is in `table`: its `rows`, before the table's conflict rule, are
+    readable from `epoch` on. `was_repeated`: they were there before this call, which wrote nothing; `rows` is 0 then if
+    the batch is not the writer's newest."""
 
     table: str
     writer: str
