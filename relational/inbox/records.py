@@ -109,7 +109,7 @@ class InboxRequest:
 
 @dataclass(frozen=True, slots=True)
 class InboxAnswer:
-    """The end of a request: its `rows`, before the table's conflict rule, are readable at `epoch`. Where it was refused:
+    """The end of a request: its `rows`, before the table's conflict rule, are readable at `epoch`. If it was refused:
     the error's class and text, and of a batch that does not follow the newest one of its writer, that one as `known`.
     `rows` is 0 for a repeated batch that is not the writer's newest.
     """
