@@ -36,16 +36,18 @@ _siblings_lock = threading.Lock()
 
 
 def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: str,
-              is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> list[bytes]:
+              is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None,
+              is_urgent: bool = False) -> list[bytes]:
     """The answers to `specs`, in their order, each computed by a task of its own.
 
     `work`, "module:function", takes a spec and returns its answer. It may be called several times for one spec, also
     concurrently: only what is returned here counts. An exception from it ends the job, after retries if it may be
-    transient. Raises `SparkJobFailed`, `SparkJobCancelled`, or `ExecutorUnfit` where executors have another package.
+    transient. Tasks have a lower priority than other work of their machine, unless the job `is_urgent`. Raises
+    `SparkJobFailed`, `SparkJobCancelled`, or `ExecutorUnfit` where executors have another package.
     """
     if not specs:
         return []
-    rows = run_job(spark, lambda: _answers(spark, specs, work), name=name, is_cancelled=is_cancelled,
+    rows = run_job(spark, lambda: _answers(spark, specs, work, is_urgent), name=name, is_cancelled=is_cancelled,
                    on_progress=on_progress)
     answers: list[Any] = [None] * len(specs)
     for index, answer, error in rows:
@@ -57,12 +59,12 @@ def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: s
     return answers
 
 
-def _answers(spark: SparkSession, specs: Sequence[bytes], work: str) -> list[Any]:
+def _answers(spark: SparkSession, specs: Sequence[bytes], work: str, is_urgent: bool) -> list[Any]:
     """(index, answer, error) of each spec. A spec is a row of a local frame, of which each row is a partition of its
     own: Spark sends a task the rows of its partition alone, and what it does once in all."""
     rows = pa.table({"index": pa.array(range(len(specs)), pa.int64()), "spec": pa.array(specs, pa.binary())})
     with _session_of_rows(spark) as session:
-        task = partial(do_specs, installed_version(), work)
+        task = partial(do_specs, installed_version(), work, is_urgent)
         return session.createDataFrame(rows).mapInArrow(task, ANSWERS).collect()
 
 
@@ -84,11 +86,11 @@ def _session_of_rows(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(PARTITION_PER_ROW[0])
 
 
-def do_specs(version: str, work: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def do_specs(version: str, work: str, is_urgent: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in a Spark task: the answers to the specs in `batches`, rows (index, spec)."""
     for batch in batches:
         for index, spec in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            answer, error = do_spec(version, work, spec)
+            answer, error = do_spec(version, work, spec, is_urgent=is_urgent)
             yield pa.record_batch({"index": pa.array([index], pa.int64()), "answer": pa.array([answer], pa.binary()),
                                    "error": pa.array([error], pa.string())})
 

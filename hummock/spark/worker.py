@@ -31,10 +31,11 @@ MAPPED_BYTES = 8 << 20      # smaller buffers are reused: fresh pages per chunk 
 MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # may succeed elsewhere or later
 
 
-def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | None]:
-    """The answer to a spec, or the error that no retry fixes. Raises transient errors, for Spark to retry."""
+def do_spec(version: str, work: str, spec: bytes, *, is_urgent: bool = False) -> tuple[bytes | None, str | None]:
+    """The answer to a spec, or the error that no retry fixes. Raises transient errors, for Spark to retry. One that
+    `is_urgent` has the priority of the worker."""
     try:
-        begin_task(version)
+        begin_task(version, is_urgent=is_urgent)
         return work_of(work)(spec), None
     except MAY_PASS:
         raise
@@ -42,8 +43,8 @@ def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | N
         return None, f"{type(error).__name__}: {error}"
 
 
-def begin_task(version: str) -> None:
-    """Applies our process settings and the niceness, and excludes what is imported from the garbage collection that
+def begin_task(version: str, *, is_urgent: bool = False) -> None:
+    """Applies our process settings and the niceness, unless it `is_urgent`, and excludes what is imported from the garbage collection that
     Spark's workers run after each task. Raises `ExecutorUnfit` if the driver has another version.
     """
     if version != installed_version():
@@ -51,7 +52,8 @@ def begin_task(version: str) -> None:
         raise ExecutorUnfit("an executor", found, SHIPPING)
     prepare_process()
     return_freed_memory(MAPPED_BYTES)
-    lower_priority(task_niceness())
+    if not is_urgent:
+        lower_priority(task_niceness())
     _settle()
 
 

@@ -78,7 +78,7 @@ class SparkEpochTasks:
     def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
         """The reports of the tasks, in their order. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
         payloads = [task.to_bytes() for task in tasks]
-        answers = run_specs(self.spark, payloads, EPOCH_WORK, name=name, is_cancelled=is_cancelled)
+        answers = run_specs(self.spark, payloads, EPOCH_WORK, name=name, is_cancelled=is_cancelled, is_urgent=True)
         return [EpochReport.from_bytes(answer, edge_schemas(task.actors))
                 for task, answer in zip(tasks, answers, strict=True)]
 
