@@ -88,6 +88,11 @@ class MetaStore(ABC):
         """
         yield
 
+    def check_present(self) -> None:    # noqa: B027  a store whose reads notice that themselves has nothing to check
+        """Raises `MetaStoreEmptied` or `MetaStoreReplaced` if other processes find no store, or another one, where this
+        one was opened. Each transaction checks that; it costs no request.
+        """
+
     def now_ms(self) -> int:
         """The clock by which leases expire: one for all processes that share the store, in milliseconds since 1970."""
         return wall_clock_ms()

@@ -107,7 +107,7 @@ class SqliteMetaStore(MetaStore):
 
     def transaction(self, operations: MetaOperations) -> None:
         with self._session() as connection:
-            self._check_file()
+            self.check_present()
             connection.executescript("BEGIN IMMEDIATE")         # acquires the GIL once, `execute` five times
             before, held = self._read_all(connection, {**operations.require, **operations.put,
                                                        **dict.fromkeys(operations.delete)})
@@ -124,8 +124,7 @@ class SqliteMetaStore(MetaStore):
                     raise self._full(error) from error
                 raise OutcomeUnknown(f"{self._path}: commit ended with {error}") from error
 
-    def _check_file(self) -> None:
-        """Raises if the opened database is not the one at its path, which other processes open."""
+    def check_present(self) -> None:
         try:
             status = self._path.stat()
         except FileNotFoundError as error:
