@@ -25,6 +25,7 @@ LEAST_WORKER_BYTES = 384 << 20  # least memory in which a worker can import its 
 HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters with workers on this machine
 PYTHON = "PYSPARK_PYTHON"
 QUICK_JVM = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: otherwise its compilers took a tenth of all CPU
+ROWS_JVM = "-Darrow.enable_unsafe_memory_access=true"   # Arrow's bounds checks took a sixth of a JVM that reads rows
 UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 SETTINGS = {
@@ -53,11 +54,13 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
 
     `archive`: a packed environment with this package and its Python, as created by `venv-pack`, which executors unpack;
     None: they have it installed. `cores`: of an executor, if the master allows a choice. `carries_rows`: whether rows
-    pass through Spark; those of a backfill or a compaction do not.
+    pass through Spark; those of a backfill or a compaction do not. Options of JVMs are set for this machine only: those
+    of a cluster that reads rows are faster with ROWS_JVM too.
     """
     settings = dict(SETTINGS)
-    if not carries_rows and HERE.fullmatch(master):
-        settings |= {f"spark.{process}.defaultJavaOptions": QUICK_JVM for process in ("driver", "executor")}
+    if HERE.fullmatch(master):
+        options = ROWS_JVM if carries_rows else QUICK_JVM
+        settings |= {f"spark.{process}.defaultJavaOptions": options for process in ("driver", "executor")}
     if archive is not None:
         settings |= {"spark.archives": f"{archive}#hummock", "spark.pyspark.python": "./hummock/bin/python"}
     elif HERE.fullmatch(master):

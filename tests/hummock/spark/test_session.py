@@ -26,13 +26,15 @@ def test_workers_of_this_machine_run_this_python_and_find_this_package():
         assert found.strip() == sys.modules["hummock"].__file__
 
 
-def test_of_a_session_without_rows_the_jvms_of_this_machine_compile_quickly():
+def test_the_jvms_of_this_machine_compile_quickly_without_rows_and_read_rows_without_arrows_checks():
     names = {"spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"}
     for master in ("local[2]", "local-cluster[2,1,1024]"):
         settings = spark_settings(master, carries_rows=False)
         assert {settings[name] for name in names} == {"-XX:TieredStopAtLevel=1"}
-        assert names.isdisjoint(spark_settings(master))
-    assert names.isdisjoint(spark_settings("spark://host:7077", carries_rows=False))     # a remote one keeps its own
+        settings = spark_settings(master)
+        assert {settings[name] for name in names} == {"-Darrow.enable_unsafe_memory_access=true"}
+    for carries_rows in (False, True):      # a remote one keeps its own
+        assert names.isdisjoint(spark_settings("spark://host:7077", carries_rows=carries_rows))
 
 
 def test_a_packed_environment_brings_its_own_python():
