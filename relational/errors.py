@@ -11,6 +11,7 @@
     ├── RequestRefused (ValueError)       rows for the session that serves the store; it wrote none of them
     │   ├── BatchGap                      batches of a streaming writer that never arrived
     │   └── CheckpointChanged             a streaming writer of that name has another checkpoint
+    ├── ReadRefused (ValueError)          a read of the Spark data source that cannot be planned
     ├── RequestUnanswered (TimeoutError)  the outcome is unknown: no session answered in time
     └── CatalogError
         ├── NotFound (LookupError)
@@ -192,6 +193,10 @@ class CheckpointChanged(RequestRefused):
 
     def __reduce__(self) -> tuple[object, ...]:
         return CheckpointChanged, (self.table, self.writer, self.checkpoint, self.known, self.last)
+
+
+class ReadRefused(RelationalError, ValueError):
+    """A read of the Spark data source that its driver cannot plan, with the error there."""
 
 
 class RequestUnanswered(RelationalError, TimeoutError):

@@ -6,7 +6,6 @@ version under a lease, which one of its threads renews.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -15,17 +14,15 @@ from hummock.base.closing import ClosedAtExit
 from hummock.base.key import KeyRange
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
-from hummock.meta import open_meta_store
-from hummock.meta.hummock_manager import HummockManager
-from hummock.object_store import open_object_store
-from hummock.options import MetaOptions, StorageOptions
+from hummock.object_store.base import ObjectStore
+from hummock.options import StorageOptions
 from hummock.spark.worker import shared_url
-from hummock.store.pinned_version import LocalVersionManager
 from hummock.version import HummockVersion
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
+from relational.spark.open_store import OpenStore
 
 
 class PinnedTable(ClosedAtExit):
@@ -34,35 +31,33 @@ class PinnedTable(ClosedAtExit):
     The table and its files at that epoch remain readable until `close`, until the end of its `with` block, or until
     this object and all frames created from it are garbage collected; frames derived from those do not reference it. If
     the process dies, the files are kept for one more lease. With `held_ms` no thread renews the lease: the files are
-    kept for that long, even if this object is closed. `meta` is as in `hummock.open`. Raises NotFound, CatalogError for
-    a view without rows of its own, EpochTooOld, and WaitEpochTimeout for an epoch that is not committed.
+    kept for that long, even if this object is closed. `meta` is as in `hummock.open`. `store`: the store at `url`,
+    which stays open and whose lease is used; None: one of its own. Raises NotFound, CatalogError for a view without
+    rows of its own, EpochTooOld, and WaitEpochTimeout for an epoch that is not committed.
     """
 
     def __init__(self, url: str, name: str, *, epoch: Epoch | None = None, meta: str | None = None,
-                 held_ms: int | None = None):
+                 held_ms: int | None = None, store: OpenStore | None = None):
         self.url, self.name = shared_url(url), name
-        options = MetaOptions() if held_ms is None else MetaOptions(lease_ms=held_ms)
-        with ExitStack() as opened, ExitStack() as held:
-            self.objects = open_object_store(url)
-            opened.callback(self.objects.close)
-            meta_store = open_meta_store(url, meta, object_store=self.objects, create=False, options=options)
-            opened.callback(meta_store.close)
-            manager = HummockManager(meta_store, self.objects, options=options)
-            held.callback(manager.close)
-            self._manager, self._node = manager, f"spark-{os.urandom(8).hex()}"
-            self._local = LocalVersionManager(manager, self._node)
-            held.callback(self._local.close)
-            if held_ms is None:
-                self._local.start(StorageOptions().refresh_ms)
+        with ExitStack() as undone:
+            if store is None:
+                self._store = OpenStore(url, meta=meta, held_ms=held_ms)
+                undone.callback(self._store.close)
+            else:
+                self._store = store
+                store.refresh()
             if epoch is not None:
-                self._local.wait_epoch(epoch, StorageOptions().wait_epoch_ms)
-            self._pin = self._local.pin()
-            self.catalog = table_of(CatalogManager(meta_store), name)
+                self._store.local.wait_epoch(epoch, StorageOptions().wait_epoch_ms)
+            self._pin = self._store.local.pin()
+            undone.callback(self._pin.drop)
+            self.catalog = table_of(self._store.catalog, name)
             self.epoch = self.readable(self.version.max_committed_epoch if epoch is None else epoch)
-            give_up = held.pop_all().close
-            if held_ms is None:
-                opened.callback(give_up)
-            self._release = weakref.finalize(self, opened.pop_all().close)
+            give_up = undone.pop_all()
+        self._release = weakref.finalize(self, give_up.close if held_ms is None else self._store.leave)
+
+    @property
+    def objects(self) -> ObjectStore:
+        return self._store.objects
 
     @property
     def version(self) -> HummockVersion:
@@ -89,11 +84,11 @@ class PinnedTable(ClosedAtExit):
     def newest(self) -> HummockVersion:
         """The newest known version, at most a second old. Raises the errors of `check`."""
         self.check()
-        return self._local.version
+        return self._store.local.version
 
     def keep_history(self) -> None:
         """Keeps this epoch readable in later versions too, until `close`. Raises EpochTooOld."""
-        self._manager.pin_snapshot(self._node, self.epoch)
+        self._store.manager.pin_snapshot(self._store.node, self.epoch)
 
     def columns_of(self, names: Iterable[str] | None) -> tuple[int, ...]:
         """The columns of these names; None: those of `SELECT *`. CatalogError naming one that does not exist."""

@@ -40,7 +40,7 @@ from relational.table.storage_table import StorageTable
 from relational.types import Schema
 
 FORMAT = 1
-OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=32_768)
+OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=16_384)
 KEPT_READERS = 1_024
 
 
@@ -94,6 +94,14 @@ def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordB
     for batch in batches:
         for index in batch.column(0).to_pylist():
             yield from read_batches(ReadSpec.from_bytes(specs[index]))
+
+
+def read_spec_task(version: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of the specs that arrive, as rows (index, spec). Raises as `read_task` does."""
+    begin_task(version)
+    for batch in batches:
+        for spec in batch.column(1).to_pylist():
+            yield from read_batches(ReadSpec.from_bytes(spec))
 
 
 def read_batches(spec: ReadSpec) -> Iterator[pa.RecordBatch]:

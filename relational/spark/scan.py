@@ -11,6 +11,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.base.process import installed_version
 from hummock.compaction.subcompaction_planner import boundaries_of
@@ -22,7 +24,7 @@ from relational.catalog.objects import RowFormat, TableCatalog
 from relational.errors import BindError
 from relational.expr.expression import Expression
 from relational.spark.pinned_table import PinnedTable
-from relational.spark.read_spec import ReadSpec, read_schema, read_task
+from relational.spark.read_spec import ReadSpec, read_schema, read_spec_task, read_task
 from relational.spark.selection import Where, selection
 from relational.table.cell_rows import CELL_BYTES
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PARTS_OF_A_SLOT = 4             # so that stragglers are short
-LEAST_PART_BYTES, MOST_PART_BYTES = 16 * MIB, 1024 * MIB    # stored; a task costs as much as reading some megabytes
+LEAST_PART_BYTES, MOST_PART_BYTES = 48 * MIB, 1024 * MIB    # stored; a task costs as much as reading some megabytes
+LEAST_SHARE = 3                 # of those least bytes a part has this share where slots would be idle otherwise
+CLOSURE_BYTES = 128 << 10       # specs that all tasks may receive; more are sent each to its task, by a shuffle
 
 
 def scan(spark: SparkSession, table: PinnedTable, *, columns: Sequence[str] | None = None,
@@ -77,12 +81,18 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
     touched = list(dict.fromkeys(info for run in table.version.runs for info in run.within(ranges)))
     files = [info for info in touched if since is None or info.newest_epoch > since]
     total = sum(info.data_bytes for info in files)
-    part_bytes = min(max(total // (PARTS_OF_A_SLOT * at_once), LEAST_PART_BYTES), MOST_PART_BYTES)
+    part_bytes = _part_bytes(total, at_once)
     cuts = boundaries_of(files, table.objects, part_bytes) if files else ()
     pieces = _cut(ranges, [_between_rows(table.catalog, cut) for cut in cuts])
     count = min(len(pieces), max(1, round(total / part_bytes)))
     bounds = [len(pieces) * index // count for index in range(count + 1)] if count else [0]
     return [tuple(pieces[first:end]) for first, end in pairwise(bounds)]
+
+
+def _part_bytes(total: int, at_once: int) -> int:
+    """Few rounds of tasks, with a part for each slot in all of them: the last round leaves no slot idle."""
+    rounds = min(max(total // (at_once * LEAST_PART_BYTES), 1), PARTS_OF_A_SLOT)
+    return min(max(total // (rounds * at_once), LEAST_PART_BYTES // LEAST_SHARE), MOST_PART_BYTES)
 
 
 def specs_of(table: PinnedTable, columns: tuple[int, ...], parts: Sequence[tuple[KeyRange, ...]], epoch: Epoch,
@@ -113,10 +123,20 @@ def _frame(spark: SparkSession, table: PinnedTable, columns: tuple[int, ...], pa
     if not parts:
         return spark.createDataFrame([], schema)
     specs = specs_of(table, columns, parts, table.epoch if until is None else until, since, where)
-    task = partial(read_task, installed_version(), specs)
-    frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(task, schema)
+    if sum(map(len, specs)) <= CLOSURE_BYTES:
+        task = partial(read_task, installed_version(), specs)
+        frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(task, schema)
+    else:
+        frame = _spec_per_task(spark, specs).mapInArrow(partial(read_spec_task, installed_version()), schema)
     frame.__dict__["_hummock_table"] = table        # referenced: keeps its files while the frame is alive
     return frame
+
+
+def _spec_per_task(spark: SparkSession, specs: Sequence[bytes]) -> DataFrame:
+    """The specs as rows, each alone in a partition. A spec names up to thousands of files: what is part of a function
+    would reach every task."""
+    rows = pa.table({"index": pa.array(range(len(specs)), pa.int32()), "spec": pa.array(specs, pa.binary())})
+    return spark.createDataFrame(rows).repartitionById(len(specs), "index")
 
 
 def _between_rows(table: TableCatalog, cut: bytes) -> bytes:

@@ -2,9 +2,15 @@
 
 Options: `url` (or the path passed to `load`), `table`, `meta`, `columns` (names, separated by commas; default: all).
 For reads: `epoch` (default: the newest committed), `where` (a condition in SQL: other rows are not returned, and are
-not read if the key excludes them), `since` (changes, with `_op` first, as returned by `changes` in scan.py). A plan is
-made in a short-lived Spark process, so files are kept for `held_ms` from then on (default: an hour), independent of the
-job: a longer job reads a `PinnedTable` by `scan`.
+not read if the key excludes them), `since` (changes, with `_op` first, as returned by `changes` in scan.py).
+
+Spark plans the read of a frame once, at its first query: all queries of the frame read that epoch. Its files are kept
+while queries of the frame run, and half a minute more, at least a minute from planning and at least `held_ms`
+(read_service.py); a query later than that may fail: load the frame again, give `held_ms`, or read a `PinnedTable` by
+`scan`. With Spark Connect nothing is known of queries: files are kept for `held_ms` (default: an hour) from planning.
+
+pyspark's data source API (4.3) has no column pruning: Spark passes neither the columns that a query needs nor a hook
+for them. `columns`, or the names in `spark.read.schema(...)`, determine what is read and passed.
 
 Filters of a frame are evaluated by Spark and are not pushed down: Spark caches the filters pushed to a Python source
 for one query of a frame, and reuses that source for the next query of the frame, so that `df.where("id < 10").count()`
@@ -18,7 +24,9 @@ readable while the query runs, and afterwards only as long as the store retains 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,78 +35,68 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+from pyspark.sql.types import StructType
 
 from hummock.base.key import KeyRange
+from hummock.base.process import installed_version
 from hummock.epoch import NEVER, Epoch, pure_epoch, to_unix_ms
 from hummock.errors import InvalidOption
+from hummock.spark.worker import begin_task
 from hummock.version import HummockVersion
+from relational.chunk.arrow_export import OP_COLUMN
 from relational.spark.pinned_table import PinnedTable
-from relational.spark.read_spec import ReadSpec, read_batches
-from relational.spark.scan import period, plan, spark_schema, specs_of
-from relational.spark.selection import Selection, selection
+from relational.spark.read_options import ReadOptions, number_in
+from relational.spark.read_plan import planned_specs, schema_of, stream_specs
+from relational.spark.read_service import SOURCE, ServiceAddress, service_of
+from relational.spark.read_spec import ReadSpec, read_batches, read_schema
 from relational.spark.table_writer import WritableSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 HELD_MS = 3_600_000
-PLANNED_SLOTS = 8               # the planning process cannot determine the number of slots
+PLANNED_SLOTS = 8               # a process of Spark's cannot determine the number of slots
 IDLE_MS = 60_000                # an idle table's offset advances this often, so that it does not expire
 START_SNAPSHOT, START_LATEST = "snapshot", "latest"
 
 
 def register(spark: SparkSession) -> None:
     """Registers the format for this application's sessions. Changes no setting of theirs."""
-    spark.dataSource.register(HummockSource)
+    service = service_of(spark)
+    if service is None:
+        spark.dataSource.register(HummockSource)
+        return
+    served = type(HummockSource.__name__, (HummockSource,), {"service": service.address})
+    spark.dataSource.register(served)       # pickled by value, with the address
 
 
 class HummockSource(WritableSource):
-    """A Spark data source over a table of a store."""
+    """A Spark data source over a table of a store. `service` plans its reads; None: the process that Spark asks."""
+
+    service: ServiceAddress | None = None
 
     @classmethod
     def name(cls) -> str:
-        return "hummock"
+        return SOURCE
 
     def schema(self) -> StructType:
-        options = ReaderOptions(self.options)
+        options = ReadOptions(self.options)
+        if self.service is not None:
+            with suppress(OSError, EOFError):         # the service has ended
+                return StructType.fromJson(json.loads(self.service.schema(options)))
         with options.table() as table:
-            has_ops = options.since is not None or options.start is not None
-            selection(table.catalog, options.where)        # errors in the condition are reported before a query
-            return spark_schema(table, table.columns_of(options.columns), has_ops)
+            return schema_of(table, options)
 
     def reader(self, schema: StructType) -> TableReader:
-        return TableReader(ReaderOptions(self.options))
+        return TableReader(ReadOptions(self.options), schema, self.service)
 
     def streamReader(self, schema: StructType) -> TableStream:
-        options = ReaderOptions(self.options)
+        options = ReadOptions(self.options)
         if options.start is None:
             raise InvalidOption("start", "", "snapshot, latest or an epoch, for a stream: by it the schema has `_op`")
-        return TableStream(options)
-
-
-class ReaderOptions:
-    """Parsed options of a read. InvalidOption naming one that is missing or not a number."""
-
-    def __init__(self, options: Mapping[str, str]):
-        self.url = options.get("url") or options.get("path") or _missing("url")
-        self.name = options.get("table") or _missing("table")
-        self.meta = options.get("meta")
-        columns = options.get("columns")
-        self.columns = None if columns is None else [name.strip() for name in columns.split(",")]
-        self.epoch, self.since = _number(options, "epoch"), _number(options, "since")
-        self.held_ms = _number(options, "held_ms") or HELD_MS
-        self.start, self.max_bytes = options.get("start"), _number(options, "max_bytes")
-        self.where = options.get("where")
-        if self.where is not None and (self.since is not None or self.start is not None):
-            raise InvalidOption("where", self.where, "left out beside since or start: filter the frame of changes, for "
-                                                     "one half of an update may meet the condition and the other not")
-
-    def table(self, epoch: int | None = None, held_ms: int | None = None) -> PinnedTable:
-        wanted = self.epoch if epoch is None else epoch
-        return PinnedTable(self.url, self.name, epoch=None if wanted is None else Epoch(wanted), meta=self.meta,
-                           held_ms=held_ms)
+        return TableStream(options, schema)
 
 
 class TablePart(InputPartition):
@@ -109,38 +107,60 @@ class TablePart(InputPartition):
         self.spec = spec
 
 
+class Batches:
+    """Reads the input of a task as record batches in `schema`, whose columns the specs have. A task can unpickle it."""
+
+    def __init__(self, schema: StructType, has_ops: bool):
+        if has_ops and schema.names[:1] != [OP_COLUMN]:
+            raise InvalidOption("schema", ", ".join(schema.names), f"{OP_COLUMN} first, where changes are read")
+        self.columns = schema.names[has_ops:]
+        self._schema, self._version = to_arrow_schema(schema, timezone="UTC"), installed_version()
+
+    def of(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, TablePart):        # what Spark passes where there are none
+            return
+        begin_task(self._version)
+        spec = ReadSpec.from_bytes(partition.spec)
+        found = read_schema(spec.table, spec.columns, spec.since is not None)
+        for field, wanted in zip(found, self._schema, strict=True):
+            if field.type != wanted.type or (field.nullable and not wanted.nullable):
+                raise InvalidOption("schema", f"{wanted.name} {wanted.type}", f"{field.type}, as the table has it")
+        for batch in read_batches(spec):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+
+
 class TableReader(DataSourceReader):
     """Reads a snapshot, or the changes since an epoch. Its state between calls can be pickled."""
 
-    def __init__(self, options: ReaderOptions):
-        self._options = options
+    def __init__(self, options: ReadOptions, schema: StructType, service: ServiceAddress | None):
+        self._options, self._service = options, service
+        self._batches = Batches(schema, options.has_ops)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": None, "_service": None, "_batches": self._batches}      # tasks read, and plan nothing
 
     def partitions(self) -> Sequence[TablePart]:
-        options = self._options
-        table = options.table(held_ms=options.held_ms)
-        try:
-            columns = table.columns_of(options.columns)
-            if options.since is not None:
-                begins, ends = period(table, Epoch(options.since), None)
-                return _parts(table, columns, Selection((table.key_range,)), ends, begins)
-            return _parts(table, columns, selection(table.catalog, options.where), table.epoch, None)
-        finally:
-            table.close()
+        options, columns = self._options, self._batches.columns
+        if self._service is not None:
+            with suppress(OSError, EOFError):         # the service has ended
+                return [TablePart(spec) for spec in self._service.specs(options, columns)]
+        with options.table(held_ms=options.held_ms or HELD_MS) as table:
+            return [TablePart(spec) for spec in planned_specs(table, options, columns, PLANNED_SLOTS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition)
+        return self._batches.of(partition)
 
 
 class TableStream(DataSourceStreamReader):
     """Streams the changes of a table in batches. Lives in one Spark process as long as the query."""
 
-    def __init__(self, options: ReaderOptions):
-        self._options = options
+    def __init__(self, options: ReadOptions, schema: StructType):
+        self._options, self._batches = options, Batches(schema, options.has_ops)
         self._table: PinnedTable | None = None      # at the epoch where the next batch begins
         self._planned: dict[int, PinnedTable] = {}  # by the epoch where a batch ends; not committed yet
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_table": None, "_planned": {}}    # tasks read, and pin nothing
+        return self.__dict__ | {"_table": None, "_planned": {}}    # tasks read, and pin nothing
 
     def initialOffset(self) -> dict[str, int]:
         start = self._options.start
@@ -148,7 +168,7 @@ class TableStream(DataSourceStreamReader):
             return {"epoch": NEVER}
         if start == START_LATEST:
             return {"epoch": self._at(None).epoch}
-        return {"epoch": pure_epoch(_number({"start": start or ""}, "start") or NEVER)}
+        return {"epoch": pure_epoch(number_in({"start": start or ""}, "start") or NEVER)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
@@ -166,11 +186,11 @@ class TableStream(DataSourceStreamReader):
         table = self._options.table(end["epoch"])
         table.keep_history()
         self._planned[end["epoch"]] = table
-        begins, ends = period(table, Epoch(start["epoch"]), Epoch(end["epoch"]))
-        return _parts(table, table.columns_of(self._options.columns), Selection((table.key_range,)), ends, begins)
+        specs = stream_specs(table, self._batches.columns, PLANNED_SLOTS, Epoch(start["epoch"]), Epoch(end["epoch"]))
+        return [TablePart(spec) for spec in specs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition)
+        return self._batches.of(partition)
 
     def commit(self, end: dict[str, int]) -> None:
         for epoch in sorted(self._planned):
@@ -214,26 +234,3 @@ def next_epoch(version: HummockVersion, key_range: KeyRange, begins: Epoch, max_
             return max(epoch, begins)
     return committed
 
-
-def _parts(table: PinnedTable, columns: tuple[int, ...], selected: Selection, epoch: Epoch,
-           since: Epoch | None) -> list[TablePart]:
-    parts = plan(table, selected.ranges, PLANNED_SLOTS, since)
-    return [TablePart(spec) for spec in specs_of(table, columns, parts, epoch, since, selected.rest)]
-
-
-def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, TablePart)
-    return read_batches(ReadSpec.from_bytes(partition.spec))
-
-
-def _missing(name: str) -> str:
-    raise InvalidOption(name, "", "given: option(\"" + name + "\", ...)")
-
-
-def _number(options: Mapping[str, str], name: str) -> int | None:
-    value = options.get(name)
-    if value is None:
-        return None
-    if not value.isdecimal():
-        raise InvalidOption(name, value, "a whole number")
-    return int(value)

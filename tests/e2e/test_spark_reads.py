@@ -54,6 +54,22 @@ def test_a_scan_is_the_table_at_an_epoch(spark, shop, monkeypatch):
             assert collected(frame) == rows_of(shop, epoch)
 
 
+def test_many_specs_reach_each_its_task_alone_in_any_number(spark, shop, monkeypatch):
+    monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", 1_500)
+    monkeypatch.setattr("relational.spark.scan.CLOSURE_BYTES", 0)
+    with PinnedTable(shop.url, "items") as table:
+        frame = scan(spark, table)
+        assert frame.rdd.getNumPartitions() > 4
+        assert collected(frame) == rows_of(shop)
+        counts = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+        assert len(counts) == frame.rdd.getNumPartitions() and 0 not in counts     # a spec of rows in each
+        assert collected(scan(spark, table, where="k < 30")) == rows_of(shop, keep=lambda row: row[1] < 30)
+        first = min(shop.history)
+        expected = sorted(map(tuple, changes(spark, table, since=first).collect()))
+        monkeypatch.undo()
+        assert sorted(map(tuple, changes(spark, table, since=first).collect())) == expected
+
+
 def test_a_scan_has_the_chosen_columns_of_the_rows_that_meet_its_conditions(spark, shop):
     with PinnedTable(shop.url, "items") as table:
         where = [("g", "=", 3), ("k", ">=", 100), ("v", "<", 90.0)]

@@ -1,0 +1,57 @@
+"""OpenStore: a store as its readers in one driver process share it: opened once, under one lease, with its catalog."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from hummock.base.closing import ClosedAtExit
+from hummock.meta import open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.object_store import open_object_store
+from hummock.options import MetaOptions, StorageOptions
+from hummock.spark.worker import shared_url
+from hummock.store.pinned_version import LocalVersionManager
+from relational.catalog.manager import CatalogManager
+
+
+class OpenStore(ClosedAtExit):
+    """The lease covers the oldest version that a reader has pinned in `local`, and a thread renews it; with `held_ms`
+    none does, and it ends after that long. Thread safe.
+    """
+
+    def __init__(self, url: str, *, meta: str | None = None, held_ms: int | None = None):
+        """`meta` is as in `hummock.open`."""
+        self.url = shared_url(url)
+        options = MetaOptions() if held_ms is None else MetaOptions(lease_ms=held_ms)
+        with ExitStack() as opened, ExitStack() as leased:
+            self.objects = open_object_store(url)
+            opened.callback(self.objects.close)
+            self._meta_store = open_meta_store(url, meta, object_store=self.objects, create=False, options=options)
+            opened.callback(self._meta_store.close)
+            self.manager = HummockManager(self._meta_store, self.objects, options=options)
+            leased.callback(self.manager.close)
+            self.node = f"spark-{os.urandom(8).hex()}"
+            self.local = LocalVersionManager(self.manager, self.node)
+            leased.callback(self.local.close)
+            self.catalog = CatalogManager(self._meta_store)
+            if held_ms is None:
+                self.local.start(StorageOptions().refresh_ms)
+            self._leased, self._opened = leased.pop_all(), opened.pop_all()
+
+    def refresh(self) -> None:
+        """Reads the newest version and catalog. Raises MetaStoreEmptied and MetaStoreReplaced."""
+        self._meta_store.check_present()
+        self.local.refresh()
+        self.catalog.refresh()
+
+    def close(self) -> None:
+        """Gives up the lease and closes the store. Idempotent."""
+        try:
+            self._leased.close()
+        finally:
+            self._opened.close()
+
+    def leave(self) -> None:
+        """Closes the store; what is pinned stays so until the lease ends. Idempotent."""
+        self._opened.close()
