@@ -1,4 +1,4 @@
-"""Playground: all roles in one process over one store; with an engine, the actors are tasks that it runs.
+"""Playground: all roles in one process over one store; with an engine, the actors run elsewhere.
 
 It claims the writer role, so a process that had the store open as a writer is fenced from its next commit on. The
 playground owns the stores that are passed to it."""
@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.maintenance import Maintenance
@@ -29,6 +29,7 @@ from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics, FragmentFigures
+from stream.connector.sink_log import SinkProgress
 from stream.error_counts import RunningErrorCounts
 from stream.job_profile import FragmentProfile
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
@@ -39,11 +40,8 @@ from stream.sink_delivery import SinkDeliveries
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 from stream.worker.detached_worker import DetachedWorker
+from stream.worker.session_worker import SessionWorker
 from stream.worker.state_handover import StateHandover
-
-if TYPE_CHECKING:
-    from stream.spark.epoch_run import EpochTasks
-    from stream.spark.spark_worker import SparkWorker
 
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
@@ -65,6 +63,22 @@ class PlaygroundOptions:
     """Whether compaction and vacuum run in this process; otherwise other processes run them."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerPorts:
+    """What a worker is connected with: the store that it writes, whom it notifies, and what sinks share with those who
+    deliver."""
+
+    storage: HummockStorage
+    options: StreamOptions
+    on_failure: Callable[[BaseException], None]
+    observer: StepObserver
+    request_barrier: Callable[[], None]
+    sink_progress: Callable[[int], SinkProgress]
+
+
+OpenWorker: TypeAlias = Callable[[WorkerPorts], SessionWorker]
+
+
 class Playground:
     """Meta side, compute node and storage, running from construction until close()."""
 
@@ -78,7 +92,7 @@ class Playground:
         clock: Clock = wall_clock_ms,
         random_bytes: Callable[[int], bytes] = os.urandom,
         metrics: Metrics | None = None,
-        engine: EpochTasks | None = None,
+        engine: OpenWorker | None = None,
     ) -> None:
         options = options or PlaygroundOptions()
         if engine is not None:
@@ -97,7 +111,7 @@ class Playground:
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
             undo.callback(self.deliveries.close)
             pool = ActorPool(min(os.cpu_count() or 1, MOST_THREADS))
-            self.node = self._compute_node(pool) if engine is None else self._spark_worker(engine)
+            self.node = self._compute_node(pool) if engine is None else self._worker_of(engine)
             self.metrics.registry.register(self.errors)
             undo.callback(self.metrics.registry.unregister, self.errors)
             self.meta = MetaNode(
@@ -120,7 +134,7 @@ class Playground:
             self.deliveries.committed()
             self._undo = undo.pop_all()
 
-    def _compute_node(self, pool: ActorPool) -> ComputeNode:
+    def _compute_node(self, pool: ActorPool) -> SessionWorker:
         """The worker of this process."""
         builder = ActorBuilder(
             self.storage, self.options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
@@ -136,20 +150,17 @@ class Playground:
             lambda: self.meta.request_barrier(),
         )
 
-    def _spark_worker(self, engine: EpochTasks) -> SparkWorker:
-        """The worker whose epochs run as tasks of `engine`."""
-        from stream.spark.spark_worker import SparkWorker
-
+    def _worker_of(self, engine: OpenWorker) -> SessionWorker:
+        """The worker that `engine` opens, which divides the actors that it gets."""
         self.errors, self._handover = RunningErrorCounts(), StateHandover()
-        return SparkWorker(
+        return engine(WorkerPorts(
             self.storage,
             self.options.stream,
-            engine,
             lambda error: self.meta.fail(error),
             lambda step, epoch: self.meta.observe(step, epoch),
             lambda: self.meta.request_barrier(),
             self.deliveries.progress,
-        )
+        ))
 
     def _serve_metrics(self, pool: ActorPool, undo: contextlib.ExitStack) -> str | None:
         """Adds the figures of actors and barriers; the URL of all metrics, if they are served."""
@@ -245,10 +256,10 @@ class Playground:
 
 
 def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
-                    accept_rollback: bool = False, engine: EpochTasks | None = None) -> Playground:
-    """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`; its epochs run as tasks of
-    `engine`, by default in this process. InvalidOption; MetaStoreRolledBack if an older copy of the metadata was
-    restored, unless `accept_rollback`."""
+                    accept_rollback: bool = False, engine: OpenWorker | None = None) -> Playground:
+    """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`; its actors are run by the
+    worker that `engine` opens, by default in this process. InvalidOption; MetaStoreRolledBack if an older copy of the
+    metadata was restored, unless `accept_rollback`."""
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:

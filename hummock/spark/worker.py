@@ -44,8 +44,9 @@ def do_spec(version: str, work: str, spec: bytes, *, is_urgent: bool = False) ->
 
 
 def begin_task(version: str, *, is_urgent: bool = False) -> None:
-    """Applies our process settings and the niceness, unless it `is_urgent`, and excludes what is imported from the garbage collection that
-    Spark's workers run after each task. Raises `ExecutorUnfit` if the driver has another version.
+    """Applies our process settings and the niceness, unless it `is_urgent`, and excludes what is imported from the
+    garbage collection that Spark's workers run after each task. Raises `ExecutorUnfit` if the driver has another
+    version.
     """
     if version != installed_version():
         found = f"it has version {installed_version()} of this package, the driver {version}"

@@ -75,8 +75,8 @@ class SourceExecutor(Executor):
     `committed_epoch()` covers the epoch that its first barrier ends, and with it a new job: then it can be set
     aside if it fails at its first rows. One that `is_resumed` waits for the epoch after that, which holds what it
     may skip. A new job begins at `start`. Readers that hold what they delivered release it when it is committed.
-    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads. `on_idle(rows)` is called when it reads nothing
-    more for the moment, after so many rows since the last barrier."""
+    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads. `on_idle(rows)` is called when it reads
+    nothing more for the moment, after so many rows since the last barrier."""
 
     def __init__(
         self,
@@ -106,8 +106,7 @@ class SourceExecutor(Executor):
         on_idle: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self.info = info
-        self._on_idle = on_idle
-        self._cpu_clock = cpu_clock
+        self._on_idle, self._cpu_clock = on_idle, cpu_clock
         self._table = table if table is not None and may_refuse(table) else None  # by which rows are checked
         self._control = control
         self._readers = dict(readers)
@@ -123,8 +122,7 @@ class SourceExecutor(Executor):
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
         self._connector = connector
-        self._skips_malformed = skips_malformed
-        self._skip = skip
+        self._skips_malformed, self._skip = skips_malformed, skip
         self._errors = errors
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
@@ -135,6 +133,7 @@ class SourceExecutor(Executor):
         self._next_reader = 0  # index in `_active` of the reader that is polled next
         self._rows_since_barrier = 0
         self._has_requested = False  # a barrier, for a reader that needs a commit
+        self._has_begun = False  # it has passed the first barrier
         self._is_reading = False  # not before the stored offsets are known, nor while paused
         self._is_resumed = is_resumed
         self._reads_after = LATER_THAN_ANY  # the epoch by whose commit it may begin to read
@@ -149,6 +148,7 @@ class SourceExecutor(Executor):
         if not self._is_resumed:
             self._reads_after = barrier.epoch.prev
         yield barrier
+        self._has_begun = True
         if self._is_resumed:
             self._request_barrier()
         try:
@@ -198,7 +198,8 @@ class SourceExecutor(Executor):
                 yield message
                 began = self._cpu_clock()
             elif chunk is None:
-                self._on_idle(self._rows_since_barrier)
+                if self._has_begun:
+                    self._on_idle(self._rows_since_barrier)
                 idle = Wait(max(IDLE_SECONDS, self._rate.wait_seconds))
                 yield idle if self._may_read() or self._awaits_commit else WAIT
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -71,14 +72,16 @@ def connect(
     `engine`: a Spark session, whose executors keep the views, epoch by epoch, over a store that they reach; by default
     this process does. Either continues what the other has committed. ExecutorUnfit if its executors lack this package.
     """
-    tasks = None
+    worker = None
     if engine is not None:
         from stream.spark.job import SparkEpochTasks
+        from stream.spark.spark_worker import SparkWorker
 
         tasks = SparkEpochTasks(engine)
         tasks.check(url)
+        worker = partial(SparkWorker, tasks=tasks)
     return Session(
-        open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback, engine=tasks)
+        open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback, engine=worker)
     )
 
 
@@ -513,6 +516,11 @@ class Session:
     def figures(self) -> BarrierFigures:
         """Latencies and counts of barriers."""
         return self._playground.meta.figures
+
+    @property
+    def emitted_changes(self) -> int:
+        """Changes that the fragments of all running jobs have emitted since they were built."""
+        return sum(each.rows for each in self._playground.fragments())
 
     @property
     def metrics_url(self) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,16 +19,14 @@ from hummock.epoch import Epoch, EpochPair
 from hummock.errors import ObjectStoreError
 from hummock.object_store.base import sstable_data_path
 from stream.connector.base import connector_of, factory_path, settings_of
-from stream.connector.sink_log import SinkProgress
 from stream.errors import ActorFailed, SourcePosition, StreamError
 from stream.message import Barrier, Replayed, Statement
-from stream.options import StreamOptions
 from stream.plan.stream_plan import SourceNode, StreamScanNode
 from stream.protocol import ActorSpec
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
 from stream.spark.epoch_task import run_actors
-from stream.spark.shuffle_nodes import SentEdge
-from stream.spark.stages import Segment, StageGraph, must_run_in_driver, ranges_read
+from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
+from stream.spark.stages import Segment, StageGraph, bundled, must_run_in_driver, ranges_read
 
 if TYPE_CHECKING:
     from hummock.base.key_watermark import KeyWatermark
@@ -35,11 +34,19 @@ if TYPE_CHECKING:
     from hummock.store.storage import HummockStorage
     from hummock.version import HummockVersion
     from relational.catalog.objects import TableCatalog
+    from stream.options import StreamOptions
+    from stream.playground import WorkerPorts
 
+TASK_ROWS = 50_000
+"""Rows of an epoch for which another task pays."""
+SOURCE_MS = 1_000
+"""For which sources read in one epoch on Spark: a few times as long as it takes to start its jobs."""
 MOST_SOURCE_MS = 10_000
 """For which sources read in one epoch, however long the interval is."""
 TASK_BYTES = 128 << 20
 """Writes that a task buffers in memory."""
+SOURCE_BYTES = 64 << 20
+"""What a part of a source counts for where parts of segments are divided among tasks."""
 DRIVER_THREADS = 2
 """Threads that run the actors of a task in the process of the driver."""
 
@@ -64,12 +71,18 @@ class EpochTasks(Protocol):
 class RunContext:
     """What all epochs of a worker share. Objects are written under names that begin with one of `prefixes`."""
 
-    storage: HummockStorage
+    ports: WorkerPorts
     tasks: EpochTasks
-    options: StreamOptions
     prefixes: tuple[str, ...]
-    sink_progress: Callable[[int], SinkProgress]
     is_cancelled: Callable[[], bool]
+
+    @property
+    def storage(self) -> HummockStorage:
+        return self.ports.storage
+
+    @property
+    def options(self) -> StreamOptions:
+        return self.ports.options
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +102,9 @@ class OpenEpoch:
 
 
 class EpochRun:
-    """An epoch over `version`, and its result. `in_driver`: as one task in this process."""
+    """An epoch over `version`, and its result. `rows`: about as many are expected; few are one task in this process."""
 
-    def __init__(self, context: RunContext, epoch: OpenEpoch, version: HummockVersion, in_driver: bool) -> None:
+    def __init__(self, context: RunContext, epoch: OpenEpoch, version: HummockVersion, rows: int) -> None:
         self.epoch = epoch
         self.sstables: tuple[SstableInfo, ...] = ()
         self.watermarks: dict[int, KeyWatermark] = {}
@@ -100,13 +113,16 @@ class EpochRun:
         self.figures: dict[int, ActorFigures] = {}
         self.source_rows = 0
         self.is_full = False
-        self._context, self._version, self._in_driver = context, version, in_driver
+        self._context, self._version, self._rows = context, version, rows
+        self._in_driver = rows < context.options.driver_rows
         self._sent: dict[int, list[SentEdge]] = {}  # by edge: of each task of the sender
 
     def execute(self) -> None:
         """Raises ActorFailed, and the errors of Spark and of the store."""
         if self._in_driver:
-            self._add(self.epoch.actors, [self._run_here(self.epoch.actors, self._statements_of(None))])
+            actors = self.epoch.actors
+            self.ran |= {spec.actor_id for spec in actors}
+            self._add([self._run_here(actors, self._statements_of(None))], {spec.actor_id: 1 for spec in actors})
             return
         with_statements = {table_id for table_id, _, _ in self.epoch.statements}
 
@@ -115,7 +131,8 @@ class EpochRun:
             return is_asked or must_run_in_driver(spec, holds_rows)
 
         graph = StageGraph(self.epoch.actors, is_local)
-        counts = graph.task_counts(self._context.tasks.slots)
+        wanted = max(1, min(self._context.tasks.slots, -(-self._rows // TASK_ROWS)))
+        counts = graph.task_counts(wanted)
         try:
             for stage in graph.stages():
                 self._run_stage(graph, [each for each in stage if self._has_work(each)], counts)
@@ -124,25 +141,23 @@ class EpochRun:
 
     def _run_stage(self, graph: StageGraph, segments: Sequence[Segment], counts: Mapping[int, int]) -> None:
         """Runs segments, those for Spark as one job, beside those that this process runs."""
-        there: list[tuple[Segment, EpochTask]] = []
-        here: list[tuple[Segment, tuple[ActorSpec, ...]]] = []
-        for segment in segments:
-            for number in range(counts[segment.number]):
-                actors = graph.actors_of(segment, number, counts, self._sent)
-                if segment.in_driver:
-                    here.append((segment, actors))
-                else:
-                    there.append((segment, self._task_of(actors)))
-        found: dict[int, list[EpochReport]] = {segment.number: [] for segment in segments}
+        parts = [(segment, graph.actors_of(segment, number, counts, self._sent))
+                 for segment in segments for number in range(counts[segment.number])]
+        there = [(segment, actors) for segment, actors in parts if not segment.in_driver]
+        received = [(segment.number, _bytes_received(actors)) for segment, actors in there]
+        bundles = bundled(received, self._context.tasks.slots)
+        tasks = [self._task_of([spec for part in bundle for spec in there[part][1]]) for bundle in bundles]
+        reports: list[EpochReport] = []
         with ThreadPoolExecutor(1, "spark-stage") as beside:
-            running = beside.submit(self._run_there, [task for _, task in there]) if there else None
-            for segment, actors in here:
-                found[segment.number].append(self._run_here(actors, self._statements_of(segment)))
+            running = beside.submit(self._run_there, tasks) if tasks else None
+            for segment, actors in parts:
+                if segment.in_driver:
+                    reports.append(self._run_here(actors, self._statements_of(segment)))
             if running is not None:
-                for (segment, _), report in zip(there, running.result(), strict=True):
-                    found[segment.number].append(report)
+                reports += running.result()
         for segment in segments:
-            self._add(segment.specs, found[segment.number])
+            self.ran |= {spec.actor_id for spec in segment.specs}
+        self._add(reports, {spec.actor_id: counts[segment.number] for segment in segments for spec in segment.specs})
 
     def _run_there(self, tasks: Sequence[EpochTask]) -> list[EpochReport]:
         name = f"hummock: epoch {self.epoch.barrier.epoch.prev}"
@@ -156,7 +171,7 @@ class EpochRun:
             storage.sstable_store,
             threads=DRIVER_THREADS,
             statements=statements,
-            sink_progress=self._context.sink_progress,
+            sink_progress=self._context.ports.sink_progress,
         )
 
     def _task_of(self, actors: Sequence[ActorSpec]) -> EpochTask:
@@ -172,7 +187,7 @@ class EpochRun:
             storage=replace(storage.options, shared_buffer_bytes=TASK_BYTES),
             chunk_rows=options.chunk_rows,
             source_rows=min(rows, options.checkpoint_rows or rows),
-            source_ms=min(options.barrier_interval_ms, MOST_SOURCE_MS),
+            source_ms=min(options.barrier_interval_ms if self._in_driver else SOURCE_MS, MOST_SOURCE_MS),
             scanning=frozenset(spec.actor_id for spec in actors if self._is_scanning(spec)),
             is_paused=self.epoch.is_paused,
             loading=self.epoch.loading,
@@ -180,7 +195,8 @@ class EpochRun:
         )
 
     def _has_work(self, segment: Segment) -> bool:
-        """Whether a segment may do anything in this epoch: it has rows, or reads some, or begins [R38]."""
+        """Whether a segment may do anything in this epoch: it has rows, or reads some, or begins. An executor that goes
+        by time or by barriers alone is one of a source or of a backfill."""
         epoch = self.epoch
         for edge in segment.incoming:
             if any(each.part.rows or each.marks for each in self._sent.get(edge.number, ())):
@@ -216,14 +232,13 @@ class EpochRun:
         jobs = {spec.job_id for spec in segment.specs if not spec.inputs}
         return [each for each in self.epoch.statements if each[0] in jobs]
 
-    def _add(self, specs: Sequence[ActorSpec], reports: Sequence[EpochReport]) -> None:
-        """Adds the reports of all tasks of some fragments."""
+    def _add(self, reports: Sequence[EpochReport], parts: Mapping[int, int]) -> None:
+        """Adds the reports of all tasks of a stage. `parts`: into how many parts each actor was divided."""
         for report in reports:
             if report.failure is not None:
                 raise failed_actor(report.failure)
-        self.ran |= {spec.actor_id for spec in specs}
-        finished = [set(report.backfilled) for report in reports]
-        self.backfilled |= set.intersection(*finished) if finished else set()
+        finished = Counter(actor_id for report in reports for actor_id in report.backfilled)
+        self.backfilled |= {actor_id for actor_id, times in finished.items() if times == parts[actor_id]}
         for report in reports:
             self.sstables += report.sstables
             self.source_rows += report.source_rows
@@ -242,6 +257,14 @@ class EpochRun:
         names = {each.part.name for sent in self._sent.values() for each in sent if each.part.name}
         with suppress(ObjectStoreError):
             self._context.storage.object_store.delete([sstable_data_path(name) for name in sorted(names)])
+
+
+def _bytes_received(actors: Sequence[ActorSpec]) -> int:
+    """Of shuffle blocks by a part of a segment; what a source reads is not known and taken for much."""
+    if any(spec.splits for spec in actors):
+        return SOURCE_BYTES
+    reads = [spec.root for spec in actors if isinstance(spec.root, ShuffleReadNode)]
+    return sum(block.size for root in reads for block in root.blocks)
 
 
 def holds_rows(table: TableCatalog) -> bool:

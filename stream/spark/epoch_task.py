@@ -34,6 +34,9 @@ from stream.spark.shuffle_nodes import ShuffleEnds
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
+EXTENSION = 10
+"""How many times as long a source may take as it may read."""
+LOOK_SECONDS = 0.02
 NOT_OF_AN_ACTOR = (*MAY_PASS, HummockError, ChannelClosed)
 """Errors of what all tasks share; another attempt may succeed, or a recovery decides."""
 
@@ -46,6 +49,11 @@ def run_epoch_task(serialized: bytes) -> bytes:
         register_connector(name, getattr(importlib.import_module(module), attribute))
     report = run_actors(task, task_store(task.url), files_of(task.url))
     return report.to_bytes(edge_schemas(task.actors))
+
+
+def prepare_worker(_: bytes) -> bytes:
+    """Does nothing in a Spark executor, whose worker has imported this module then."""
+    return b""
 
 
 def run_actors(
@@ -109,7 +117,7 @@ def _run_epoch(
     opened = node.inject(Barrier(task.epoch, checkpoint=False, mutation=begin))
     for table_id, name, statement in statements:
         node.send(table_id, name, statement)
-    sources.wait()
+    sources.wait(lambda: any(rows for _, rows, _ in node.actor_figures()))
     end = Barrier(EpochPair(task.next_epoch, task.epoch.curr), checkpoint=True, mutation=Stop(begin.actors))
     collected = node.inject(end)
     return opened.result(), collected.result()
@@ -128,11 +136,16 @@ class _Sources:
         if not self._read:
             self._done.set()
 
-    def wait(self) -> None:
-        """Returns when all have read enough, or have nothing more, or the time is over, or one has failed."""
-        deadline = monotonic_seconds() + self._ms / 1_000
-        if not self._done.wait(max(0.0, deadline - monotonic_seconds())):
-            self._is_late = True
+    def wait(self, has_rows: Callable[[], bool]) -> None:
+        """Returns when all have read enough, or have nothing more, or one has failed, or the time is over: it is
+        extended for what a source does before its first rows."""
+        if self._done.wait(self._ms / 1_000):
+            return
+        deadline = monotonic_seconds() + (EXTENSION - 1) * self._ms / 1_000
+        while not has_rows() and monotonic_seconds() < deadline:
+            if self._done.wait(LOOK_SECONDS):
+                return
+        self._is_late = True
 
     def note_idle(self, actor_id: int, rows: int) -> None:
         """The actor reads nothing more for the moment, after `rows` rows."""

@@ -17,7 +17,7 @@ from hummock.spark.session import require_spark, spark_session
 from hummock.spark.worker import shared_url, task_store
 from stream.errors import BackfillRefused
 from stream.spark.epoch_spec import EpochReport, EpochTask, edge_schemas
-from stream.spark.epoch_task import run_epoch_task
+from stream.spark.epoch_task import prepare_worker, run_epoch_task
 from stream.spark.spec import TaskSpec
 from stream.spark.tasks import TaskReport, run_task
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORK = f"{run_task.__module__}:{run_task.__name__}"
+PREPARE = f"{prepare_worker.__module__}:{prepare_worker.__name__}"
 EPOCH_WORK = f"{run_epoch_task.__module__}:{run_epoch_task.__name__}"
 
 
@@ -71,9 +72,10 @@ class SparkEpochTasks:
         return slots(self.spark)
 
     def check(self, url: str) -> None:
-        """InvalidOption, ExecutorUnfit if executors cannot run tasks over the store at `url`."""
+        """InvalidOption, ExecutorUnfit if executors cannot run tasks over the store at `url`. Starts their workers."""
         shared_url(url)
         check_executors(self.spark, url)
+        run_specs(self.spark, [b""] * self.slots, PREPARE, name="hummock: start of workers")
 
     def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
         """The reports of the tasks, in their order. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from hummock.epoch import Epoch, monotonic_seconds
 from stream.actor_metrics import FragmentFigures
 from stream.connector.base import connector_of
-from stream.connector.sink_log import SinkProgress
 from stream.errors import (
     ActorFailed,
     InvalidStatement,
@@ -33,17 +32,17 @@ from stream.errors import (
     StatementsLost,
 )
 from stream.message import Add, Alter, Barrier, InsertRows, Loading, Pause, Replayed, Resume, Statement
-from stream.options import NAME_PREFIXES, StreamOptions
+from stream.options import NAME_PREFIXES
 from stream.plan.stream_plan import SourceNode
-from stream.protocol import ActorSpec, CollectedEpoch, Step, StepObserver, unobserved
+from stream.protocol import ActorSpec, CollectedEpoch, Step
 from stream.spark.altered import with_altered
 from stream.spark.epoch_run import EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
 from stream.spark.epoch_spec import ActorFigures
 from stream.worker.pending_statements import PendingStatements
 
 if TYPE_CHECKING:
-    from hummock.store.storage import HummockStorage
     from stream.job_profile import FragmentProfile
+    from stream.playground import WorkerPorts
 
 
 @dataclass(slots=True)
@@ -59,22 +58,13 @@ class _InFlight:
 
 
 class SparkWorker:
-    """A Worker (stream.protocol) whose epochs run as `tasks`, over the store that `storage` has open as a writer.
-    Thread safe."""
+    """A SessionWorker (stream.protocol) whose epochs run as `tasks`, over the store of `ports`. Thread safe."""
 
-    def __init__(
-        self,
-        storage: HummockStorage,
-        options: StreamOptions,
-        tasks: EpochTasks,
-        on_failure: Callable[[BaseException], None],
-        observer: StepObserver = unobserved,
-        request_barrier: Callable[[], None] = lambda: None,
-        sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
-    ) -> None:
+    def __init__(self, ports: WorkerPorts, tasks: EpochTasks) -> None:
         self.pending = PendingStatements()
-        self._storage, self._options = storage, options
-        self._on_failure, self._observer, self._request_barrier = on_failure, observer, request_barrier
+        self._storage, self._options = ports.storage, ports.options
+        self._on_failure, self._observer = ports.on_failure, ports.observer
+        self._request_barrier = ports.request_barrier
         self._changed = threading.Condition()
         self._built: dict[int, ActorSpec] = {}  # built, but not yet begun
         self._running: dict[int, ActorSpec] = {}
@@ -93,10 +83,8 @@ class SparkWorker:
         self._next_discovery = 0.0
         self._figures: dict[tuple[int, int], ActorFigures] = {}  # of each fragment of a job, of all epochs
         self._undo = ExitStack()
-        prefixes = self._undo.enter_context(storage.upload_prefixes(NAME_PREFIXES))
-        self._context = RunContext(
-            storage, tasks, options, prefixes, sink_progress, lambda: self._failure is not None
-        )
+        prefixes = self._undo.enter_context(ports.storage.upload_prefixes(NAME_PREFIXES))
+        self._context = RunContext(ports, tasks, prefixes, lambda: self._failure is not None)
         self._epochs = _epoch_thread()
 
     # -- interface of the meta side (Worker) -----------------------------------------------------------
@@ -243,7 +231,7 @@ class SparkWorker:
         open_epoch = self._opened(waiting)
         rows = self._expected_rows + sum(map(_rows_of, waiting.statements))
         with self._storage.pinned_version() as pinned:
-            run = EpochRun(self._context, open_epoch, pinned.version, in_driver=rows < self._options.driver_rows)
+            run = EpochRun(self._context, open_epoch, pinned.version, rows)
             run.execute()
             self._observer(Step.COLLECT, epoch)
             pinned.check()

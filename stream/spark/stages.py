@@ -12,6 +12,7 @@ statements, the first rows of a table, sinks, and connectors that hold rows in t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -32,6 +33,8 @@ from stream.spark.epoch_spec import shuffle_write
 from stream.spark.shuffle_files import Partitioning, ShuffleBlock
 from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
 
+BUNDLE_BYTES = 256 << 20
+"""Of shuffle blocks that one task receives, unless one segment sends it more."""
 FIRST_VIRTUAL_ACTOR = 1 << 40
 """Ids of the actors that read and write shuffle files, which exist in tasks only."""
 
@@ -188,6 +191,25 @@ class StageGraph:
 
     def _spec_of(self, actor_id: int) -> ActorSpec:
         return next(spec for spec in self._segment_of[actor_id].specs if spec.actor_id == actor_id)
+
+
+def bundled(parts: Sequence[tuple[int, int]], slots: int) -> list[list[int]]:
+    """Parts of segments, by index, as tasks: each the parts that one task runs. `parts`: the number of the segment, and
+    the bytes that the part receives. A task costs as much as some ten thousand rows, so there are no more tasks than
+    `slots`, unless they had more than BUNDLE_BYTES, or a segment has more parts. The heaviest part goes first, to the
+    task with the least bytes that has no other part of its segment."""
+    weights = [weight for _, weight in parts]
+    most_parts = max(Counter(segment for segment, _ in parts).values(), default=0)
+    wanted = min(len(parts), max(slots, most_parts, -(-sum(weights) // BUNDLE_BYTES)))
+    tasks: list[list[int]] = [[] for _ in range(wanted)]
+    loads, present = [0] * wanted, [set[int]() for _ in range(wanted)]
+    for part in sorted(range(len(parts)), key=lambda part: -weights[part]):
+        segment = parts[part][0]
+        task = min((task for task in range(wanted) if segment not in present[task]), key=loads.__getitem__)
+        tasks[task].append(part)
+        present[task].add(segment)
+        loads[task] += weights[part] + 1
+    return tasks
 
 
 def must_run_in_driver(spec: ActorSpec, holds_rows: Callable[[TableCatalog], bool]) -> bool:

@@ -110,12 +110,13 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.sink_delivery": "connector relational.catalog hummock.state_store",
     "stream.playground": (
-        "meta worker runtime protocol actor_metrics job_profile sink_delivery hummock.meta hummock.store "
-        "hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
+        "meta worker runtime protocol connector error_counts actor_metrics job_profile sink_delivery hummock.meta "
+        "hummock.store hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
         "relational.table"
     ),
     "stream.spark": (
-        "playground plan executor worker message error_counts relational.types relational.chunk relational.expr "
+        "playground plan protocol connector executor worker runtime message error_counts actor_metrics job_profile "
+        "relational.types relational.chunk relational.expr "
         "relational.catalog relational.table relational.spark hummock.base hummock.loaded_files hummock.object_store "
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),

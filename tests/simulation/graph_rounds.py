@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from hummock.compactor import Compactor
 from hummock.options import StorageOptions
@@ -35,6 +36,7 @@ from stream.errors import (
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
+from stream.spark.spark_worker import SparkWorker
 from tests.simulation import graph_expiry, graph_faults, graph_late
 from tests.simulation.ddl_world import NEVER_MS, SHAPE, CrashingObjectStore, CrashPoint, How, World
 from tests.simulation.graph_checks import SOON_SECONDS, Checker, Job, Logs
@@ -134,13 +136,12 @@ class Graph:
                 job.receiver.begin(lambda: crash.is_dead)
         objects = CrashingObjectStore(self.world.objects, crash)
         meta, clock = self.world.meta_of(objects, crash), lambda: self.world.now_ms
-        engine = None
-        if self.tasks_share:
-            engine = self._engine(objects)
+        tasks = self._tasks(objects) if self.tasks_share else None
+        engine = None if tasks is None else partial(SparkWorker, tasks=tasks)
         self.session = Session(Playground(objects, meta, options, clock=clock, engine=engine))
         return self.session
 
-    def _engine(self, objects: CrashingObjectStore) -> LocalTasks | None:
+    def _tasks(self, objects: CrashingObjectStore) -> LocalTasks | None:
         """Sometimes None: the actors run in the process itself."""
         is_tasks, slots = self.rng.random() < self.tasks_share, self.rng.choice([1, 2, 3])
         self.counts["processes with tasks" if is_tasks else "processes with actors"] += 1

@@ -1,0 +1,37 @@
+"""SessionWorker: a worker that sessions send statements to; of this process, or one whose actors run elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from stream.protocol import Worker
+
+if TYPE_CHECKING:
+    from stream.actor_metrics import FragmentFigures
+    from stream.job_profile import FragmentProfile
+    from stream.message import Statement
+    from stream.worker.pending_statements import PendingStatements
+
+
+class SessionWorker(Worker, Protocol):
+    """A worker that sessions send statements to and look into."""
+
+    pending: PendingStatements
+
+    def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
+        """Rows affected, once the table has evaluated the statement; see `ComputeNode.execute`."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a barrier is under way. Takes no lock."""
+        ...
+
+    def fragments(self) -> Sequence[FragmentFigures]:
+        """Figures of all running fragments, by job and fragment."""
+        ...
+
+    def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> Sequence[FragmentProfile]:
+        """Measures the fragments of a job while `interval()` waits. JobNotRunning, ProfileInterrupted."""
+        ...
