@@ -24,6 +24,10 @@ COMMANDS = {
         "stream.examples.flights.command:flights",
         "Keep five views over a year of flights, from about a million changes.",
     ),
+    "stream": (
+        "stream.cli.stream:stream",
+        "Keep the tables, views and sinks of a store running.",
+    ),
     "backfill": (
         "stream.cli.backfill:backfill",
         "Create materialized VIEW of QUERY, a SELECT, on the store at URL; its history is computed by Spark.",

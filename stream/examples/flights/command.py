@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relational.errors import RelationalError
 from relational.relation import Relation
+from stream.cli.engine import engine_on
 from stream.cli.terminal import print_error, print_rows
 from stream.errors import StreamError
 from stream.examples.flights.connector import SPLIT, FlightsReader
@@ -49,12 +50,15 @@ class Sample:
 @click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=250, show_default=True)
 @click.option("--checkpoint-rows", type=click.IntRange(min=1), help="Also checkpoint each time so many rows were read.")
 @click.option("--chunk-rows", type=click.IntRange(min=2), default=StreamOptions().chunk_rows, show_default=True)
+@click.option("--spark", metavar="MASTER", default="", help="Keep the views by tasks on Spark: local[2], spark://…")
 def flights(
-    data: Path, rows: int | None, resume: bool, barrier_interval_ms: int, checkpoint_rows: int | None, chunk_rows: int
+    data: Path, rows: int | None, resume: bool, barrier_interval_ms: int, checkpoint_rows: int | None, chunk_rows: int,
+    spark: str,
 ) -> None:
     """Keep five views over a year of flights, from about a million changes.
 
-    A run that was killed continues when the same command is started again. Remove the directory to begin anew.
+    A run that was killed continues when the same command is started again, with or without Spark. Remove the directory
+    to begin anew.
     """
     console = Console()
     if resume and not data.exists():
@@ -62,7 +66,9 @@ def flights(
     options: dict[str, Any] = {"barrier_interval_ms": barrier_interval_ms, "checkpoint_rows": checkpoint_rows or 0}
     try:
         total = FlightsReader(rows).total_changes
-        with connect(f"file://{data.resolve()}", chunk_rows=chunk_rows, sources_paused=True, **options) as session:
+        with engine_on(spark, "hummock flights") as engine, connect(
+            f"file://{data.resolve()}", chunk_rows=chunk_rows, sources_paused=True, engine=engine, **options
+        ) as session:
             prepare(session, rows)
             run(session, console, total)
             show(session, console)
