@@ -116,7 +116,8 @@ def _run(session: Session, console: Console, statement: str) -> bool:
     """Run one statement and print its result; whether it succeeded."""
     try:
         result = session.sql(statement)
-        if isinstance(result, Relation) and not isinstance(result, Table):
+        is_created = isinstance(result, Table) or statement.lstrip()[:6].upper() == "CREATE"
+        if isinstance(result, Relation) and not is_created:
             result = result.to_arrow()
     except USER_ERRORS as error:
         print_error(console, error)
