@@ -1,12 +1,15 @@
 """Spark reads a table: `scan` and the data source beside Spark's own Parquet, a change feed beside a full diff.
 
-    python -m bench.bench_spark_reads --directory DIR [--rows 4000000] [--rounds 3] [--changes]
+    python -m bench.bench_spark_reads --directory DIR [--rows 4000000] [--rounds 3] [--flights] [--changes | --plans]
 
 The rows are 8 columns of about 110 bytes: a BIGINT key, two numbers, a date, a time, two words, 64 letters that hardly
-compress. Parquet holds them uncompressed in 8 files, the store in the form that a bulk load leaves. All of it goes to
-Spark's `noop` sink. With --changes 1 % of the keys get other values, scattered and then the newest ones: what changed
-is read as a feed, as a full outer join of two scans, and as one of two Parquet snapshots. DIR is made at the first run
-and used again. Rounds take turns. Seconds are by the wall; CPU is of the driver, the JVM and all Python workers.
+compress; with --flights a BIGINT key and 14 columns of the flights from New York in 2013, repeated for later years.
+Parquet holds them uncompressed, in 8 files or one a year, the store in the form that a bulk load leaves. All of it goes
+to Spark's `noop` sink. With --changes 1 % of the keys get other values, scattered and then the newest ones: what
+changed is read as a feed, as a full outer join of two scans, and as one of two Parquet snapshots. With --plans nothing
+is read: reads by the source are loaded and planned, beside those of a source that does nothing, which is what Spark
+takes itself. DIR is made at the first run and used again. Rounds take turns. Seconds are by the wall; CPU is of the
+driver, the JVM and all Python workers.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import stream
 from bench.datasets import SEED
@@ -30,11 +36,40 @@ from hummock.spark import spark_session
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.scan import changes, scan
 from relational.spark.source import register
+from stream.examples.flights.connector import read_source
 
 FILES = 8
 COLUMNS = {"id": "bigint", "customer": "int", "total": "double", "day": "date", "at": "timestamp", "city": "varchar",
            "name": "varchar", "note": "varchar"}
 CITIES = ["Amsterdam", "Bern", "Kyiv", "Lisbon", "Oslo", "Reykjavik", "Tbilisi", "Zagreb"]
+
+
+YEAR = ("year", "month", "day", "dep_delay", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time",
+        "distance", "hour", "time_hour")
+SQL_TYPES = {"int64": "bigint", "int32": "int", "string": "varchar"}
+PLAN_ROUNDS = 20
+
+
+class Nothing(DataSource):
+    """A source of eight partitions without rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nothing"
+
+    def schema(self) -> str:
+        return "id bigint"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return NothingReader()
+
+
+class NothingReader(DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(8)]
+
+    def read(self, partition: InputPartition) -> Any:
+        return iter(())
 
 
 def rows_of(ids: np.ndarray, seed: int) -> pa.Table:
@@ -83,6 +118,44 @@ def make(directory: Path, rows: int, spark: Any) -> None:
     (directory / "epochs.json").write_text(json.dumps(epochs))
 
 
+def make_flights(directory: Path, rows: int, spark: Any) -> None:
+    """The flights of years, until there are `rows`, as Parquet and as a table."""
+    (directory / "parquet-0").mkdir(parents=True)
+    source, _ = read_source()
+    source = source.select(YEAR)
+    numbers = [field.name for field in source.schema if pa.types.is_integer(field.type)]
+    types = pa.schema([pa.field(field.name, pa.int32() if field.name in numbers else
+                                pa.timestamp("us", "UTC") if field.name == "time_hour" else field.type)
+                       for field in source.schema])
+    year = source.cast(types)
+    for number in range(-(-rows // len(year))):
+        shifted = year.set_column(0, "year", pc.add(year["year"], pa.scalar(number, pa.int32())))
+        ids = pa.array(np.arange(number * len(year), (number + 1) * len(year)))
+        table = shifted.add_column(0, "id", ids)
+        pq.write_table(table, directory / "parquet-0" / f"year-{number}.parquet", compression="none")
+    columns = {field.name: SQL_TYPES.get(str(field.type), "timestamptz") for field in table.schema}
+    with stream.connect(f"file://{directory}/store") as session:
+        session.create_table("rows", columns, primary_key="id")
+        session.bulk_load(spark.read.parquet(str(directory / "parquet-0")), "rows", partitions=4)
+        (directory / "epochs.json").write_text(json.dumps([session.flush()]))
+
+
+def plans(spark: Any, frames: dict[str, Callable[[], Any]]) -> None:
+    """Prints the milliseconds of loading and of planning a frame."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in frames}
+    for number in range(2 * PLAN_ROUNDS):
+        for name, load in frames.items():
+            began = time.perf_counter()
+            frame = load()
+            loaded = time.perf_counter()
+            frame._jdf.queryExecution().executedPlan().execute().getNumPartitions()
+            spent = (loaded - began) * 1e3, (time.perf_counter() - loaded) * 1e3
+            found[name] += [spent] if number >= PLAN_ROUNDS else []     # the first half is for warming up
+    for name, spent in found.items():
+        load, plan = (statistics.median(part) for part in zip(*spent, strict=True))
+        print(f"{name:28} load {load:6.1f} ms, plan {plan:6.1f} ms, together {load + plan:6.1f} ms")
+
+
 class Bench:
     def __init__(self, spark: Any, directory: Path):
         self.spark, self.directory, self.url = spark, directory, f"file://{directory}/store"
@@ -124,13 +197,20 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--flights", action="store_true")
     parser.add_argument("--changes", action="store_true")
+    parser.add_argument("--plans", action="store_true")
     given = parser.parse_args()
     spark = spark_session("local[2]", name="bench", settings={"spark.ui.enabled": "false"})
     try:
         register(spark)
         if not given.directory.exists():
-            make(given.directory, given.rows, spark)
+            (make_flights if given.flights else make)(given.directory, given.rows, spark)
+        if given.plans:
+            spark.dataSource.register(Nothing)
+            plans(spark, {"a source that does nothing": spark.read.format("nothing").load,
+                          "source": Bench(spark, given.directory).source})
+            return
         works = Bench(spark, given.directory).works(given.changes)
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         for number in range(given.rounds + 1):
