@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from hummock.base.closing import ClosedAtExit
+from hummock.compaction.subcompaction_planner import read_samples
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
 from hummock.options import MetaOptions, StorageOptions
 from hummock.spark.worker import shared_url
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.meta import SplitSample
 from hummock.store.pinned_version import LocalVersionManager
 from relational.catalog.manager import CatalogManager
+
+KEPT_SAMPLES = 8_192        # files
 
 
 class OpenStore(ClosedAtExit):
@@ -37,6 +45,8 @@ class OpenStore(ClosedAtExit):
             self.catalog = CatalogManager(self._meta_store)
             if held_ms is None:
                 self.local.start(StorageOptions().refresh_ms)
+            self._samples: OrderedDict[str, list[SplitSample]] = OrderedDict()     # by file, in LRU order
+            self._samples_lock = threading.Lock()
             self._leased, self._opened = leased.pop_all(), opened.pop_all()
 
     def refresh(self) -> None:
@@ -44,6 +54,21 @@ class OpenStore(ClosedAtExit):
         self._meta_store.check_present()
         self.local.refresh()
         self.catalog.refresh()
+
+    def samples_of(self, files: Sequence[SstableInfo]) -> list[list[SplitSample]]:
+        """The split samples of each file: a read of each that was not asked for lately, for files never change."""
+        with self._samples_lock:
+            known = {info.name: self._samples[info.name] for info in files if info.name in self._samples}
+        missing = [info for info in files if info.name not in known]
+        for info, found in zip(missing, read_samples(self.objects, missing), strict=True):
+            known[info.name] = list(found)
+        with self._samples_lock:
+            for info in files:
+                self._samples[info.name] = known[info.name]
+                self._samples.move_to_end(info.name)
+            while len(self._samples) > KEPT_SAMPLES:
+                self._samples.popitem(last=False)
+        return [known[info.name] for info in files]
 
     def close(self) -> None:
         """Gives up the lease and closes the store. Idempotent."""

@@ -7,16 +7,17 @@ version under a lease, which one of its threads renews.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 from hummock.base.closing import ClosedAtExit
 from hummock.base.key import KeyRange
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
-from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.spark.worker import shared_url
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.meta import SplitSample
 from hummock.version import HummockVersion
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import ObjectName
@@ -55,9 +56,9 @@ class PinnedTable(ClosedAtExit):
             give_up = undone.pop_all()
         self._release = weakref.finalize(self, give_up.close if held_ms is None else self._store.leave)
 
-    @property
-    def objects(self) -> ObjectStore:
-        return self._store.objects
+    def samples_of(self, files: Sequence[SstableInfo]) -> list[list[SplitSample]]:
+        """The split samples of each file, cached as long as the store is open."""
+        return self._store.samples_of(files)
 
     @property
     def version(self) -> HummockVersion:

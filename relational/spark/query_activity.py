@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import wall_clock_ms
@@ -23,14 +24,15 @@ def scans_in(plan: str, source: str) -> frozenset[int]:
 
 
 class QueryActivity:
-    """Polls what runs. Not thread safe. Any of its calls raises what py4j does if the application has ended."""
+    """Polls what runs. Not thread safe. `poll` raises the errors of py4j."""
 
     def __init__(self, spark: SparkSession, source: str):
-        session, self._context, self._source = spark._jsparkSession, spark.sparkContext, source
-        self._store = session.sharedState().statusStore()
+        self._session, self._context, self._source = spark._jsparkSession, spark.sparkContext, source
         self._running: dict[str, Query] = {}
-        self._seen_query = next((each.executionId() for each in self._newest_first()), -1)
         self._jobs: dict[int, Query | None] = {}     # None: of a query
+        self._seen_query = -1
+        with suppress(Exception):       # of py4j, where this Spark has no such store: then each poll raises it
+            self._seen_query = next((each.executionId() for each in self._newest_first()), -1)
 
     @property
     def has_ended(self) -> bool:
@@ -55,17 +57,18 @@ class QueryActivity:
             yield Query(f"query {number}", each.submissionTime(), _ended_ms(each), scans)
 
     def _newest_first(self) -> Iterator[Any]:
-        end = self._store.executionsCount()
+        store = self._session.sharedState().statusStore()
+        end = store.executionsCount()
         while end > 0:
             first = max(0, end - PAGE)
-            page = self._store.executionsList(first, end - first)
+            page = store.executionsList(first, end - first)
             for index in range(page.size() - 1, -1, -1):
                 yield page.apply(index)
             end = first
 
     def _later(self, query: Query) -> Query:
         """`query` as it is now; one that the store has forgotten has ended."""
-        found = self._store.execution(int(query.name.split()[1]))
+        found = self._session.sharedState().statusStore().execution(int(query.name.split()[1]))
         ended_ms = _ended_ms(found.get()) if found.isDefined() else wall_clock_ms()
         return Query(query.name, query.began_ms, ended_ms, query.scans)
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 REVIEW_SECONDS = 5
 UNKNOWN_HELD_MS = 3_600_000     # of a read, where it is not known which queries run
 OPEN_SECONDS = 120              # a store that no read uses stays open for that long
+REFUSED_SECONDS = 0.01
+SOCKET_PATH_BYTES = 80          # the system's limit is about 100, of which a part is for the names of ours
 SOURCE = "hummock"
 
 
@@ -75,7 +77,8 @@ class ReadService:
         self._stores: dict[tuple[str, str | None], OpenStore] = {}
         self._used: dict[tuple[str, str | None], float] = {}
         self._held = HeldReads(now_ms)
-        self._directory = tempfile.mkdtemp(prefix="hummock-")
+        long = len(tempfile.gettempdir()) > SOCKET_PATH_BYTES
+        self._directory = tempfile.mkdtemp(prefix="hummock-", dir="/tmp" if long else None)
         self.address = ServiceAddress(f"{self._directory}/reads", os.urandom(16))
         self._listener = Listener(self.address.path, "AF_UNIX", authkey=self.address.key)
         self._closed = threading.Event()
@@ -173,6 +176,7 @@ class ReadService:
             try:
                 connection = self._listener.accept()
             except (AuthenticationError, OSError, EOFError):
+                self._closed.wait(REFUSED_SECONDS)
                 continue
             threading.Thread(target=self._answer, args=(connection,), daemon=True, name="hummock-reads-answer").start()
 

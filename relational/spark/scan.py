@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.base.process import installed_version
-from hummock.compaction.subcompaction_planner import boundaries_of
+from hummock.compaction.subcompaction_planner import split_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
 from hummock.errors import InvalidEpoch
 from hummock.options import MIB
@@ -82,7 +82,7 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
     files = [info for info in touched if since is None or info.newest_epoch > since]
     total = sum(info.data_bytes for info in files)
     part_bytes = _part_bytes(total, at_once)
-    cuts = boundaries_of(files, table.objects, part_bytes) if files else ()
+    cuts = split_of(files, part_bytes, table.samples_of).cuts if files else ()
     pieces = _cut(ranges, [_between_rows(table.catalog, cut) for cut in cuts])
     count = min(len(pieces), max(1, round(total / part_bytes)))
     bounds = [len(pieces) * index // count for index in range(count + 1)] if count else [0]

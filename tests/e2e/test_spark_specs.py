@@ -22,6 +22,7 @@ from hummock.object_store.base import sstable_meta_path
 from hummock.options import CompactionOptions, VacuumOptions
 from relational.errors import CatalogError, EvaluationError, NotFound, SourceTextError
 from relational.spark.key_filters import OPERATORS, Condition, key_filter
+from relational.spark.open_store import OpenStore
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import OPTIONS, KeptFiles, ReadSpec, read_batches, read_chunks
 from relational.spark.scan import plan, specs_of
@@ -69,6 +70,25 @@ def test_a_part_names_only_files_that_its_ranges_touch(shop, monkeypatch):
             assert named == {info.name for run in table.version.runs for each in part
                              for info in run.overlapping(each.start, each.end)}
         assert sorted(read(table)) == sorted(shop.rows.values())
+
+
+def test_a_plan_reads_nothing_of_files_that_an_earlier_one_has_seen(shop, monkeypatch):
+    monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", 5_000)
+    with closing(OpenStore(shop.url)) as store:
+        asked, get = [], store.objects.get
+        monkeypatch.setattr(store.objects, "get", lambda path, part=None: asked.append(path) or get(path, part))
+        with PinnedTable(shop.url, "items", store=store) as first:
+            parts = plan(first, [first.key_range], 4)
+        seen = set(asked)
+        assert len(parts) > 3 and 0 < len(seen) == len(asked)
+        shop.insert(5)
+        with PinnedTable(shop.url, "items", store=store) as second:
+            assert second.epoch > first.epoch
+            plan(second, [second.key_range], 4)
+        assert len(asked) == len(set(asked))
+        monkeypatch.setattr("relational.spark.open_store.KEPT_SAMPLES", 1)
+        with PinnedTable(shop.url, "items", store=store) as again:
+            assert plan(again, [again.key_range], 4) == plan(again, [again.key_range], 4)
 
 
 def test_tasks_that_follow_each_other_read_what_they_share_of_files_once(shop, monkeypatch):
