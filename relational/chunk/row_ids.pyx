@@ -11,8 +11,8 @@ ids of parallel actors never collide [R5].
 
 One counter gives out the ids in blocks of BLOCK_ROWS rows of one vnode each, within which ids ascend [R20]. The vnodes
 take turns in steps of about 0.618 of their number, so that consecutive blocks are far apart and all actors that share
-the vnodes of a later table get rows of each chunk; the turn goes on across epochs, so that small epochs fill all vnodes
-evenly.
+the vnodes of a later table get rows of each chunk; the turn goes on across epochs, and begins where the first epoch
+says, so that small epochs fill all vnodes evenly.
 """
 
 from libc.stdint cimport int64_t
@@ -44,6 +44,8 @@ cdef class RowIdGenerator:
 
     def open_epoch(self, int64_t millisecond) -> None:
         """Later ids are at or above the milliseconds of an epoch."""
+        if self.millisecond == 0:
+            self.first_turn = millisecond % self.vnodes.shape[0]
         if millisecond > self.millisecond:
             self.begin(millisecond)
 

@@ -54,9 +54,9 @@ def test_the_first_ids_of_an_epoch_are_these():
     generator = RowIdGenerator(range(4))
     generator.open_epoch(5)
     blocks = generator.next_ids(4 * 128).reshape(4, 128)
-    assert (blocks[:, 0] >> 12).tolist() == [(5 << 10) + vnode for vnode in (0, 3, 2, 1)]
+    assert (blocks[:, 0] >> 12).tolist() == [(5 << 10) + vnode for vnode in (3, 2, 1, 0)]
     assert (np.diff(blocks) == 1).all() and (blocks[:, 0] & 4095 == 0).all()
-    assert generator.next_ids(1)[0] == (5 << 22) + 128
+    assert generator.next_ids(1)[0] == (5 << 22) + (3 << 12) + 128
 
 
 @pytest.mark.parametrize("vnode_count", [1, 2, 7, 256, 1_000])
