@@ -100,6 +100,11 @@ class RunningErrorCounts:
         self._of_actor[job.id, job.name, actor_id] = counts
         return counts
 
+    def of_actor(self, job: TableCatalog, actor_id: int) -> Mapping[str, int]:
+        """Rows by reason of one actor."""
+        counts = self._of_actor.get((job.id, job.name, actor_id))
+        return {} if counts is None else counts.rows
+
     def of_job(self, job: TableCatalog) -> Mapping[str, int]:
         """Rows by reason."""
         return self._of_jobs().get((job.id, job.name), {})

@@ -65,8 +65,8 @@ class PlaygroundOptions:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPorts:
-    """What a worker is connected with: the store that it writes, whom it notifies, and what sinks share with those who
-    deliver."""
+    """What a worker is connected with: the store that it writes, whom it notifies, what sinks share with those who
+    deliver, and the counts of rows without a value."""
 
     storage: HummockStorage
     options: StreamOptions
@@ -74,6 +74,7 @@ class WorkerPorts:
     observer: StepObserver
     request_barrier: Callable[[], None]
     sink_progress: Callable[[int], SinkProgress]
+    errors: RunningErrorCounts
 
 
 OpenWorker: TypeAlias = Callable[[WorkerPorts], SessionWorker]
@@ -160,6 +161,7 @@ class Playground:
             lambda step, epoch: self.meta.observe(step, epoch),
             lambda: self.meta.request_barrier(),
             self.deliveries.progress,
+            self.errors,
         ))
 
     def _serve_metrics(self, pool: ActorPool, undo: contextlib.ExitStack) -> str | None:

@@ -90,6 +90,7 @@ class OpenEpoch:
     """An epoch to run: the actors that take part, the statements sent in it, and the barrier that ends it.
 
     `fresh`: actors that have taken part in no committed epoch. `backfilled`: actors that have read all existing rows.
+    `delivered_at`: jobs of sinks that have delivered something since their last epoch, up to which epoch. `held`: those whose sources wait.
     """
 
     barrier: Barrier
@@ -99,6 +100,8 @@ class OpenEpoch:
     backfilled: frozenset[int]
     is_paused: bool
     loading: frozenset[int]
+    delivered_at: Mapping[int, int]
+    held: frozenset[int]
 
 
 class EpochRun:
@@ -115,6 +118,7 @@ class EpochRun:
         self.is_full = False
         self._context, self._version, self._rows = context, version, rows
         self._in_driver = rows < context.options.driver_rows
+        self._graph: StageGraph | None = None
         self._sent: dict[int, list[SentEdge]] = {}  # by edge: of each task of the sender
 
     def execute(self) -> None:
@@ -130,7 +134,7 @@ class EpochRun:
             is_asked = spec.job_id in with_statements and spec.is_root and not spec.inputs
             return is_asked or must_run_in_driver(spec, holds_rows)
 
-        graph = StageGraph(self.epoch.actors, is_local)
+        graph = self._graph = StageGraph(self.epoch.actors, is_local)
         wanted = max(1, min(self._context.tasks.slots, -(-self._rows // TASK_ROWS)))
         counts = graph.task_counts(wanted)
         try:
@@ -189,6 +193,7 @@ class EpochRun:
             source_rows=min(rows, options.checkpoint_rows or rows),
             source_ms=min(options.barrier_interval_ms if self._in_driver else SOURCE_MS, MOST_SOURCE_MS),
             scanning=frozenset(spec.actor_id for spec in actors if self._is_scanning(spec)),
+            held=self.epoch.held,
             is_paused=self.epoch.is_paused,
             loading=self.epoch.loading,
             connectors=_shipped_connectors(actors),
@@ -203,6 +208,8 @@ class EpochRun:
                 return True
         asked = {table_id for table_id, _, _ in epoch.statements}
         for spec in segment.specs:
+            if spec.job_id in epoch.delivered_at:
+                return True
             if spec.actor_id in epoch.fresh or (spec.splits is not None and not epoch.is_paused):
                 return True
             if spec.job_id in asked and not spec.inputs:
@@ -236,7 +243,7 @@ class EpochRun:
         """Adds the reports of all tasks of a stage. `parts`: into how many parts each actor was divided."""
         for report in reports:
             if report.failure is not None:
-                raise failed_actor(report.failure)
+                raise failed_actor(self._blamed(report.failure))
         finished = Counter(actor_id for report in reports for actor_id in report.backfilled)
         self.backfilled |= {actor_id for actor_id, times in finished.items() if times == parts[actor_id]}
         for report in reports:
@@ -249,8 +256,13 @@ class EpochRun:
             for edge, sent in report.sent.items():
                 self._sent.setdefault(edge, []).append(sent)
             for actor_id, each in report.figures.items():
-                before = self.figures.get(actor_id, ActorFigures(0, 0.0))
-                self.figures[actor_id] = ActorFigures(before.rows + each.rows, before.cpu_seconds + each.cpu_seconds)
+                self.figures[actor_id] = self.figures.get(actor_id, ActorFigures()) + each
+
+    def _blamed(self, failure: TaskFailure) -> TaskFailure:
+        """The failure, if it is that of an actor that reads shuffle files, as that of the sender: its rows are refused.
+        """
+        sender = None if self._graph is None else self._graph.sender_of(failure.actor_id)
+        return failure if sender is None else replace(failure, actor_id=sender)
 
     def _delete_shuffle_files(self) -> None:
         """Those of an attempt that does not count are left to vacuum."""

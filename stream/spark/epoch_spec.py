@@ -42,7 +42,7 @@ class EpochTask:
     part of a version of the store at `url` that they read. Objects are written there under names that begin with one
     of `prefixes`, built with the options `storage`. The sources read `source_rows` rows each, or what they have within
     `source_ms`, without waiting for more; they read nothing if `is_paused`. So do the actors `scanning`, which may not
-    have read all existing rows of other tables. `loading`: tables that accept no
+    have read all existing rows of other tables. The sources of jobs `held` wait for their sinks. `loading`: tables that accept no
     statements. `connectors`: name -> "module:factory" of those that are not of this package."""
 
     actors: tuple[ActorSpec, ...]
@@ -56,6 +56,7 @@ class EpochTask:
     source_rows: int
     source_ms: int
     scanning: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
     is_paused: bool = False
     loading: frozenset[int] = frozenset()
     connectors: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class EpochTask:
             "storage": asdict(self.storage),
             "source": [self.chunk_rows, self.source_rows, self.source_ms],
             "scanning": sorted(self.scanning),
+            "held": sorted(self.held),
             "is_paused": self.is_paused,
             "loading": sorted(self.loading),
             "connectors": dict(self.connectors),
@@ -96,6 +98,7 @@ class EpochTask:
             StorageOptions(**record["storage"]),
             *record["source"],
             frozenset(record["scanning"]),
+            frozenset(record["held"]),
             record["is_paused"],
             frozenset(record["loading"]),
             record["connectors"],
@@ -104,10 +107,24 @@ class EpochTask:
 
 @dataclass(frozen=True, slots=True)
 class ActorFigures:
-    """What an actor emitted, in rows, and the CPU time that it took."""
+    """The changes that an actor emitted and the CPU time that it took. `executors`: by the position of its nodes, the
+    visible rows that each emitted, and the CPU time with those below. `errors`: its rows without a value, by reason.
+    """
 
-    rows: int
-    cpu_seconds: float
+    rows: int = 0
+    cpu_seconds: float = 0.0
+    executors: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: ActorFigures) -> ActorFigures:
+        """Of both together."""
+        executors = dict(self.executors)
+        for position, (rows, seconds) in other.executors.items():
+            before = executors.get(position, (0, 0.0))
+            executors[position] = before[0] + rows, before[1] + seconds
+        reasons = self.errors.keys() | other.errors.keys()
+        errors = {reason: self.errors.get(reason, 0) + other.errors.get(reason, 0) for reason in reasons}
+        return ActorFigures(self.rows + other.rows, self.cpu_seconds + other.cpu_seconds, executors, errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +168,11 @@ class EpochReport:
             ],
             "backfilled": list(self.backfilled),
             "source": [self.source_rows, self.is_full],
-            "figures": [[actor_id, each.rows, each.cpu_seconds] for actor_id, each in self.figures.items()],
+            "figures": [
+                [actor_id, each.rows, each.cpu_seconds, [[at, *found] for at, found in each.executors.items()],
+                 dict(each.errors)]
+                for actor_id, each in self.figures.items()
+            ],
             "failure": None if failure is None else asdict(failure),
         }
         return json.dumps(record).encode()
@@ -171,7 +192,8 @@ class EpochReport:
              for edge, part, marks in record["sent"]},
             tuple(record["backfilled"]),
             *record["source"],
-            {actor_id: ActorFigures(rows, seconds) for actor_id, rows, seconds in record["figures"]},
+            {actor_id: ActorFigures(rows, seconds, {at: (count, cpu) for at, count, cpu in executors}, errors)
+             for actor_id, rows, seconds, executors, errors in record["figures"]},
             failure,
         )  # fmt: skip
 

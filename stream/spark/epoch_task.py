@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 
 from hummock.epoch import EpochPair, monotonic_seconds
 from hummock.errors import HummockError
@@ -33,6 +34,7 @@ from stream.spark.shuffle_files import ShuffleFile
 from stream.spark.shuffle_nodes import ShuffleEnds
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
+from stream.worker.running_actor import RunningActor
 
 EXTENSION = 10
 """How many times as long a source may take as it may read."""
@@ -47,8 +49,14 @@ def run_epoch_task(serialized: bytes) -> bytes:
     for name, factory in task.connectors.items():
         module, _, attribute = factory.partition(":")
         register_connector(name, getattr(importlib.import_module(module), attribute))
-    report = run_actors(task, task_store(task.url), files_of(task.url))
+    progress = partial(_progress_in, task)
+    report = run_actors(task, task_store(task.url), files_of(task.url), sink_progress=progress)
     return report.to_bytes(edge_schemas(task.actors))
+
+
+def _progress_in(task: EpochTask, job_id: int) -> SinkProgress:
+    """What the sources of a job know of its sink, which another process delivers."""
+    return SinkProgress(is_full=job_id in task.held)
 
 
 def prepare_worker(_: bytes) -> bytes:
@@ -96,7 +104,7 @@ def run_actors(
             if isinstance(failed.__cause__, NOT_OF_AN_ACTOR):
                 raise failed.__cause__ from failed
             return EpochReport(failure=_failure_of(failed))
-        figures = {actor_id: ActorFigures(rows, seconds) for actor_id, rows, seconds in node.actor_figures()}
+        figures = {each.spec.actor_id: _figures_of(each, builder) for each in node.actors()}
         return EpochReport(
             collected.sstables,
             collected.watermarks,
@@ -113,11 +121,12 @@ def _run_epoch(
 ) -> tuple[CollectedEpoch, CollectedEpoch]:
     """What was collected with the barrier that opens the epoch, and with the one that ends it. ActorFailed."""
     node.build(task.actors)
+    node.measure()
     begin = Add(frozenset(spec.actor_id for spec in task.actors), is_paused=task.is_paused, loading=task.loading)
     opened = node.inject(Barrier(task.epoch, checkpoint=False, mutation=begin))
     for table_id, name, statement in statements:
         node.send(table_id, name, statement)
-    sources.wait(lambda: any(rows for _, rows, _ in node.actor_figures()))
+    sources.wait(lambda: any(each.actor.rows for each in node.actors()))
     end = Barrier(EpochPair(task.next_epoch, task.epoch.curr), checkpoint=True, mutation=Stop(begin.actors))
     collected = node.inject(end)
     return opened.result(), collected.result()
@@ -169,6 +178,12 @@ class _Sources:
         """Whether one may have more rows."""
         with self._lock:
             return self._is_late or any(0 < self._limit <= rows for rows in self._read.values())
+
+
+def _figures_of(running: RunningActor, builder: ActorBuilder) -> ActorFigures:
+    executors = {at: (meter.rows, meter.cpu_seconds) for at, meter in running.actor.meters.items()}
+    errors = builder.errors.of_actor(running.spec.table, running.spec.actor_id)
+    return ActorFigures(running.actor.rows, running.actor.spent_cpu_seconds, executors, errors)
 
 
 def _reads_connector(spec: ActorSpec) -> bool:

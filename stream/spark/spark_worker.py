@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from hummock.epoch import Epoch, monotonic_seconds
 from stream.actor_metrics import FragmentFigures
+from relational.expr import ErrorCounts
 from stream.connector.base import connector_of
 from stream.errors import (
     ActorFailed,
@@ -28,20 +29,26 @@ from stream.errors import (
     JobFailed,
     JobNotRunning,
     LostStatement,
+    ProfileInterrupted,
     SessionClosed,
+    SourcePosition,
     StatementsLost,
 )
+from stream.executor.meter import ExecutorMeter
+from stream.job_profile import FragmentProfile
 from stream.message import Add, Alter, Barrier, InsertRows, Loading, Pause, Replayed, Resume, Statement
 from stream.options import NAME_PREFIXES
-from stream.plan.stream_plan import SourceNode
+from stream.plan.stream_plan import SinkNode, SourceNode
 from stream.protocol import ActorSpec, CollectedEpoch, Step
 from stream.spark.altered import with_altered
 from stream.spark.epoch_run import EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
 from stream.spark.epoch_spec import ActorFigures
+from stream.runtime.channel import Channel
+from stream.worker.actor_builder import ActorBuilder
 from stream.worker.pending_statements import PendingStatements
+from stream.worker.running_actor import executor_profiles, profile_between
 
 if TYPE_CHECKING:
-    from stream.job_profile import FragmentProfile
     from stream.playground import WorkerPorts
 
 
@@ -81,23 +88,28 @@ class SparkWorker:
         self._ran_upto = 0  # the epoch that ran last
         self._expected_rows = 0  # that sources bring in the next epoch
         self._next_discovery = 0.0
+        self._delivered: dict[int, int] = {}  # by job of a sink: the epoch up to which its last epoch knew deliveries
         self._figures: dict[tuple[int, int], ActorFigures] = {}  # of each fragment of a job, of all epochs
         self._undo = ExitStack()
         prefixes = self._undo.enter_context(ports.storage.upload_prefixes(NAME_PREFIXES))
         self._context = RunContext(ports, tasks, prefixes, lambda: self._failure is not None)
+        self._trial = ActorBuilder(ports.storage, ports.options, lambda: None, ports.sink_progress)
+        self._errors = ports.errors  # of all jobs, for metrics
+        self._error_counts: dict[int, ErrorCounts] = {}  # of each actor
         self._epochs = _epoch_thread()
 
     # -- interface of the meta side (Worker) -----------------------------------------------------------
 
     def build(self, specs: Sequence[ActorSpec]) -> None:
-        """Keep actors, which begin with the barrier that names them. ActorFailed if a connector cannot be opened."""
+        """Keep actors, which begin with the barrier that names them. ActorFailed if one cannot be built, which is tried
+        here, before anything depends on it."""
         for spec in specs:
-            for node in spec.root.walk():
-                if isinstance(node, SourceNode) and spec.splits is not None:
-                    try:
-                        connector_of(node.table)
-                    except Exception as error:
-                        raise ActorFailed(spec.actor_id, error) from error
+            tried = replace(spec, first_rows=None)
+            inputs = [[Channel(1)] * len(each.upstreams) for each in spec.inputs]
+            try:
+                self._trial.build(tried, None if inputs else Channel(1), inputs, _Unobserved())
+            except Exception as error:
+                raise ActorFailed(spec.actor_id, error) from error
         with self._changed:
             self._built |= {spec.actor_id: spec for spec in specs}
 
@@ -145,6 +157,7 @@ class SparkWorker:
         with self._changed:
             self._built, self._running, self._in_flight = {}, {}, {}
             self._fresh, self._backfilled = set(), set()
+            self._error_counts = {}
             self._statements, self._ran_upto = [], 0
             self._failure, self._is_paused, self._loading = None, False, frozenset()
             self._epochs = _epoch_thread()
@@ -193,15 +206,38 @@ class SparkWorker:
         """Figures of all fragments, by job and number, of the epochs so far."""
         with self._changed:
             running = sorted(self._running.values(), key=lambda spec: (spec.job_id, spec.fragment))
-            figures = [self._figures.get((spec.job_id, spec.fragment), ActorFigures(0, 0.0)) for spec in running]
+            figures = [self._figures.get((spec.job_id, spec.fragment), ActorFigures()) for spec in running]
         return [
             FragmentFigures(spec.table.name, spec.job_id, spec.fragment, 1, found.rows, found.cpu_seconds, 0, 0)
             for spec, found in zip(running, figures, strict=True)
         ]
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
-        """JobNotRunning: between two epochs nothing runs that could be measured."""
-        raise JobNotRunning(job)
+        """What the fragments of a job did in the epochs that ended while `interval()` waited. JobNotRunning,
+        ProfileInterrupted."""
+        with self._changed:
+            specs = [spec for spec in self._running.values() if spec.job_id == job_id]
+        if not specs:
+            raise JobNotRunning(job)
+        before = self._profiles(specs)
+        interval()
+        after = self._profiles(specs)
+        with self._changed:
+            if any(spec.actor_id not in self._running for spec in specs):
+                raise ProfileInterrupted(job)
+        return [profile_between(*each) for each in zip(before, after, strict=True)]
+
+    def _profiles(self, specs: Sequence[ActorSpec]) -> list[FragmentProfile]:
+        """Of each fragment, of all epochs so far."""
+        with self._changed:
+            figures = [self._figures.get((spec.job_id, spec.fragment), ActorFigures()) for spec in specs]
+        found = []
+        for spec, each in zip(specs, figures, strict=True):
+            meters = dict.fromkeys(range(sum(1 for _ in spec.root.walk())), ExecutorMeter())
+            meters |= {at: ExecutorMeter(rows, seconds) for at, (rows, seconds) in each.executors.items()}
+            executors = tuple(executor_profiles(spec.root, [meters]))
+            found.append(FragmentProfile(spec.fragment, 1, executors, each.cpu_seconds, 0, 0.0))
+        return found
 
     # -- epochs ----------------------------------------------------------------------------------------
 
@@ -257,9 +293,19 @@ class SparkWorker:
             current = {spec.actor_id: self._running.get(spec.actor_id, spec) for spec in waiting.actors}
         actors = tuple(self._discovered(tuple(current.values())))
         with self._changed:
-            fresh, backfilled = frozenset(self._fresh), frozenset(self._backfilled)
+            fresh, backfilled, before = frozenset(self._fresh), frozenset(self._backfilled), dict(self._delivered)
+        sinks = {spec.job_id for spec in actors if isinstance(spec.root, SinkNode)}
+        progress = {job_id: self._context.ports.sink_progress(job_id) for job_id in sinks}
         return OpenEpoch(
-            waiting.barrier, actors, waiting.statements, fresh, backfilled, waiting.is_paused, waiting.loading
+            waiting.barrier,
+            actors,
+            waiting.statements,
+            fresh,
+            backfilled,
+            waiting.is_paused,
+            waiting.loading,
+            {job_id: each.delivered for job_id, each in progress.items() if each.delivered > before.get(job_id, 0)},
+            frozenset(job_id for job_id, each in progress.items() if each.is_full),
         )
 
     def _discovered(self, specs: Sequence[ActorSpec]) -> list[ActorSpec]:
@@ -295,10 +341,21 @@ class SparkWorker:
         for spec in run.epoch.actors:
             found, key = run.figures.get(spec.actor_id), (spec.job_id, spec.fragment)
             if found is not None:
-                before = self._figures.get(key, ActorFigures(0, 0.0))
-                self._figures[key] = ActorFigures(
-                    before.rows + found.rows, before.cpu_seconds + found.cpu_seconds
-                )
+                self._figures[key] = self._figures.get(key, ActorFigures()) + replace(found, errors={})
+                self._note_errors(spec, found)
+        for job_id in {spec.job_id for spec in run.epoch.actors if spec.actor_id in run.ran}:
+            self._delivered[job_id] = run.epoch.delivered_at.get(job_id, 0)
+
+    def _note_errors(self, spec: ActorSpec, found: ActorFigures) -> None:
+        """The counts of a job with a table of errors are those of all time, of others those of the epoch."""
+        counts = self._error_counts.get(spec.actor_id)
+        if counts is None:
+            counts = self._error_counts[spec.actor_id] = self._errors.open(spec.table, spec.actor_id)
+        if spec.error_table is not None:
+            counts.restore(found.errors)
+        else:
+            for reason, rows in found.errors.items():
+                counts.add(reason, rows)
 
     # -- internals -------------------------------------------------------------------------------------
 
@@ -361,6 +418,16 @@ class SparkWorker:
             if table_id in self._failed:
                 raise self._failed[table_id]
         raise InvalidStatement(name, "the table was dropped")
+
+
+class _Unobserved:
+    """Observes an actor that never runs."""
+
+    def collect(self, actor_id: int, barrier: Barrier) -> None: ...
+
+    def fail(self, actor_id: int, error: BaseException, position: SourcePosition | None) -> None: ...
+
+    def finish_backfill(self, actor_id: int) -> None: ...
 
 
 def _epoch_thread() -> ThreadPoolExecutor:

@@ -135,6 +135,12 @@ class StageGraph:
         root = self._spec_of(edge.sender).root
         return root.input.schema if isinstance(root, SinkNode) else root.schema
 
+    def sender_of(self, virtual: int) -> int | None:
+        """The actor whose rows a virtual actor reads or writes; None for any other actor."""
+        if virtual < FIRST_VIRTUAL_ACTOR:
+            return None
+        return self.edges[(virtual - FIRST_VIRTUAL_ACTOR) // 2].sender
+
     def task_counts(self, wanted: int) -> dict[int, int]:
         """The number of tasks of each segment, by number: `wanted`, or fewer. Segments between which rows stay with
         their vnodes have as many."""

@@ -229,11 +229,15 @@ class ComputeNode:
             ))
         return found
 
-    def actor_figures(self) -> list[tuple[int, int, float]]:
-        """Of each actor, as long as it is known: its id, the changes that it emitted, and its CPU seconds."""
+    def measure(self) -> None:
+        """From now on the meters of all actors count."""
         with self._changed:
-            known = [*self._running.values(), *self._ended]
-        return [(each.spec.actor_id, each.actor.rows, each.actor.spent_cpu_seconds) for each in known]
+            read_meters([*self._built.values(), *self._running.values()], +1)
+
+    def actors(self) -> list[RunningActor]:
+        """All that run, or have ended and are still known."""
+        with self._changed:
+            return [*self._running.values(), *self._ended]
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
         """Measures the fragments of a job while `interval()` waits. JobNotRunning if the job runs no actor;

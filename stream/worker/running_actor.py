@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
+from stream.executor.meter import ExecutorMeter
 from stream.job_profile import ExecutorProfile, FragmentProfile
 from stream.plan.stream_plan import StreamNode
 from stream.protocol import ActorSpec
@@ -77,7 +78,7 @@ def profile_since_start(actors: Sequence[RunningActor]) -> FragmentProfile:
     return FragmentProfile(
         spec.fragment,
         len(actors),
-        tuple(_executors(spec.root, actors)),
+        tuple(executor_profiles(spec.root, [each.actor.meters for each in actors])),
         sum(each.actor.spent_cpu_seconds for each in actors),
         sum(channel.waiting_rows for each in actors for channel in each.channels),
         max((channel.fill for each in actors for channel in each.channels), default=0.0),
@@ -94,19 +95,22 @@ def profile_between(before: FragmentProfile, after: FragmentProfile) -> Fragment
     return replace(after, executors=executors, cpu_seconds=cpu)
 
 
-def _executors(root: StreamNode, actors: Sequence[RunningActor]) -> Iterator[ExecutorProfile]:
-    """The executors of a fragment in pre-order. A node without a meter is part of the executor above it."""
+def executor_profiles(
+    root: StreamNode, meters: Sequence[Mapping[int, ExecutorMeter]]
+) -> Iterator[ExecutorProfile]:
+    """The executors of a fragment in pre-order; `meters`: of each actor, by the position of the node. A node without a
+    meter is part of the executor above it."""
     nodes = list(root.walk())
     positions = {id(node): position for position, node in enumerate(nodes)}
     depths = {id(root): 0}
     for position, node in enumerate(nodes):
         depths |= {id(child): depths[id(node)] + 1 for child in node.inputs}
-        own = [meter for each in actors if (meter := each.actor.meters.get(position)) is not None]
+        own = [meter for each in meters if (meter := each.get(position)) is not None]
         below = [
             meter
-            for each in actors
+            for each in meters
             for child in node.inputs
-            if (meter := each.actor.meters.get(positions[id(child)])) is not None
+            if (meter := each.get(positions[id(child)])) is not None
         ]
         if own:
             cpu = sum(meter.cpu_seconds for meter in own) - sum(meter.cpu_seconds for meter in below)
