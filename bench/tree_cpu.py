@@ -13,6 +13,23 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def tree_cpu_seconds() -> float:
     """Of this process and all that it started, those that ended included."""
+    _, spent = _processes()
+    return sum(spent.get(process, 0.0) for process in process_tree(os.getpid()))
+
+
+def process_tree(root: int) -> list[int]:
+    """The process `root` and all below it that run."""
+    children, _ = _processes()
+    found, waiting = [], [root]
+    while waiting:
+        process = waiting.pop()
+        found.append(process)
+        waiting += children.get(process, [])
+    return found
+
+
+def _processes() -> tuple[dict[int, list[int]], dict[int, float]]:
+    """The children of each process, and the CPU seconds of each with its children that ended."""
     children: dict[int, list[int]] = {}
     spent: dict[int, float] = {}
     for entry in Path("/proc").iterdir():
@@ -24,12 +41,7 @@ def tree_cpu_seconds() -> float:
             continue
         children.setdefault(int(fields[1]), []).append(int(entry.name))
         spent[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
-    found, waiting = 0.0, [os.getpid()]
-    while waiting:
-        process = waiting.pop()
-        found += spent.get(process, 0.0)
-        waiting += children.get(process, [])
-    return found
+    return children, spent
 
 
 def measured(work: Callable[[], Any]) -> tuple[float, float, Any]:
