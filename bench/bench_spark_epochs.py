@@ -13,7 +13,7 @@ Spark. "two executors" are those of a standalone cluster, of one core each. The 
 From one executor to two: each is confined to a CPU of its own, and the driver to that of the first.
 
 HUMMOCK_EPOCH_ROWS: the sizes; HUMMOCK_EPOCH_ENGINES: who takes part; both with commas between. HUMMOCK_EPOCH_ROUNDS: a
-factor for the numbers of epochs.
+factor for the numbers of epochs. HUMMOCK_EPOCH_PATIENCE: seconds that an epoch waits for a machine without other work.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.bench_sources import COLUMNS, QUERIES, READ
+from bench.cpus import wait_for_quiet
 from bench.epoch_engines import EngineProcess, EngineSpec, Files
 from bench.nexmark import BATCH_ROWS, SEED, batch
 from hummock.spark.session import require_spark
@@ -39,6 +40,7 @@ SIZES = [int(rows) for rows in os.environ.get("HUMMOCK_EPOCH_ROWS", "0,1000,1000
 ENGINES = os.environ.get(
     "HUMMOCK_EPOCH_ENGINES", "in process,local[2],tasks only,two executors,structured streaming").split(",")
 FACTOR = float(os.environ.get("HUMMOCK_EPOCH_ROUNDS", "1"))
+PATIENCE = float(os.environ.get("HUMMOCK_EPOCH_PATIENCE", "0"))
 GROUPS, PARTS = 300_000, 2
 WARM_UP = (1_000_000, 1_000_000, 1_000_000, 0, 1_000, 0, 10_000, 100_000)
 OURS, BASE, STREAMING = "local[2]", "in process", "structured streaming"
@@ -164,7 +166,11 @@ class Comparison:
         """Seconds and CPU seconds of an epoch of each engine."""
         files = self._files.write(rows)
         least = files or self._files.write(PARTS if STREAMING in names else 0)
-        return {name: self._running[name].epoch(least if name == STREAMING else files) for name in names}
+        answers = {}
+        for name in names:
+            wait_for_quiet(PATIENCE)
+            answers[name] = self._running[name].epoch(least if name == STREAMING else files)
+        return answers
 
     def measure(self, sizes: Sequence[int]) -> dict[int, dict[str, Measured]]:
         """By size and engine. Prints what it finds."""

@@ -1,4 +1,5 @@
-"""Which CPUs a process, or an executor of Spark, may use: a cluster's manager gives an executor of one core one CPU."""
+"""Which CPUs a process, or an executor of Spark, may use: a cluster's manager gives an executor of one core one CPU. And
+whether the CPUs have other work."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 START_SECONDS = 60      # that executors may take
+LOOK_SECONDS, QUIET_SHARE = 0.15, 0.25
 
 
 def confine(process: int, cpus: set[int]) -> None:
@@ -50,3 +52,23 @@ def executors_of(spark: Any, count: int) -> list[int]:
             return found
         time.sleep(0.1)
     raise TimeoutError(f"after {START_SECONDS} s there are {len(found)} of {count} executors")
+
+
+def wait_for_quiet(most_seconds: float) -> bool:
+    """Returns once all CPUs together have worked for less than QUIET_SHARE of LOOK_SECONDS, which is True, or after
+    `most_seconds`."""
+    until = time.monotonic() + most_seconds
+    before = _cpu_ticks()
+    while time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+        now = _cpu_ticks()
+        if now[0] - before[0] < QUIET_SHARE * (now[1] - before[1]):
+            return True
+        before = now
+    return False
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """Ticks of work of all CPUs, and all ticks."""
+    fields = [int(ticks) for ticks in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(fields) - fields[3] - fields[4], sum(fields)
