@@ -39,6 +39,7 @@ RANGES = {
     "failed_job_history_ms": (0, MS_LIMIT),
     "driver_rows": (0, ROWS_LIMIT),
     "epoch_rows": (1, ROWS_LIMIT),
+    "task_rows": (1, ROWS_LIMIT),
     "metrics_port": (-1, 65_535),
 }
 """Minimum and maximum of each numeric option."""
@@ -105,6 +106,8 @@ class StreamOptions:
     than a Spark job to start; 0: none does."""
     epoch_rows: int = 1_000_000
     """With a Spark engine: rows that each task of a source reads in one epoch, at most."""
+    task_rows: int = 50_000
+    """With a Spark engine: rows of an epoch for which one more task pays."""
     metrics_port: int = -1
     """Port on 127.0.0.1 at which the session serves its metrics to Prometheus; 0: any free one, see
     `Session.metrics_url`; -1: none."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from stream.options import StreamOptions
     from stream.playground import WorkerPorts
 
-TASK_ROWS = 50_000
-"""Rows of an epoch for which another task pays."""
 SOURCE_MS = 1_000
 """For which sources read in one epoch on Spark: a few times as long as it takes to start its jobs."""
 MOST_SOURCE_MS = 10_000
@@ -90,7 +88,8 @@ class OpenEpoch:
     """An epoch to run: the actors that take part, the statements sent in it, and the barrier that ends it.
 
     `fresh`: actors that have taken part in no committed epoch. `backfilled`: actors that have read all existing rows.
-    `delivered_at`: jobs of sinks that have delivered something since their last epoch, up to which epoch. `held`: those whose sources wait.
+    `delivered_at`: jobs of sinks that have delivered something since their last epoch, up to which epoch. `held`: those
+    whose sources wait.
     """
 
     barrier: Barrier
@@ -135,11 +134,11 @@ class EpochRun:
             return is_asked or must_run_in_driver(spec, holds_rows)
 
         graph = self._graph = StageGraph(self.epoch.actors, is_local)
-        wanted = max(1, min(self._context.tasks.slots, -(-self._rows // TASK_ROWS)))
+        wanted = max(1, min(self._context.tasks.slots, -(-self._rows // self._context.options.task_rows)))
         counts = graph.task_counts(wanted)
         try:
             for stage in graph.stages():
-                self._run_stage(graph, [each for each in stage if self._has_work(each)], counts)
+                self._run_stage(graph, [each for each in stage if self._has_work(graph, each)], counts)
         finally:
             self._delete_shuffle_files()
 
@@ -199,11 +198,11 @@ class EpochRun:
             connectors=_shipped_connectors(actors),
         )
 
-    def _has_work(self, segment: Segment) -> bool:
+    def _has_work(self, graph: StageGraph, segment: Segment) -> bool:
         """Whether a segment may do anything in this epoch: it has rows, or reads some, or begins. An executor that goes
         by time or by barriers alone is one of a source or of a backfill."""
         epoch = self.epoch
-        for edge in segment.incoming:
+        for edge in map(graph.sent_as, segment.incoming):
             if any(each.part.rows or each.marks for each in self._sent.get(edge.number, ())):
                 return True
         asked = {table_id for table_id, _, _ in epoch.statements}

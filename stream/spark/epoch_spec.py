@@ -42,8 +42,8 @@ class EpochTask:
     part of a version of the store at `url` that they read. Objects are written there under names that begin with one
     of `prefixes`, built with the options `storage`. The sources read `source_rows` rows each, or what they have within
     `source_ms`, without waiting for more; they read nothing if `is_paused`. So do the actors `scanning`, which may not
-    have read all existing rows of other tables. The sources of jobs `held` wait for their sinks. `loading`: tables that accept no
-    statements. `connectors`: name -> "module:factory" of those that are not of this package."""
+    have read all existing rows of other tables. The sources of jobs `held` wait for their sinks. `loading`: tables that
+    accept no statements. `connectors`: name -> "module:factory" of those that are not of this package."""
 
     actors: tuple[ActorSpec, ...]
     epoch: EpochPair

@@ -7,7 +7,8 @@ epoch, so any task serves any range of vnodes, and the number of tasks can follo
 
 A fragment joins the segment that sends to it if all its rows come from there unmoved. So a path that leaves a segment
 never comes back, and the stages are well ordered. What must run in the process of the driver is in segments of its own:
-statements, the first rows of a table, sinks, and connectors that hold rows in this process.
+statements, the first rows of a table, sinks, and connectors that hold rows in this process. All that follows such a
+segment unmoved is one segment again, and rows that several of its fragments receive from one actor are sent once.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class StageGraph:
         self.edges = tuple(_edges_of(by_id))
         self.segments: list[Segment] = []
         self._segment_of: dict[int, Segment] = {}
+        self._followers: dict[tuple[int, bool], Segment] = {}  # by the segment that alone sends to them, unmoved
         incoming: dict[int, list[StageEdge]] = {spec.actor_id: [] for spec in specs}
         for edge in self.edges:
             incoming[edge.receiver].append(edge)
@@ -107,21 +109,25 @@ class StageGraph:
 
     def _add(self, spec: ActorSpec, incoming: Sequence[StageEdge], is_local: bool) -> None:
         senders = {self._segment_of[edge.sender].number for edge in incoming}
-        if len(senders) == 1 and all(edge.kind is EdgeKind.FORWARD for edge in incoming):
-            segment = self.segments[senders.pop()]
-            if segment.in_driver == is_local:
-                segment.specs.append(spec)
-                self._segment_of[spec.actor_id] = segment
-                return
-        vnode_count = None if spec.vnodes is None else len(spec.vnodes)
-        segment = Segment(len(self.segments), vnode_count, is_local)
-        segment.stage = 1 + max((self._segment_of[edge.sender].stage for edge in incoming), default=-1)
+        is_unmoved = len(senders) == 1 and all(edge.kind is EdgeKind.FORWARD for edge in incoming)
+        if is_unmoved:
+            sender = self.segments[min(senders)]
+            segment = sender if sender.in_driver == is_local else self._followers.get((sender.number, is_local))
+        else:
+            segment = None
+        if segment is None:
+            vnode_count = None if spec.vnodes is None else len(spec.vnodes)
+            segment = Segment(len(self.segments), vnode_count, is_local)
+            segment.stage = 1 + max((self._segment_of[edge.sender].stage for edge in incoming), default=-1)
+            self.segments.append(segment)
+            if is_unmoved:
+                self._followers[min(senders), is_local] = segment
         segment.specs.append(spec)
-        segment.incoming += incoming
-        self.segments.append(segment)
         self._segment_of[spec.actor_id] = segment
         for edge in incoming:
-            self._segment_of[edge.sender].outgoing.append(edge)
+            if self._segment_of[edge.sender] is not segment:
+                segment.incoming.append(edge)
+                self._segment_of[edge.sender].outgoing.append(edge)
 
     def stages(self) -> list[list[Segment]]:
         """The segments of each stage."""
@@ -129,6 +135,13 @@ class StageGraph:
         for segment in self.segments:
             found[segment.stage].append(segment)
         return found
+
+    def sent_as(self, edge: StageEdge) -> StageEdge:
+        """The edge with whose rows those of `edge` are sent: the first one on which a segment gets them unmoved."""
+        if edge.kind is not EdgeKind.FORWARD:
+            return edge
+        return next(each for each in self._segment_of[edge.receiver].incoming
+                    if each.sender == edge.sender and each.kind is EdgeKind.FORWARD)
 
     def schema_of(self, edge: StageEdge) -> Schema:
         """The columns of the rows on an edge."""
@@ -170,9 +183,9 @@ class StageGraph:
         actors = [_part_of(spec, number, tasks) for spec in segment.specs]
         table = segment.specs[0].table
         for edge in segment.incoming:
-            virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number
+            shared = self.sent_as(edge)
+            virtual = FIRST_VIRTUAL_ACTOR + 2 * shared.number
             at = next(at for at, spec in enumerate(actors) if spec.actor_id == edge.receiver)
-            root = _read_node(self.schema_of(edge), sent.get(edge.number, ()), tasks, number)
             writes, owner = None, table
             if edge.input is None:
                 writes, owner = edge.receiver, self._spec_of(edge.sender).table
@@ -180,8 +193,10 @@ class StageGraph:
                 inputs = list(actors[at].inputs)
                 inputs[edge.input] = replace(inputs[edge.input], upstreams=(virtual,))
                 actors[at] = replace(actors[at], inputs=tuple(inputs))
-            actors.append(ActorSpec(virtual, owner, root, writes=writes))
-        for edge in segment.outgoing:
+            if shared is edge:
+                root = _read_node(self.schema_of(edge), sent.get(edge.number, ()), tasks, number)
+                actors.append(ActorSpec(virtual, owner, root, writes=writes))
+        for edge in (each for each in segment.outgoing if self.sent_as(each) is each):
             virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number + 1
             receivers = counts[self._segment_of[edge.receiver].number]
             root = shuffle_write(self.schema_of(edge), edge.number, _partitioning(edge, receivers, number))

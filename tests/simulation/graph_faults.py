@@ -68,8 +68,8 @@ def installed() -> Iterator[None]:
 
     ActorBuilder.build = built  # type: ignore[method-assign,assignment]
     BackfillPace.may_read = lambda self: not _is_held and may_read(self)  # type: ignore[method-assign]
-    EpochRun._has_work = lambda self, segment: (  # type: ignore[method-assign]
-        has_work(self, segment) or any(spec.table.name in _broken for spec in segment.specs))
+    EpochRun._has_work = lambda self, graph, segment: (  # type: ignore[method-assign]
+        has_work(self, graph, segment) or any(spec.table.name in _broken for spec in segment.specs))
     try:
         yield
     finally:

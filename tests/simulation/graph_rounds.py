@@ -123,8 +123,7 @@ class Graph:
                 failed_job_history_ms=rng.choice([NEVER_MS, NEVER_MS, 0]),
                 watermark_idle_ms=NEVER_MS if is_idle else rng.choice([NEVER_MS, NEVER_MS, 3]),
                 detached_creation_bytes=rng.choice([0, 1 << 40]),
-                **({"driver_rows": rng.choice([0, 0, 20]), "epoch_rows": rng.choice([3, 1_000])}
-                   if self.tasks_share else {}),
+                **(_task_options(rng) if self.tasks_share else {}),
             ),
             storage=StorageOptions(watermark_interval_ms=0),
             compaction=SHAPE,
@@ -718,6 +717,11 @@ class Graph:
                 for name in (*FED, *self.jobs)
                 for source, offsets in self.checker.offsets(snapshot, name).items()
             )
+
+
+def _task_options(rng: random.Random) -> dict[str, int]:
+    return {"driver_rows": rng.choice([0, 0, 20]), "epoch_rows": rng.choice([3, 1_000]),
+            "task_rows": rng.choice([1, 1, 50_000])}
 
 
 def _value(rng: random.Random) -> int | None:

@@ -21,8 +21,8 @@ SEEDS, MANY_SEEDS = 4, int(os.environ.get("HUMMOCK_GRAPH_SEEDS", "300"))
 pytestmark = pytest.mark.timeout(300 + 30 * MANY_SEEDS)
 
 
-def run(seed: int) -> Graph:
-    graph = Graph(seed)
+def run(seed: int, tasks_share: float = 0.0) -> Graph:
+    graph = Graph(seed, tasks_share=tasks_share)
     try:
         graph.run(STEPS)
     except BaseException:
@@ -41,9 +41,15 @@ def test_jobs_equal_their_queries_whatever_happens(number):
     run(run_seed() + number)
 
 
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_processes_whose_actors_are_tasks_leave_the_same(number):
+    assert run(run_seed() + number, 0.7).counts["tasks"]
+
+
 @pytest.mark.slow
-def test_many_seeds():
-    counts = sum((run(run_seed() + number).counts for number in range(MANY_SEEDS)), Counter())
+@pytest.mark.parametrize("tasks_share", [0.0, 0.7])
+def test_many_seeds(tasks_share):
+    counts = sum((run(run_seed() + number, tasks_share).counts for number in range(MANY_SEEDS)), Counter())
     print(f"{MANY_SEEDS} graphs:", *(f"{number} {what}" for what, number in sorted(counts.items())), sep="\n  ")
     assert counts["deaths"] > MANY_SEEDS
     wanted = ("views", "sinks", "broken jobs", "resumed", "resumed, skipping", "cancelled", "hangs", "connectors lost",

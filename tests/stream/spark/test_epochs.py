@@ -1,0 +1,348 @@
+"""Epochs as tasks, without Spark: how a graph is divided, what a task is told and tells, and that sessions see no
+difference. The random graphs of tests/simulation run the same tasks under deaths and recoveries."""
+
+import random
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from hummock.epoch import Epoch
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.object_store import open_object_store
+from relational.catalog.names import ObjectName
+from relational.errors import CatalogError
+from stream.errors import ActorFailed, ConnectorError, InvalidStatement, MalformedRows
+from stream.options import StreamOptions
+from stream.playground import Playground, PlaygroundOptions
+from stream.session.session import Session
+from stream.spark.epoch_run import EpochRun, failed_actor
+from stream.spark.epoch_spec import EpochTask, TaskFailure
+from stream.spark.spark_worker import SparkWorker
+from stream.spark.stages import BUNDLE_BYTES, EdgeKind, StageGraph, bundled
+from tests.simulation.graph_engines import LocalTasks
+from tests.support.drivers.seeds import run_seed
+
+NEVER_MS = 3_600_000
+QUERY = "SELECT v % 7 AS g, count(*) AS n, sum(v) AS s, min(k) AS low FROM t GROUP BY v % 7"
+
+
+class Store:
+    """A store that sessions of both engines open, one after the other."""
+
+    def __init__(self, undo: ExitStack) -> None:
+        self._undo = undo
+        self.objects, self.meta = open_object_store("memory://"), MemoryMetaStore()
+        self.tasks: list[EpochTask] = []
+        self.counts: Counter[str] = Counter()
+        self.now_ms = 1_700_000_000_000
+
+    def open(self, *, slots: int = 0, **options: object) -> Session:
+        """A session; with `slots` its epochs are tasks, none of them in the process of the driver."""
+        stream = StreamOptions(barrier_interval_ms=NEVER_MS, **{"driver_rows": 0, "task_rows": 1, **options})
+        engine = None
+        if slots:
+            tasks = LocalTasks(self.objects, run_seed(), slots, self.counts)
+            answer = tasks._answer
+            tasks._answer = lambda task: (self.tasks.append(task), answer(task))[1]
+            engine = partial(SparkWorker, tasks=tasks)
+        objects, meta = _Unclosed(self.objects), _Unclosed(self.meta)
+        whole = PlaygroundOptions(stream, is_maintained=False)
+        session = Session(Playground(objects, meta, whole, clock=lambda: self.now_ms, engine=engine))
+        self._undo.callback(session.abandon)
+        return session
+
+
+class _Unclosed:
+    """What the next session opens too."""
+
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def store():
+    with ExitStack() as undo:
+        yield Store(undo)
+
+
+def rows(session, query):
+    found = session.sql(query).to_arrow().to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def graph_of(session, is_local=lambda spec: False):
+    return StageGraph(tuple(session._playground.node._running.values()), is_local)
+
+
+def shown(graph):
+    """Per segment: its stage, where it runs, its fragments, and the kinds of edges that it receives."""
+    return [
+        (each.stage, "driver" if each.in_driver else "tasks",
+         " ".join(f"{spec.table.name}.{spec.fragment}" for spec in each.specs),
+         " ".join(edge.kind.name.lower() for edge in each.incoming))
+        for each in graph.segments
+    ]
+
+
+def ran(worker, monkeypatch):
+    """The names of the jobs of which something ran, epoch by epoch."""
+    found, note = [], worker._note
+
+    def noted(run: EpochRun) -> None:
+        found.append(sorted({spec.table.name for spec in run.epoch.actors if spec.actor_id in run.ran}))
+        note(run)
+
+    monkeypatch.setattr(worker, "_note", noted)
+    return found
+
+
+# -- how a graph is divided ----------------------------------------------------------------------------------------
+
+
+def test_fragments_whose_rows_stay_where_they_are_are_one_segment(store):
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("CREATE MATERIALIZED VIEW big AS SELECT g, n FROM m WHERE n > 1")
+    db.sql("CREATE MATERIALIZED VIEW whole AS SELECT sum(n) AS n FROM m")
+    db.sql("CREATE MATERIALIZED VIEW both AS SELECT k AS a FROM t UNION ALL SELECT g FROM m")
+    db.flush()
+    assert shown(graph_of(db, lambda spec: spec.table.name == "t")) == [
+        (0, "driver", "t.0", ""),
+        (1, "tasks", "m.0 both.0", "forward forward"),
+        (2, "tasks", "m.1 big.0 whole.0 both.1", "hash"),
+        (3, "tasks", "whole.1", "gather"),
+        (3, "tasks", "both.2", "hash hash"),
+    ]
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 5, 300])
+def test_segments_between_which_rows_stay_have_as_many_tasks(store, wanted):
+    db = store.open(slots=2)
+    db.sql("CREATE SOURCE s (auction BIGINT, price BIGINT) WITH (connector = 'nexmark', events = '0', splits = '3')")
+    db.sql("CREATE MATERIALIZED VIEW m AS WITH c AS (SELECT auction AS a, price AS b FROM s) "
+           "SELECT a, b FROM c UNION ALL SELECT a, count(*) FROM c GROUP BY a")
+    graph = graph_of(db)
+    counts = graph.task_counts(wanted)
+    for edge in graph.edges:
+        one, other = (next(each for each in graph.segments if any(spec.actor_id == end for spec in each.specs))
+                      for end in (edge.sender, edge.receiver))
+        assert edge.kind is not EdgeKind.FORWARD or counts[one.number] == counts[other.number]
+    assert counts[0] == min(wanted, 3) and max(counts.values()) <= min(wanted, 256)
+
+
+def test_parts_of_segments_are_bundled_by_what_they_receive():
+    rng = random.Random(run_seed())
+    for _ in range(300):
+        slots, segments = rng.randrange(1, 9), rng.randrange(0, 12)
+        parts = [(segment, rng.choice([0, 10, 1_000_000]))
+                 for segment in range(segments) for _ in range(rng.randrange(1, slots + 1))]
+        tasks = bundled(parts, slots)
+        assert sorted(part for task in tasks for part in task) == list(range(len(parts)))
+        assert len(tasks) == min(slots, len(parts)) and all(tasks)
+        assert all(len({parts[part][0] for part in task}) == len(task) for task in tasks), "a segment twice in a task"
+    assert len(bundled([(number, BUNDLE_BYTES) for number in range(8)], 2)) == 8
+
+
+def test_a_sink_into_a_table_is_before_that_table(store):
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql("CREATE TABLE u (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql("CREATE SINK copied INTO u AS SELECT k, v + 1 AS v FROM t")
+    db.sql("INSERT INTO t VALUES (1, 10), (2, 20)")
+    db.flush()
+    graph = graph_of(db)
+    stage = {spec.table.name: segment.stage for segment in graph.segments for spec in segment.specs}
+    assert stage["t"] <= stage["copied"] < stage["u"]
+    assert rows(db, "SELECT k, v FROM u") == [(1, 11), (2, 21)]
+
+
+# -- what runs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_rows_does_not_run(store, monkeypatch):
+    db = store.open(slots=2)
+    for name in ("t", "u"):
+        db.sql(f"CREATE TABLE {name} (k BIGINT PRIMARY KEY, v BIGINT)")
+        db.sql(f"CREATE MATERIALIZED VIEW of_{name} AS SELECT v, count(*) AS n FROM {name} GROUP BY v")
+    db.sql("CREATE MATERIALIZED VIEW over AS SELECT n, count(*) AS m FROM of_t WHERE v > 5 GROUP BY n")
+    db.flush()
+    found = ran(db._playground.node, monkeypatch)
+    db.flush()
+    db.sql("INSERT INTO t VALUES (1, 1)")
+    db.sql("INSERT INTO u VALUES (1, 1)")
+    db.sql("UPDATE t SET v = 9")
+    db.flush()
+    assert [each for each in found if each] == [["of_t", "over", "t"], ["of_u", "u"], ["of_t", "over", "t"]]
+    assert rows(db, "SELECT * FROM over") == [(1, 1)] and not db.failed_jobs
+
+
+def test_an_epoch_of_few_rows_is_one_task_in_the_process_of_the_driver(store):
+    db = store.open(slots=2, driver_rows=1_000)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.table("t").insert([(number, number) for number in range(100)])
+    db.flush()
+    assert not store.tasks
+    db.table("t").insert([(number, number) for number in range(100, 2_000)])
+    db.flush()
+    assert store.tasks and rows(db, "SELECT sum(n) AS n FROM m") == [(2_000,)]
+
+
+def test_a_source_is_read_within_its_limits_until_nothing_is_left(store):
+    db = store.open(slots=2, epoch_rows=300, sources_paused=True)
+    db.sql("CREATE SOURCE s (auction BIGINT, price BIGINT) WITH (connector = 'nexmark', events = '2000', splits = '2')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, sum(price) AS p FROM s")
+    db.flush()
+    assert rows(db, "SELECT n FROM m") == [(0,)] and set(db.source_offsets("m").values()) == {"0"}
+    db.resume()
+    for _ in range(20):
+        db.flush()
+    assert rows(db, "SELECT n FROM m") == [(1_840,)]
+    read = [task for task in store.tasks if any(spec.splits for spec in task.actors) and not task.is_paused]
+    assert len(read) >= 4 and 1 in {len(spec.splits) for task in read for spec in task.actors if spec.splits}
+
+
+def test_a_limited_source_reads_as_much_as_the_time_between_epochs_allows(store):
+    db = store.open(slots=1)
+    db.sql("CREATE SOURCE s (auction BIGINT) WITH (connector = 'nexmark', events = '100000', rate_limit = '1000')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM s")
+    db.flush()
+    (before,), = rows(db, "SELECT n FROM m")
+    for _ in range(10):
+        store.now_ms += 100
+        db.flush()
+    (after,), = rows(db, "SELECT n FROM m")
+    assert 800 <= after - before <= 1_200
+
+
+# -- sessions ------------------------------------------------------------------------------------------------------
+
+
+def test_engines_take_turns_over_one_store(store):
+    rng, expected = random.Random(run_seed()), {}
+    db = store.open()
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS groups, sum(s) AS s FROM m")
+    db.close()
+    for turn in range(8):
+        db = store.open(slots=turn % 2 * rng.randrange(1, 4))
+        for _ in range(3):
+            new = {key: rng.randrange(100) for key in rng.sample(range(1_000), 30) if key not in expected}
+            db.table("t").insert(list(new.items()))
+            db.sql(f"UPDATE t SET v = v + 1 WHERE k % 3 = {turn % 3}")
+            db.sql(f"DELETE FROM t WHERE k % 11 = {turn}")
+            expected |= new
+            expected = {key: value + (key % 3 == turn % 3) for key, value in expected.items() if key % 11 != turn}
+        db.flush()
+        groups = Counter(value % 7 for value in expected.values())
+        assert rows(db, "SELECT g, n FROM m") == sorted(groups.items(), key=repr)
+        assert rows(db, "SELECT * FROM whole") == [(len(groups), sum(expected.values()))]
+        db.close()
+
+
+def test_a_failed_statement_changes_nothing_and_an_altered_table_goes_on(store):
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v")
+    db.sql("INSERT INTO t VALUES (1, 1)")
+    with pytest.raises(Exception, match="exists already"):
+        db.sql("INSERT INTO t VALUES (2, 2), (1, 5)")
+    db.sql("ALTER TABLE t ADD COLUMN w BIGINT DEFAULT 7")
+    db.sql("INSERT INTO t VALUES (3, 1, 8)")
+    db.sql("CREATE MATERIALIZED VIEW later AS SELECT w, count(*) AS n FROM t GROUP BY w")
+    db.sql("INSERT INTO t VALUES (4, 2, 8)")
+    db.flush()
+    assert rows(db, "SELECT * FROM m") == [(1, 2), (2, 1)] and rows(db, "SELECT * FROM later") == [(7, 1), (8, 2)]
+    with pytest.raises(CatalogError):
+        db.sql("ALTER TABLE t DROP COLUMN w")
+    db.sql("ALTER TABLE t DROP COLUMN w CASCADE")
+    db.sql("DELETE FROM t WHERE k = 1")
+    db.flush()
+    assert rows(db, "SELECT * FROM t") == [(3, 1), (4, 2)] and rows(db, "SELECT * FROM m") == [(1, 1), (2, 1)]
+
+
+def test_what_each_executor_did_in_the_epochs_of_an_interval_is_told(store):
+    db = store.open(slots=2)
+    db.sql("CREATE SOURCE s (auction BIGINT, price BIGINT) WITH (connector = 'nexmark', events = '4000', splits = '2')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT auction % 5 AS a, count(*) AS n FROM s GROUP BY auction % 5")
+    node = db._playground.node
+    before = node._profiles(list(node._running.values()))
+    for _ in range(3):
+        db.flush()
+    profile = db.analyze("m", seconds=0.01).to_pylist()
+    assert [row["plan"] for row in profile if row["actors"]] == ["fragment 1", "fragment 0"]
+    after = node._profiles(list(node._running.values()))
+    source = [each.executors[-1].rows for each in (before[0], after[0])]
+    assert source[1] == 3_680 and all(each.cpu_seconds >= 0 for each in after[0].executors)
+
+
+def test_the_errors_of_rows_are_counted_as_in_one_process(store):
+    for slots in (0, 2, 0, 1):
+        db = store.open(slots=slots)
+        if not slots and "t" not in db.names():
+            db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+            db.sql("CREATE MATERIALIZED VIEW m AS SELECT 10 / v AS q, count(*) AS n FROM t GROUP BY 10 / v")
+        first = 10 * len(rows(db, "SELECT k FROM t"))
+        db.table("t").insert([(first + number, number % 2) for number in range(4)])
+        db.flush()
+        (error,) = db.errors().to_pylist()
+        assert error["rows"] == sum(1 for _, value in rows(db, "SELECT k, v FROM t") if not value)
+        job = db._playground.catalog.resolve(ObjectName("m"))
+        assert sum(db._playground.errors.of_job(job).values()) == error["rows"]
+        db.close()
+
+
+# -- what a task is told and tells -----------------------------------------------------------------------------------
+
+
+def test_a_task_is_the_same_after_its_journey(store):
+    db = store.open(slots=3)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT, at TIMESTAMP)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("CREATE MATERIALIZED VIEW days AS SELECT at::DATE AS day, max(v) AS v FROM t GROUP BY at::DATE")
+    db.sql("INSERT INTO t VALUES (1, 2, '2026-01-01'), (2, 3, NULL)")
+    db.flush()
+    assert store.tasks
+    for task in store.tasks:
+        again = EpochTask.from_bytes(task.to_bytes())
+        assert again.to_bytes() == task.to_bytes()
+        plain = [replace(spec, vnodes=None, inputs=()) for spec in task.actors]
+        assert [replace(spec, vnodes=None, inputs=()) for spec in again.actors] == plain
+        assert all((one.vnodes is None) == (other.vnodes is None) and (one.vnodes is None or (
+            one.vnodes == other.vnodes).all()) for one, other in zip(task.actors, again.actors, strict=True))
+        assert Epoch(task.epoch.prev) < task.epoch.curr < task.next_epoch
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (TaskFailure(7, "stream.errors", "MalformedRows", "split 'p0': no record", ("p0", "12")), MalformedRows),
+        (TaskFailure(7, "stream.errors", "ConnectorError", "gone"), ConnectorError),
+        (TaskFailure(7, "builtins", "ZeroDivisionError", "by zero"), ZeroDivisionError),
+        (TaskFailure(7, "a.program.of.a.user", "Oops", "it is so"), Exception),
+    ],
+)
+def test_the_error_of_an_actor_elsewhere_is_of_its_class_here(failure, kind):
+    error = failed_actor(failure)
+    assert isinstance(error, ActorFailed) and error.actor_id == 7 and isinstance(error.__cause__, kind)
+    assert failure.text in str(error.__cause__)
+    assert error.position == failure.position
+
+
+def test_a_statement_to_a_dropped_table_is_refused(store):
+    db = store.open(slots=1)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
+    table = db.table("t")
+    db.sql("DROP TABLE t")
+    with pytest.raises((InvalidStatement, CatalogError)):
+        table.insert([(1,)])
