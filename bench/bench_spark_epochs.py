@@ -204,6 +204,7 @@ def ratios(one: Measured, found: dict[str, Measured]) -> str:
     return "; ".join(texts)
 
 
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("name", FEEDS)
 def test_epochs(name: str, tmp_path: Path) -> None:
     require_spark()
@@ -214,6 +215,7 @@ def test_epochs(name: str, tmp_path: Path) -> None:
         Comparison(feed, running, tmp_path / "files").measure(sizes)
 
 
+@pytest.mark.timeout(3_600)
 def test_second_executor(tmp_path: Path) -> None:
     require_spark()
     if len(os.sched_getaffinity(0)) < 2:

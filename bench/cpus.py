@@ -1,5 +1,5 @@
-"""Which CPUs a process, or an executor of Spark, may use: a cluster's manager gives an executor of one core one CPU. And
-whether the CPUs have other work."""
+"""Which CPUs a process, or an executor of Spark, may use: a cluster's manager gives an executor of one core one CPU.
+And whether they have other work."""
 
 from __future__ import annotations
 
