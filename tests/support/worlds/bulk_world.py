@@ -12,9 +12,8 @@ import random
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,9 @@ import duckdb
 import pytest
 
 import stream
-from hummock.base.key import KeyRange
-from hummock.cli.output import Output
-from hummock.cli.store import opened
-from hummock.compactor import Compactor
 from hummock.errors import Fenced, InvalidEpoch, LoadRefused, SnapshotExpired, SstableRefused
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
-from hummock.options import CompactionOptions, VacuumOptions
-from hummock.tools.verify import verify_rows, verify_version
+from hummock.options import CompactionOptions
 from stream.errors import StreamError
 from stream.session import bulk_load
 from stream.spark.job import SparkTasks
@@ -50,12 +42,10 @@ from tests.support.drivers.bulk_driver import (
     is_last,
     open_session,
 )
-from tests.support.drivers.spark_chaos import wait_for_attempts
+from tests.support.worlds.checked_store import LATER_MS, PROCESS_SECONDS, CheckedStore
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = CompactionOptions(sstable_bytes=SSTABLE_BYTES, block_bytes=BLOCK_BYTES)
-LATER_MS = 10 * 3_600_000       # present leases and name tombstones have expired by then
-PROCESS_SECONDS = 240           # timeout of a driver, and of its tasks after its end
 LOAD_TURNS = ("lives", *LOAD_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
               "was replaced", "commits twice and late")
 BACKFILL_TURNS = ("lives", *BACKFILL_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
@@ -64,13 +54,13 @@ ENTER = {"lives", "behind the call", "behind the view's commit", "commits twice 
 LOADS = (("append", "error"), ("append", "last"), ("append", "first"), ("overwrite", "last"), ("create", "first"))
 
 
-class BulkWorld:
+class BulkWorld(CheckedStore):
     """`spark` serves drivers that survive; those that die start their own session on `master`."""
 
     def __init__(self, spark, directory: Path, seed: int, master: str = "local[2]"):
-        self.url, self.directory, self.spark, self.master = f"file://{directory}/store", directory, spark, master
+        super().__init__(spark, directory, SHAPE)
+        self.master = master
         self.rng, self.model, self.rounds = random.Random(seed), {}, 0
-        self.drivers: list[int] = []
         with self.session() as session:
             session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, n BIGINT, v VARCHAR)")
             session.sql("CREATE TABLE u (id BIGINT PRIMARY KEY)")
@@ -175,15 +165,15 @@ class BulkWorld:
 
     def _slept_past_its_lease(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
         """After its job; vacuum removed its lease, or only its files if the lease pinned no obsolete files."""
-        self._around_the_job(patch, lambda: None, lambda: self._vacuum(LATER_MS))
+        self._around_the_job(patch, lambda: None, lambda: self.vacuum(LATER_MS))
         with self.session() as session, pytest.raises((SnapshotExpired, LoadRefused)):
             self._do(session, load)
 
     def _slept_and_its_files_are_gone(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
         """Before its tasks read the files that it had pinned."""
         def sleep() -> None:
-            self._compact()
-            assert self._vacuum(LATER_MS)
+            self.compact()
+            assert self.vacuum(LATER_MS)
 
         self._around_the_job(patch, sleep, lambda: None)
         enters = self._enters("slept, and its files are gone", load)
@@ -284,70 +274,6 @@ class BulkWorld:
 
     def check(self) -> None:
         """Once all processes have ended: no orphaned, missing or damaged file, and the rows are those of the model."""
-        self._wait_for_processes()
-        wait_for_attempts(self.spark, self.url)
-        self._finish_tasks()
-        while self._vacuum(LATER_MS):
-            pass
-        with opened(self.url, None, Output(True)) as store:
-            version, objects = store.manager.refresh(), store.object_store
-            live = {info.name for info in version.sstables}
-            stored = {sstable_name_of(found.path) for found in objects.list(SSTABLE_PREFIX)}
-            assert stored == live, (len(stored - live), "orphans", len(live - stored), "live files deleted")
-            assert not [found.path for found in objects.list("spark/")], "leftovers of the check of executors"
-            read = [*verify_version(version, objects, threads=2), *verify_rows(store.meta_store)]
-            assert not [found for found in read if found.damages]
+        self.check_files()
         with self.session() as session:
             assert self.rows(session, "t") == self.model
-
-    def _wait_for_processes(self) -> None:
-        """Waits until all tasks and JVMs of killed drivers have ended."""
-        until = time.monotonic() + PROCESS_SECONDS
-        while left := [process for driver in self.drivers for process in processes_of(driver)]:
-            assert time.monotonic() < until, left
-            time.sleep(0.1)
-        self.drivers.clear()
-
-    def _vacuum(self, ahead_ms: int) -> int:
-        """Runs vacuum with a clock `ahead_ms` ahead; returns the number of deleted files."""
-        with opened(self.url, None, Output(True)) as store:
-            options = VacuumOptions(grace_ms=0, tombstone_ms=0)
-            vacuum = Vacuum(store.meta_store, store.object_store, lambda: store.meta_store.now_ms() + ahead_ms,
-                            options=options)
-            return vacuum.run().removed.files
-
-    def _compact(self) -> None:
-        """Rewrites everything into new files."""
-        with self._compactor(0) as (manager, compactor):
-            manager.compact_range(KeyRange())
-            while compactor.run_one():
-                pass
-
-    def _finish_tasks(self) -> None:
-        """Finishes the tasks of compactors that died."""
-        with self._compactor(LATER_MS) as (manager, compactor):
-            while manager.running_tasks():
-                assert compactor.run_one()
-
-    @contextmanager
-    def _compactor(self, ahead_ms: int) -> Iterator[tuple[HummockManager, Compactor]]:
-        """A compactor as in another process, with a clock `ahead_ms` ahead."""
-        with opened(self.url, None, Output(True)) as store:
-            now_ms = store.meta_store.now_ms
-            manager = HummockManager(store.meta_store, store.object_store, lambda: now_ms() + ahead_ms,
-                                     compaction=SHAPE)
-            compactor = Compactor(manager, store.object_store, SHAPE)
-            yield manager, compactor
-            compactor.close()
-            manager.close()
-
-
-def processes_of(leader: int) -> list[int]:
-    """Processes of the session with the leader `leader`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, *numbers = path.read_text().rpartition(") ")[2].split()
-            if state != "Z" and int(numbers[2]) == leader:
-                found.append(int(path.parent.name))
-    return found
