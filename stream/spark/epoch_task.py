@@ -78,7 +78,7 @@ def run_actors(
     `sink_progress`: as of the driver's process, for the actors of sinks."""
     mint = name_minter(os.urandom, task.prefixes)
     with ExitStack() as undo:
-        file = undo.enter_context(ShuffleFile(objects, mint))
+        file = undo.enter_context(ShuffleFile(objects, mint, local_directory()))
         store = undo.enter_context(EpochStore(task.version, files, task.storage, objects, mint, local_directory()))
         ends = ShuffleEnds(objects, file)
         sources = _Sources(task)

@@ -25,6 +25,7 @@ from stream.spark.shuffle_files import (
     ShufflePart,
     ShuffleWriter,
     read_blocks,
+    write_parts,
 )
 from stream.worker.actor_builder import BuilderFunctions
 
@@ -72,9 +73,9 @@ class ShuffleEnds:
 
     def finish(self) -> dict[int, SentEdge]:
         """What was sent, by edge, readable. REQUIRES that all writers have passed their last barrier."""
-        sent = {edge: each.finish() for edge, each in self._writers.items()}
-        self._file.finish()
-        return sent
+        parts = write_parts(self._file, [each.writer for each in self._writers.values()])
+        return {edge: SentEdge(part, dict(each.marks))
+                for part, (edge, each) in zip(parts, self._writers.items(), strict=True)}
 
     def _reader(self, chain: Any, node: ShuffleReadNode, info: ExecutorInfo) -> Executor:
         def read() -> Iterator[StreamChunk]:
@@ -115,17 +116,15 @@ class _ShuffleWriteExecutor(Executor):
 
     def __init__(self, info: ExecutorInfo, input: Executor, writer: ShuffleWriter) -> None:
         self.info = info
-        self._input, self._writer = input, writer
-        self._marks: dict[int, Any] = {}
+        self._input, self.writer = input, writer
+        self.marks: dict[int, Any] = {}
+        """The last watermark of each column."""
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, StreamChunk):
-                self._writer.add(message)
+                self.writer.add(message)
             elif isinstance(message, Watermark):
-                self._marks[message.column] = message.value
+                self.marks[message.column] = message.value
             elif isinstance(message, (Barrier, Wait)):
                 yield message
-
-    def finish(self) -> SentEdge:
-        return SentEdge(self._writer.finish(), dict(self._marks))

@@ -30,6 +30,7 @@ from stream.spark.shuffle_files import (
     part_from_json,
     part_to_json,
     read_blocks,
+    write_parts,
 )
 from stream.spark.spec import BackfillSpec, TaskSpec
 
@@ -102,15 +103,15 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
     rows, errors = _Counted(arriving()), ErrorCounts()
     is_last = number == len(backfill.fragments) - 1
     storage = replace(backfill.storage, shared_buffer_bytes=backfill.memory_bytes)
-    with ShuffleFile(objects, mint) as file, BulkStore(storage, local_directory()) as store:
+    directory = local_directory()
+    with ShuffleFile(objects, mint, directory) as file, BulkStore(storage, directory) as store:
         writer = None if is_last else _shuffle_writer(backfill, number + 1, file)
         options = StreamOptions(chunk_rows=CHUNK_ROWS, aggregation_flush_groups=FLUSH_GROUPS)
         inputs = (in_one_epoch(rows, backfill.epoch),)
         for message in run_fragment(fragment, None, store, inputs, options, errors, is_fresh=True):
             if writer is not None and isinstance(message, StreamChunk):
                 writer.add(checked_inserts(message))
-        sent = EMPTY_PART if writer is None else writer.finish()
-        file.finish()
+        (sent,) = (EMPTY_PART,) if writer is None else write_parts(file, [writer])
         written = store.write_out(objects, mint, fragment.table_ids)
         if sum(info.rows for info in written) != store.puts:
             raise InconsistentStream(fragment.root.identity, f"of {store.puts} rows of a new state some have one key")

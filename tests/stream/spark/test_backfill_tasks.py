@@ -29,7 +29,14 @@ from relational.types import Schema
 from stream.errors import BackfillRefused, InconsistentStream
 from stream.spark.driver import arrivals_of, scans_of
 from stream.spark.fragments import backfill_fragments
-from stream.spark.shuffle_files import EMPTY_PART, Partitioning, ShuffleFile, ShuffleWriter, read_blocks
+from stream.spark.shuffle_files import (
+    EMPTY_PART,
+    Partitioning,
+    ShuffleFile,
+    ShuffleWriter,
+    read_blocks,
+    write_parts,
+)
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked, checked_inserts, task_report
 from tests.support.drivers.local_shuffle import rows_of_files, run_tasks
@@ -173,15 +180,9 @@ SCHEMA = Schema.of(k="bigint", v="varchar")
 def shuffle_writer(objects, parts=2, key=(0,)):
     """A writer, and what returns the part that it sent, readable."""
     names = (f"{number:032x}" for number in count(1))
-    with ShuffleFile(objects, lambda: next(names)) as file:
+    with ShuffleFile(objects, lambda: next(names), memory_bytes=2_000) as file:
         writer = ShuffleWriter(file, SCHEMA, Partitioning(parts, key, 256, target=None))
-
-        def finish():
-            part = writer.finish()
-            file.finish()
-            return part
-
-        yield writer, finish
+        yield writer, lambda: write_parts(file, [writer])[0]
 
 
 @pytest.fixture
@@ -251,6 +252,7 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
             writer.add(StreamChunk([pa.array(keys[at : at + 500]), numbers], np.zeros(500, np.uint8)))
         sent = finish()
     assert sent.rows == 3 * ROWS
+    assert [len(blocks) for blocks in sent.by_receiver(4)] == [1] * 4, "a receiver needs one request for a sender"
     found = [[row for chunk in read_blocks(blocks, SCHEMA, objects) for _, row in chunk.changes()]
              for blocks in sent.by_receiver(4)]
     assert all(rows == sorted(rows, key=lambda row: int(row[1])) for rows in found)
@@ -262,6 +264,7 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
 @pytest.mark.parametrize("most", [4, 2])
 def test_blocks_are_requested_side_by_side_within_limits(objects, monkeypatch, most):
     monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
+    monkeypatch.setattr("stream.spark.shuffle_files.BLOCK_BYTES", 1)
     with shuffle_writer(objects, 1) as (writer, finish):
         for number in range(12):
             writer.add(from_pretty(f"+ {number} a", SCHEMA))
