@@ -100,6 +100,7 @@ class StageGraph:
         self.edges = tuple(_edges_of(by_id))
         self.segments: list[Segment] = []
         self._segment_of: dict[int, Segment] = {}
+        self._arrivals: dict[int, list[tuple[ShuffleBlock, ...]]] = {}  # by edge: for each receiver
         self._followers: dict[tuple[int, bool], Segment] = {}  # by the segment that alone sends to them, unmoved
         incoming: dict[int, list[StageEdge]] = {spec.actor_id: [] for spec in specs}
         for edge in self.edges:
@@ -194,7 +195,7 @@ class StageGraph:
                 inputs[edge.input] = replace(inputs[edge.input], upstreams=(virtual,))
                 actors[at] = replace(actors[at], inputs=tuple(inputs))
             if shared is edge:
-                root = _read_node(self.schema_of(edge), sent.get(edge.number, ()), tasks, number)
+                root = self._read_node(edge, sent.get(edge.number, ()), tasks, number)
                 actors.append(ActorSpec(virtual, owner, root, writes=writes))
         for edge in (each for each in segment.outgoing if self.sent_as(each) is each):
             virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number + 1
@@ -203,6 +204,22 @@ class StageGraph:
             input = InputSpec(EdgeSpec((virtual, 0)), (edge.sender,))
             actors.append(ActorSpec(virtual, self._spec_of(edge.sender).table, root, inputs=(input,)))
         return tuple(self._unwritten(actors, segment))
+
+    def _read_node(
+        self, edge: StageEdge, sent: Sequence[SentEdge], receivers: int, receiver: int
+    ) -> ShuffleReadNode:
+        """What a task reads of an edge on which the tasks of its sender have `sent`."""
+        arrivals = self._arrivals.get(edge.number)
+        if arrivals is None:
+            by_sender = [each.part.by_receiver(receivers) for each in sent]
+            arrivals = self._arrivals[edge.number] = [
+                tuple(block for blocks in by_sender for block in blocks[at]) for at in range(receivers)
+            ]
+        marks: dict[int, object] = {}
+        for column in {column for each in sent for column in each.marks}:
+            if all(column in each.marks for each in sent):
+                marks[column] = min(each.marks[column] for each in sent)
+        return ShuffleReadNode(self.schema_of(edge), None, arrivals[receiver], marks)
 
     def _unwritten(self, actors: Sequence[ActorSpec], segment: Segment) -> list[ActorSpec]:
         """Sinks whose table another task writes send to that task like any others."""
@@ -315,14 +332,3 @@ def _partitioning(edge: StageEdge, receivers: int, sender: int) -> Partitioning:
     if edge.kind is EdgeKind.HASH:
         return Partitioning(receivers, edge.key, edge.vnode_count, edge.rule, None)
     return Partitioning(receivers, target=sender if edge.kind is EdgeKind.FORWARD else 0)
-
-
-def _read_node(schema: Schema, sent: Sequence[SentEdge], receivers: int, receiver: int) -> ShuffleReadNode:
-    blocks: tuple[ShuffleBlock, ...] = ()
-    marks: dict[int, object] = {}
-    for each in sent:
-        blocks += tuple(each.part.by_receiver(receivers)[receiver])
-    for column in {column for each in sent for column in each.marks}:
-        if all(column in each.marks for each in sent):
-            marks[column] = min(each.marks[column] for each in sent)
-    return ShuffleReadNode(schema, None, blocks, marks)
