@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
 from hummock.epoch import Epoch
@@ -14,6 +15,8 @@ from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store import open_object_store
 from relational.catalog.names import ObjectName
 from relational.errors import CatalogError
+from relational.types import Schema
+from stream.connector.base import open_connector
 from stream.errors import ActorFailed, ConnectorError, InvalidStatement, MalformedRows
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
@@ -74,7 +77,8 @@ def store():
 
 
 def rows(session, query):
-    found = session.sql(query).to_arrow().to_pylist()
+    found = session.sql(query)
+    found = (found if isinstance(found, pa.Table) else found.to_arrow()).to_pylist()
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
@@ -248,6 +252,49 @@ def test_engines_take_turns_over_one_store(store):
         assert rows(db, "SELECT g, n FROM m") == sorted(groups.items(), key=repr)
         assert rows(db, "SELECT * FROM whole") == [(len(groups), sum(expected.values()))]
         db.close()
+
+
+def expected_prices(offsets):
+    """Rows and sum of prices by auction, of the first rows of each split, read once more from the connector."""
+    schema = Schema.of(auction="bigint", price="bigint")
+    connector = open_connector("nexmark", {"events": "200000", "splits": "3"}, schema)
+    found = {}
+    for split, offset in offsets.items():
+        reader, left = connector.open_split(split, (0, 1)), int(offset)
+        while left:
+            chunk = reader.next_chunk(left)
+            left -= chunk.capacity
+            for auction, price in chunk.rows():
+                rows_of, total = found.get(auction, (0, 0))
+                found[auction] = rows_of + 1, total + price
+    return sorted((auction, *each) for auction, each in found.items())
+
+
+def test_twenty_changes_of_the_engine_in_the_middle_of_a_stream(store):
+    rng = random.Random(run_seed())
+    db = store.open(sources_paused=True)
+    db.sql("CREATE SOURCE bid (auction BIGINT, price BIGINT) "
+           "WITH (connector = 'nexmark', events = '200000', splits = '3')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT auction, count(*) AS n, sum(price) AS p FROM bid GROUP BY auction")
+    db.sql("CREATE MATERIALIZED VIEW top AS SELECT n, count(*) AS m FROM m GROUP BY n")
+    db.close()
+    seen = []
+    for turn in range(20):
+        limits = {"epoch_rows": rng.randrange(100, 600), "checkpoint_rows": rng.randrange(100, 600)}
+        db = store.open(slots=turn % 2 * rng.randrange(1, 4), **limits)
+        for _ in range(rng.randrange(1, 3)):
+            db.flush()
+        with db.at() as snapshot:
+            offsets = snapshot.offsets("m")
+            expected = expected_prices(offsets)
+            assert rows(snapshot, "SELECT * FROM m") == sorted(expected, key=repr)
+            assert rows(snapshot, "SELECT * FROM top") == sorted(Counter(n for _, n, _ in expected).items(), key=repr)
+        seen.append(sum(map(int, offsets.values())))
+        if rng.random() < 0.3:
+            db.abandon()
+        else:
+            db.close()
+    assert seen == sorted(seen) and len(set(seen)) >= 4
 
 
 def test_a_failed_statement_changes_nothing_and_an_altered_table_goes_on(store):
