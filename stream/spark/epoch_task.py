@@ -101,8 +101,9 @@ def run_actors(
         try:
             opened, collected = _run_epoch(node, task, sources, statements)
         except ActorFailed as failed:
-            if isinstance(failed.__cause__, NOT_OF_AN_ACTOR):
-                raise failed.__cause__ from failed
+            error = failed.__cause__
+            if isinstance(error, NOT_OF_AN_ACTOR):
+                raise error from error.__cause__  # from `failed` would make a cycle of causes
             return EpochReport(failure=_failure_of(failed))
         figures = {each.spec.actor_id: _figures_of(each, builder) for each in node.actors()}
         return EpochReport(
