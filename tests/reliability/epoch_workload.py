@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hummock.meta import open_meta_store
 from hummock.object_store import open_object_store
+from hummock.object_store.base import ObjectStore
 from relational.chunk import DataChunk, StreamChunk
 from relational.chunk.change_digest import change_digest
 from stream.playground import Playground
@@ -55,10 +56,16 @@ Rows = dict[int, tuple[int, int]]
 
 
 def open_session(
-    url: str, spark: SparkSession | None = None, observer: StepObserver = unobserved, **more: object
+    url: str,
+    spark: SparkSession | None = None,
+    observer: StepObserver = unobserved,
+    *,
+    around: Callable[[ObjectStore], ObjectStore] = lambda objects: objects,
+    **more: object,
 ) -> Session:
-    """A session whose sources are paused; with `spark` all its epochs run there. `more`: options."""
-    objects = open_object_store(url)
+    """A session whose sources are paused; with `spark` all its epochs run there. `around` wraps the objects of its
+    process. `more`: options."""
+    objects = around(open_object_store(url))
     rows = {} if spark else {"checkpoint_rows": ROWS_HERE}
     options = playground_options({**OPTIONS, **rows, **more, "sources_paused": True})
     engine = None if spark is None else partial(SparkWorker, tasks=SparkEpochTasks(spark))

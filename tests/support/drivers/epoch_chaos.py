@@ -52,6 +52,11 @@ def marks_of(url: str) -> dict[str, str]:
     return {mark.name: mark.read_text() for mark in plan_of(url).iterdir() if mark.name != "plan"}
 
 
+def again(task: str) -> str:
+    """The mark of a task that was attempted more than once; `task`: as its faults are marked."""
+    return f"again {task}"
+
+
 def release(url: str) -> None:
     """Attempts that are held continue."""
     (plan_of(url) / RELEASED).touch()
@@ -74,7 +79,7 @@ class _Attempt:
         self._task = f"{zlib.crc32(serialized):08x}"
         self._number = next(number for number in range(1, 1 << 20) if self._mark(f"attempt {number}"))
         if not self._mark(f"begun {self._task}"):
-            self._mark(self._again)
+            self._mark(again(self._task))
         self._fault, self._step = plan["faults"].get(str(self._number), ("", 0))
         self._lock, self._steps, self._is_hit = threading.Lock(), 0, False
 
@@ -141,12 +146,8 @@ class _Attempt:
             self._is_hit = True
             self._strike(f"{what}, step {self._steps}")
 
-    @property
-    def _again(self) -> str:
-        return f"again {self._task}"
-
     def _strike(self, where: str) -> None:
-        self._mark(f"{self._number} {self._fault}", where)
+        self._mark(f"{self._number} {self._fault}", f"{where} of task {self._task}")
         if self._fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._fault == "raises":
@@ -156,7 +157,7 @@ class _Attempt:
         elif self._fault == DRIVER_KILLED and self._driver:
             os.kill(self._driver, signal.SIGKILL)  # this task continues, but its report is lost
         elif self._fault == OVERTAKEN:
-            wait_for_another(self._directory / self._again)
+            wait_for_another(self._directory / again(self._task))
         elif self._fault == HELD:
             until = time.monotonic() + HELD_SECONDS
             while time.monotonic() < until and not (self._directory / RELEASED).exists():

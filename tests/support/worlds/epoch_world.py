@@ -52,13 +52,18 @@ from tests.support.drivers.epoch_chaos import (
 from tests.support.drivers.epoch_driver import BY_A_TASK, ENDS, DriverJob
 from tests.support.drivers.spark_chaos import wait_for_attempts
 from tests.support.drivers.spark_overtaken import session_on_two_hosts
+from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.support.worlds.checked_store import PROCESS_SECONDS, CheckedStore
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = CompactionOptions(sstable_bytes=int(OPTIONS["sstable_bytes"]), block_bytes=int(OPTIONS["block_bytes"]))
-LIVES, FAILS, REPLACED, ABANDONED = "lives", "its job fails", "replaced", "abandoned"
-TURNS = (LIVES, REPLACED, FAILS, ABANDONED, *ENDS)
-COMPLETE = (LIVES, FAILS, REPLACED)
+LIVES, JOB_FAILS, STORE_FAILS = "lives", "its job fails", "its store fails"
+REPLACED, ABANDONED = "replaced", "abandoned"
+TURNS = (LIVES, REPLACED, JOB_FAILS, ABANDONED, STORE_FAILS, *ENDS)
+COMPLETE = (LIVES, JOB_FAILS, STORE_FAILS, REPLACED)
+STORE_FAULTS, MOST_CALLS = 6, 150
+"""Of the objects of a driver whose store fails, and the calls among which they are."""
+STORE_FAULT_KINDS = (FaultKind.BEFORE, FaultKind.AFTER, FaultKind.DELAY)
 TASK_FAILURES = 4
 """Of a task, which end its job where tasks are threads of the driver."""
 MOST_TIMES = 12
@@ -97,10 +102,13 @@ class EpochWorld(CheckedStore):
             work(db, self.seed, self.statements, 1, lambda text: None)
             self.statements = check(db, self.seed, self.statements + 1, self.statements + 1)
             self._check_rows(db, 0)
+        marks = marks_of(self.url)
         self.counts.update(f"{kind} left to vacuum" for kind in self.remains())
         self.check_files()
-        hits = {mark: where for mark, where in marks_of(self.url).items() if mark.partition(" ")[2] in
+        hits = {mark: where for mark, where in marks.items() if mark.partition(" ")[2] in
                 (*WORKER_FAULTS, DRIVER_KILLED, EXECUTOR_KILLED, OVERTAKEN, HELD)}
+        for mark, where in hits.items():
+            assert OVERTAKEN not in mark or epoch_chaos.again(where.split()[-1]) in marks, f"{mark}: no other attempt"
         self.counts.update([turn, *(mark.partition(" ")[2] for mark in hits)])
         seconds = time.monotonic() - began
         print(f"  {seconds:.0f} s, {self.statements} statements, {self.rows} rows, hit: {hits}", flush=True)
@@ -129,8 +137,8 @@ class EpochWorld(CheckedStore):
             return self._is_killed(turn)
         notes: list[str] = []
         with chaos():
-            {LIVES: self._lives, FAILS: self._lives, REPLACED: self._is_replaced,
-             ABANDONED: self._is_abandoned}[turn](notes)
+            {LIVES: self._lives, JOB_FAILS: self._lives, STORE_FAILS: self._store_fails,
+             REPLACED: self._is_replaced, ABANDONED: self._is_abandoned}[turn](notes)
         return _parsed(notes)
 
     def _lives(self, notes: list[str]) -> None:
@@ -139,9 +147,25 @@ class EpochWorld(CheckedStore):
         with opened(self.url, None, Output(True)) as store:
             assert not read_uploads(store.meta_store), "prefixes of a driver that was closed"
 
-    def driver(self) -> Session:
-        """A driver on Spark in this process."""
-        return open_session(self.url, self.spark, detached_creation_bytes=self.rng.choice([0, 1 << 40]))
+    def driver(self, plan: FaultPlan | None = None) -> Session:
+        """A driver on Spark in this process; calls of its objects fail by `plan`."""
+        return open_session(
+            self.url,
+            self.spark,
+            around=lambda objects: objects if plan is None else FaultyObjectStore(objects, plan),
+            detached_creation_bytes=self.rng.choice([0, 1 << 40]),
+        )
+
+    def _store_fails(self, notes: list[str]) -> None:
+        """Calls of the driver's own objects fail or are slow, of epochs as of compaction."""
+        rng, plan = self.rng, FaultPlan()
+        with self.driver(plan) as db:
+            for _ in range(STORE_FAULTS):
+                kind, operation = rng.choice(STORE_FAULT_KINDS), rng.choice(["put", "get", "delete", ""])
+                plan.add(Fault(kind, operation, SSTABLE_PREFIX, rng.randrange(MOST_CALLS), rng.randint(1, 3), 300))
+            work(db, self.seed, self.statements, STATEMENTS, notes.append)
+            plan.clear()
+        self.counts["calls of a driver's store failed or slow"] += plan.hits
 
     def _is_abandoned(self, notes: list[str]) -> None:
         """The driver is closed without a flush while a task is under way, which may go on."""
@@ -235,7 +259,7 @@ def faults_of_round(rng: random.Random, turn: str, share: float) -> dict[int, tu
     """Faults of a share of the first attempts of a round, each at a random step."""
     faults = {number: (rng.choice(WORKER_FAULTS), rng.randint(1, MOST_STEPS))
               for number in range(1, FIRST_ATTEMPTS + 1) if rng.random() < share}
-    if turn == FAILS:
+    if turn == JOB_FAILS:
         return {number: ("raises", rng.randint(1, MOST_STEPS)) for number in range(1, 2 * TASK_FAILURES)}
     if turn == BY_A_TASK:
         faults[rng.randint(1, 12)] = (DRIVER_KILLED, rng.randint(1, MOST_STEPS))
