@@ -98,7 +98,7 @@ class Playground:
         options = options or PlaygroundOptions()
         if engine is not None:
             options = replace(options, stream=replace(options.stream, in_flight_barriers=1, checkpoint_frequency=1))
-        self.options = options
+        self.options, self.is_divided = options, engine is not None
         self.url = object_store.url
         self.object_store, self.meta_store = object_store, meta_store
         self.metrics = metrics or Metrics()

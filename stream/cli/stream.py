@@ -30,7 +30,10 @@ REPORT_SECONDS = 5.0
 @click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=1_000, show_default=True,
               help="Time between two epochs, unless more is waiting.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so long.")
-def stream(url: str, master: str, meta: str | None, barrier_interval_ms: int, seconds: float | None) -> None:
+@click.option("--advise", is_flag=True, help="Also say which engine the jobs should run on, and why.")
+def stream(
+    url: str, master: str, meta: str | None, barrier_interval_ms: int, seconds: float | None, advise: bool
+) -> None:
     """Keep the tables, views and sinks of a store running.
 
     It claims the writer role and goes on from the last committed epoch, whichever engine committed it. SIGINT and
@@ -43,7 +46,7 @@ def stream(url: str, master: str, meta: str | None, barrier_interval_ms: int, se
         ) as session:
             console.print(f"keeping the jobs of {url} {f'on Spark at {master}' if master else 'in this process'}")
             with _until_signal() as ended:
-                _report(session, console, ended, seconds)
+                _report(session, console, ended, seconds, advise)
     except (HummockError, RelationalError, StreamError, OSError) as error:
         print_error(console, error)
         raise SystemExit(1) from None
@@ -65,7 +68,9 @@ def _until_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _report(session: Session, console: Console, ended: threading.Event, seconds: float | None) -> None:
+def _report(
+    session: Session, console: Console, ended: threading.Event, seconds: float | None, advise: bool
+) -> None:
     """Prints what has happened every REPORT_SECONDS until `ended` or `seconds` have passed; raises what ends the
     session."""
     begun = time.monotonic()
@@ -79,5 +84,17 @@ def _report(session: Session, console: Console, ended: threading.Event, seconds:
         console.print(
             f"epoch {figures.committed_epoch}: {figures.committed_barriers - barriers} epochs in {elapsed:.0f} s, "
             f"{max(processed - rows, 0) / elapsed:,.0f} changes/s, median {figures.median_ms:.0f} ms, "
-            f"p99 {figures.p99_ms:.0f} ms", soft_wrap=True)
+            f"p99 {figures.p99_ms:.0f} ms{_last_tasks(session)}", soft_wrap=True)
+        if advise:
+            console.print(f"engine {session.engine_choice()}", soft_wrap=True)
         rows, barriers, at = processed, figures.committed_barriers, now
+
+
+def _last_tasks(session: Session) -> str:
+    """The tasks of the last epoch on Spark, if any."""
+    rows = [row for row in session.epochs().to_pylist() if row["place"] == "spark" and row["tasks"]]
+    last = [row for row in rows if row["epoch"] == rows[-1]["epoch"]]
+    if not last:
+        return ""
+    tasks = " + ".join(str(row["tasks"]) for row in last)
+    return f"; last on Spark: {last[0]['seconds']:.2f} s, {tasks} tasks, skew {max(row['skew'] for row in last):.1f}"

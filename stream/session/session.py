@@ -7,6 +7,8 @@ other failures; if a recovery could not keep one, StatementsLost names it at the
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -28,6 +30,15 @@ from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
+from stream.engine_choice import (
+    PROCESS,
+    SPARK,
+    EngineChoice,
+    EngineFigures,
+    choose_engine,
+    memory_of_machine,
+)
+from stream.epoch_figures import epochs_table
 from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
@@ -521,6 +532,23 @@ class Session:
     def emitted_changes(self) -> int:
         """Changes that the fragments of all running jobs have emitted since they were built."""
         return sum(each.rows for each in self._playground.fragments())
+
+    def epochs(self) -> pa.Table:
+        """The last epochs that ran as tasks of a Spark engine, the newest one last, a row for each stage: when, where,
+        how long, how many tasks, changes and bytes, and how evenly they were divided. See `stream.epoch_figures`.
+        """
+        return epochs_table(self._playground.node.recent_epochs())
+
+    def engine_choice(self, *, seconds: float = 1.0) -> EngineChoice:
+        """Which engine the jobs should run on, by what they do within `seconds`: the rule is in
+        `stream.engine_choice`."""
+        before = sum(each.cpu_seconds for each in self._playground.fragments())
+        time.sleep(seconds)
+        busy = max(sum(each.cpu_seconds for each in self._playground.fragments()) - before, 0.0) / seconds
+        tables = self._playground.catalog.snapshot.tables
+        state = sum(self._playground.storage.table_bytes(tables).values())
+        engine = SPARK if self._playground.is_divided else PROCESS
+        return choose_engine(EngineFigures(engine, busy, os.cpu_count() or 1, state, memory_of_machine()))
 
     @property
     def metrics_url(self) -> str | None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from hummock.epoch import Epoch, EpochPair
+from hummock.epoch import Epoch, EpochPair, monotonic_seconds
 from hummock.errors import ObjectStoreError
 from hummock.object_store.base import sstable_data_path
 from stream.connector.base import connector_of, factory_path, settings_of
@@ -26,7 +26,15 @@ from stream.protocol import ActorSpec
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
 from stream.spark.epoch_task import run_actors
 from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
-from stream.spark.stages import Segment, StageGraph, bundled, must_run_in_driver, ranges_read
+from stream.spark.stages import (
+    FIRST_VIRTUAL_ACTOR,
+    Segment,
+    StageGraph,
+    bundled,
+    must_run_in_driver,
+    ranges_read,
+)
+from stream.epoch_figures import StageFigures
 
 if TYPE_CHECKING:
     from hummock.base.key_watermark import KeyWatermark
@@ -115,6 +123,7 @@ class EpochRun:
         self.figures: dict[int, ActorFigures] = {}
         self.source_rows = 0
         self.is_full = False
+        self.stages: list[StageFigures] = []
         self._context, self._version, self._rows = context, version, rows
         self._in_driver = rows < context.options.driver_rows
         self._graph: StageGraph | None = None
@@ -123,9 +132,9 @@ class EpochRun:
     def execute(self) -> None:
         """Raises ActorFailed, and the errors of Spark and of the store."""
         if self._in_driver:
-            actors = self.epoch.actors
+            actors, began = self.epoch.actors, monotonic_seconds()
             self.ran |= {spec.actor_id for spec in actors}
-            self._add([self._run_here(actors, self._statements_of(None))], {spec.actor_id: 1 for spec in actors})
+            self._add([self._run_here(actors, self._statements_of(None))], {spec.actor_id: 1 for spec in actors}, began)
             return
         with_statements = {table_id for table_id, _, _ in self.epoch.statements}
 
@@ -144,6 +153,7 @@ class EpochRun:
 
     def _run_stage(self, graph: StageGraph, segments: Sequence[Segment], counts: Mapping[int, int]) -> None:
         """Runs segments, those for Spark as one job, beside those that this process runs."""
+        began = monotonic_seconds()
         parts = [(segment, graph.actors_of(segment, number, counts, self._sent))
                  for segment in segments for number in range(counts[segment.number])]
         there = [(segment, actors) for segment, actors in parts if not segment.in_driver]
@@ -160,7 +170,8 @@ class EpochRun:
                 reports += running.result()
         for segment in segments:
             self.ran |= {spec.actor_id for spec in segment.specs}
-        self._add(reports, {spec.actor_id: counts[segment.number] for segment in segments for spec in segment.specs})
+        parts_of = {spec.actor_id: counts[segment.number] for segment in segments for spec in segment.specs}
+        self._add(reports, parts_of, began)
 
     def _run_there(self, tasks: Sequence[EpochTask]) -> list[EpochReport]:
         name = f"hummock: epoch {self.epoch.barrier.epoch.prev}"
@@ -224,6 +235,11 @@ class EpochRun:
         )
 
     @property
+    def place(self) -> str:
+        """Where it runs, see `EpochFigures`."""
+        return "driver" if self._in_driver else "spark"
+
+    @property
     def wants_more(self) -> bool:
         """Whether there is more to read now, in the next epoch."""
         ran = [spec for spec in self.epoch.actors if spec.actor_id in self.ran]
@@ -238,11 +254,14 @@ class EpochRun:
         jobs = {spec.job_id for spec in segment.specs if not spec.inputs}
         return [each for each in self.epoch.statements if each[0] in jobs]
 
-    def _add(self, reports: Sequence[EpochReport], parts: Mapping[int, int]) -> None:
-        """Adds the reports of all tasks of a stage. `parts`: into how many parts each actor was divided."""
+    def _add(self, reports: Sequence[EpochReport], parts: Mapping[int, int], began: float) -> None:
+        """Adds the reports of all tasks of a stage that `began` then. `parts`: into how many parts each actor was
+        divided."""
         for report in reports:
             if report.failure is not None:
                 raise failed_actor(self._blamed(report.failure))
+        if reports:
+            self.stages.append(_figures_of(reports, monotonic_seconds() - began))
         finished = Counter(actor_id for report in reports for actor_id in report.backfilled)
         self.backfilled |= {actor_id for actor_id, times in finished.items() if times == parts[actor_id]}
         for report in reports:
@@ -268,6 +287,17 @@ class EpochRun:
         names = {each.part.name for sent in self._sent.values() for each in sent if each.part.name}
         with suppress(ObjectStoreError):
             self._context.storage.object_store.delete([sstable_data_path(name) for name in sorted(names)])
+
+
+def _figures_of(reports: Sequence[EpochReport], seconds: float) -> StageFigures:
+    """Of the tasks of a stage, one at least."""
+    actors = [[each for actor_id, each in report.figures.items() if actor_id < FIRST_VIRTUAL_ACTOR]
+              for report in reports]
+    cpu = [sum(each.cpu_seconds for each in of_task) for of_task in actors]
+    sent = sum(size for report in reports for each in report.sent.values() for _, _, size, _ in each.part.blocks)
+    changes = sum(each.rows for of_task in actors for each in of_task)
+    skew = max(cpu) * len(cpu) / sum(cpu) if sum(cpu) else 1.0
+    return StageFigures(seconds, len(reports), changes, sum(cpu), sent, skew)
 
 
 def _bytes_received(actors: Sequence[ActorSpec]) -> int:

@@ -13,6 +13,7 @@ that fails because of its rows ends the epoch, and the recovery of the meta side
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -45,11 +46,16 @@ from stream.spark.epoch_run import EpochRun, EpochTasks, OpenEpoch, RunContext, 
 from stream.spark.epoch_spec import ActorFigures
 from stream.runtime.channel import Channel
 from stream.worker.actor_builder import ActorBuilder
+from stream.epoch_figures import EpochFigures
 from stream.worker.pending_statements import PendingStatements
 from stream.worker.running_actor import executor_profiles, profile_between
 
 if TYPE_CHECKING:
     from stream.playground import WorkerPorts
+
+
+RECENT_EPOCHS = 256
+"""Of which figures are kept."""
 
 
 @dataclass(slots=True)
@@ -90,6 +96,7 @@ class SparkWorker:
         self._next_discovery = 0.0
         self._delivered: dict[int, int] = {}  # by job of a sink: the epoch up to which its last epoch knew deliveries
         self._figures: dict[tuple[int, int], ActorFigures] = {}  # of each fragment of a job, of all epochs
+        self._recent: deque[EpochFigures] = deque(maxlen=RECENT_EPOCHS)
         self._undo = ExitStack()
         prefixes = self._undo.enter_context(ports.storage.upload_prefixes(NAME_PREFIXES))
         self._context = RunContext(ports, tasks, prefixes, lambda: self._failure is not None)
@@ -212,6 +219,11 @@ class SparkWorker:
             for spec, found in zip(running, figures, strict=True)
         ]
 
+    def recent_epochs(self) -> tuple[EpochFigures, ...]:
+        """Figures of the last epochs, the newest one last."""
+        with self._changed:
+            return tuple(self._recent)
+
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
         """What the fragments of a job did in the epochs that ended while `interval()` waited. JobNotRunning,
         ProfileInterrupted."""
@@ -262,7 +274,7 @@ class SparkWorker:
 
     def _collected(self, waiting: _InFlight) -> CollectedEpoch:
         """Runs an epoch, once the one before is committed."""
-        epoch = waiting.barrier.epoch.prev
+        epoch, began = waiting.barrier.epoch.prev, monotonic_seconds()
         self._wait_for_turn()
         open_epoch = self._opened(waiting)
         rows = self._expected_rows + sum(map(_rows_of, waiting.statements))
@@ -274,6 +286,8 @@ class SparkWorker:
         self._observer(Step.SYNC, epoch)
         with self._changed:
             self._note(run)
+            seconds = monotonic_seconds() - began
+            self._recent.append(EpochFigures(epoch, run.place, seconds, run.source_rows, tuple(run.stages)))
         if run.wants_more:
             self._request_barrier()
         return CollectedEpoch(epoch, run.sstables, tuple(sorted(run.backfilled)), run.watermarks)

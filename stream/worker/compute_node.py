@@ -49,6 +49,7 @@ from stream.worker.running_actor import (
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
     from stream.worker.actor_builder import ActorBuilder
+    from stream.epoch_figures import EpochFigures
 
 JOIN_SECONDS = 60.0
 """How long an actor may take to end once its channels are closed: one read or write of the store."""
@@ -228,6 +229,10 @@ class ComputeNode:
                 sum(channel.waiting_bytes for channel in channels),
             ))
         return found
+
+    def recent_epochs(self) -> tuple[EpochFigures, ...]:
+        """None: the actors of this process do not run as tasks."""
+        return ()
 
     def measure(self) -> None:
         """From now on the meters of all actors count."""

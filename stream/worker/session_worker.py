@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from stream.actor_metrics import FragmentFigures
     from stream.job_profile import FragmentProfile
     from stream.message import Statement
+    from stream.epoch_figures import EpochFigures
     from stream.worker.pending_statements import PendingStatements
 
 
@@ -30,6 +31,10 @@ class SessionWorker(Worker, Protocol):
 
     def fragments(self) -> Sequence[FragmentFigures]:
         """Figures of all running fragments, by job and fragment."""
+        ...
+
+    def recent_epochs(self) -> Sequence[EpochFigures]:
+        """Figures of the last epochs that ran as tasks, the newest one last."""
         ...
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> Sequence[FragmentProfile]:

@@ -84,6 +84,8 @@ MAY_IMPORT: dict[str, str] = {
     "stream.runtime": "message relational.types relational.chunk",
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
     "stream.actor_metrics": "",
+    "stream.epoch_figures": "",
+    "stream.engine_choice": "",
     "stream.job_profile": "plan",
     "stream.protocol": "message plan actor_metrics job_profile relational.types relational.catalog relational.chunk",
     "stream.error_counts": (
@@ -101,6 +103,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
         "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
+        "epoch_figures "
         "hummock.meta.store hummock.state_store relational.agg relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
@@ -116,13 +119,13 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.spark": (
         "playground plan protocol connector executor worker runtime message error_counts actor_metrics job_profile "
-        "relational.types relational.chunk relational.expr "
+        "epoch_figures relational.types relational.chunk relational.expr "
         "relational.catalog relational.table relational.spark hummock.base hummock.loaded_files hummock.object_store "
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.session": (
-        "playground spark meta plan message error_counts job_profile sink_delivery relational.spark "
-        "hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox relational.expr "
+        "playground spark meta engine_choice epoch_figures plan message error_counts job_profile sink_delivery "
+        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox relational.expr "
         "relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"

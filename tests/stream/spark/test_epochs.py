@@ -330,6 +330,9 @@ def test_what_each_executor_did_in_the_epochs_of_an_interval_is_told(store):
     assert [row["plan"] for row in profile if row["actors"]] == ["fragment 1", "fragment 0"]
     after = node._profiles(list(node._running.values()))
     source = [each.executors[-1].rows for each in (before[0], after[0])]
+    stages = [row for row in db.epochs().to_pylist() if row["tasks"]]
+    assert {row["place"] for row in stages} == {"spark"} and all(row["skew"] >= 1 for row in stages)
+    assert sum(row["source_rows"] for row in stages if row["stage"] == 0) == 3_680
     assert source[1] == 3_680 and all(each.cpu_seconds >= 0 for each in after[0].executors)
 
 
