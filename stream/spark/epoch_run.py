@@ -19,6 +19,7 @@ from hummock.epoch import Epoch, EpochPair, monotonic_seconds
 from hummock.errors import ObjectStoreError
 from hummock.object_store.base import sstable_data_path
 from stream.connector.base import connector_of, factory_path, settings_of
+from stream.epoch_figures import StageFigures
 from stream.errors import ActorFailed, SourcePosition, StreamError
 from stream.message import Barrier, Replayed, Statement
 from stream.plan.stream_plan import SourceNode, StreamScanNode
@@ -34,7 +35,6 @@ from stream.spark.stages import (
     must_run_in_driver,
     ranges_read,
 )
-from stream.epoch_figures import StageFigures
 
 if TYPE_CHECKING:
     from hummock.base.key_watermark import KeyWatermark

@@ -88,6 +88,7 @@ class EpochTask:
         check_format("a task of an epoch", record["format"], FORMAT)
         tables = {table.id: table for table in map(TableCatalog.from_json, record["tables"])}
         curr, prev, following = map(Epoch, record["epoch"])
+        chunk_rows, source_rows, source_ms = record["source"]
         return cls(
             tuple(_actor_from_json(each, tables) for each in record["actors"]),
             EpochPair(curr, prev),
@@ -96,7 +97,9 @@ class EpochTask:
             record["url"],
             tuple(record["prefixes"]),
             StorageOptions(**record["storage"]),
-            *record["source"],
+            chunk_rows,
+            source_rows,
+            source_ms,
             frozenset(record["scanning"]),
             frozenset(record["held"]),
             record["is_paused"],
@@ -181,7 +184,7 @@ class EpochReport:
     def from_bytes(cls, text: bytes, types: Mapping[int, Schema]) -> EpochReport:
         """The inverse of `to_bytes`."""
         record = json.loads(text)
-        failure = record["failure"]
+        failure, (source_rows, is_full) = record["failure"], record["source"]
         if failure is not None:
             position = failure["position"]
             failure = TaskFailure(**{**failure, "position": None if position is None else tuple(position)})
@@ -191,7 +194,8 @@ class EpochReport:
             {edge: SentEdge(part_from_json(part), _marks_from_json(marks, types[edge]))
              for edge, part, marks in record["sent"]},
             tuple(record["backfilled"]),
-            *record["source"],
+            source_rows,
+            is_full,
             {actor_id: ActorFigures(rows, seconds, {at: (count, cpu) for at, count, cpu in executors}, errors)
              for actor_id, rows, seconds, executors, errors in record["figures"]},
             failure,

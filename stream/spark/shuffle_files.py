@@ -179,7 +179,8 @@ class ShuffleFile:
 
     def _spill_messages(self) -> None:
         if self._spill is None:
-            self._spill = self._undo.enter_context(TemporaryFile(prefix="hummock-", dir=self._directory))
+            self._spill = TemporaryFile(prefix="hummock-", dir=self._directory)  # noqa: SIM115  closed in `__exit__`
+            self._undo.callback(self._spill.close)
         for number in self._in_memory:
             message = self._messages[number]
             assert isinstance(message, memoryview)

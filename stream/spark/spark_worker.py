@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hummock.epoch import Epoch, monotonic_seconds
-from stream.actor_metrics import FragmentFigures
 from relational.expr import ErrorCounts
+from stream.actor_metrics import FragmentFigures
 from stream.connector.base import connector_of
+from stream.epoch_figures import EpochFigures
 from stream.errors import (
     ActorFailed,
     InvalidStatement,
@@ -41,12 +42,11 @@ from stream.message import Add, Alter, Barrier, InsertRows, Loading, Pause, Repl
 from stream.options import NAME_PREFIXES
 from stream.plan.stream_plan import SinkNode, SourceNode
 from stream.protocol import ActorSpec, CollectedEpoch, Step
+from stream.runtime.channel import Channel
 from stream.spark.altered import with_altered
 from stream.spark.epoch_run import EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
 from stream.spark.epoch_spec import ActorFigures
-from stream.runtime.channel import Channel
 from stream.worker.actor_builder import ActorBuilder
-from stream.epoch_figures import EpochFigures
 from stream.worker.pending_statements import PendingStatements
 from stream.worker.running_actor import executor_profiles, profile_between
 

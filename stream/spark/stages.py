@@ -200,9 +200,9 @@ class StageGraph:
         for edge in (each for each in segment.outgoing if self.sent_as(each) is each):
             virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number + 1
             receivers = counts[self._segment_of[edge.receiver].number]
-            root = shuffle_write(self.schema_of(edge), edge.number, _partitioning(edge, receivers, number))
+            written = shuffle_write(self.schema_of(edge), edge.number, _partitioning(edge, receivers, number))
             input = InputSpec(EdgeSpec((virtual, 0)), (edge.sender,))
-            actors.append(ActorSpec(virtual, self._spec_of(edge.sender).table, root, inputs=(input,)))
+            actors.append(ActorSpec(virtual, self._spec_of(edge.sender).table, written, inputs=(input,)))
         return tuple(self._unwritten(actors, segment))
 
     def _read_node(
@@ -265,11 +265,11 @@ def ranges_read(specs: Sequence[ActorSpec]) -> list[KeyRange]:
     """The key ranges of the store that the actors of a task read."""
     found: dict[tuple[int, int, int], KeyRange] = {}
     for spec in specs:
-        owned = None if spec.vnodes is None else spec.vnodes.nonzero()[0]
         for table in _tables_of(spec):
-            if owned is None or not table.distribution_key or table.vnode_count != len(spec.vnodes):
+            if spec.vnodes is None or not table.distribution_key or table.vnode_count != len(spec.vnodes):
                 found[table.id, 0, -1] = KeyRange.table(table.id)
             else:
+                owned = spec.vnodes.nonzero()[0]
                 first, last = int(owned[0]), int(owned[-1])
                 start, end = KeyRange.vnode(table.id, first), KeyRange.vnode(table.id, last)
                 found[table.id, first, last] = KeyRange(start.start, end.end)

@@ -48,8 +48,8 @@ from stream.worker.running_actor import (
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
-    from stream.worker.actor_builder import ActorBuilder
     from stream.epoch_figures import EpochFigures
+    from stream.worker.actor_builder import ActorBuilder
 
 JOIN_SECONDS = 60.0
 """How long an actor may take to end once its channels are closed: one read or write of the store."""

@@ -9,9 +9,9 @@ from stream.protocol import Worker
 
 if TYPE_CHECKING:
     from stream.actor_metrics import FragmentFigures
+    from stream.epoch_figures import EpochFigures
     from stream.job_profile import FragmentProfile
     from stream.message import Statement
-    from stream.epoch_figures import EpochFigures
     from stream.worker.pending_statements import PendingStatements
 
 

@@ -23,12 +23,12 @@ CASES = [
 @pytest.mark.parametrize(("engine", "busy", "state", "choice"), CASES)
 def test_the_rule(engine, busy, state, choice):
     found = choose_engine(EngineFigures(engine, busy, 8, int(state * 16 * GB), 16 * GB))
-    assert found.engine == choice and f"{busy:.1f} of 8 cores" in found.reason or "memory" in found.reason
+    assert (found.engine == choice and f"{busy:.1f} of 8 cores" in found.reason) or "memory" in found.reason
 
 
 def test_a_choice_is_kept_where_it_was_made():
-    for busy in range(0, 90):
-        for state in range(0, 60):
+    for busy in range(90):
+        for state in range(60):
             for engine in (PROCESS, SPARK):
                 figures = EngineFigures(engine, busy / 10, 8, state * GB, 10 * GB)
                 chosen = choose_engine(figures).engine

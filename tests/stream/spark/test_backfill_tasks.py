@@ -226,7 +226,8 @@ def test_changes_keep_their_ops_and_pairs_that_part_become_plain_changes(objects
                 if op == Op.UPDATE_INSERT:
                     assert changes[at - 1][0] == Op.UPDATE_DELETE
         owners = VnodeMap.even(range(parts), 256)
-        assert len(set(owners.targets_of([Column(pa.array(sorted(seen), pa.int64()), SCHEMA[0].data_type)], rows=len(seen)))) <= 1
+        keys = Column(pa.array(sorted(seen), pa.int64()), SCHEMA[0].data_type)
+        assert len(set(owners.targets_of([keys], rows=len(seen)))) <= 1
     assert {row for row, times in rows.items() if times} == set(kept.items()) and max(rows.values()) == 1
 
 
