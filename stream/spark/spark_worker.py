@@ -6,8 +6,8 @@ of the epoch before. So an epoch begins when the one before is committed and rea
 belong to a later one. An epoch of few rows runs as one task in this process: a Spark job takes longer to start than it
 would to work.
 
-A task that fails for no reason of its own is repeated by Spark, since nothing refers to what an attempt wrote; an actor
-that fails because of its rows ends the epoch, and the recovery of the meta side decides, as for a compute node.
+A task that fails for no reason of its own is repeated by Spark, since nothing refers to what an attempt wrote [C19]; an
+actor that fails because of its rows ends the epoch, and the recovery of the meta side decides, as for a compute node.
 """
 
 from __future__ import annotations
