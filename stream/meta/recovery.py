@@ -49,9 +49,11 @@ class RecoveryPolicy:
 
 
 def fatal_cause(error: BaseException | None) -> BaseException | None:
-    """The first error in a chain of causes that no recovery heals."""
-    while error is not None:
+    """The first error in a chain of causes that no recovery heals. A chain may be a cycle: `raise error from error`."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
         if isinstance(error, FATAL):
             return error
+        seen.add(id(error))
         error = error.__cause__
     return None
