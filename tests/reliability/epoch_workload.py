@@ -110,8 +110,11 @@ def rows_after(seed: int, number: int) -> Rows:
     return rows
 
 
-def work(db: Session, seed: int, first: int, count: int, note: Callable[[str], None]) -> None:
-    """Statements from number `first` on, while sources are read. Notes what was sent, and what was flushed."""
+def work(
+    db: Session, seed: int, first: int, count: int, note: Callable[[str], None], *, can_read: bool = True
+) -> None:
+    """Statements from number `first` on, while sources are read. Notes what was sent, what was flushed, and, if it
+    `can_read`, how many rows of the source were."""
     rng = random.Random(f"{seed} flushes {first}")
     db.resume()
     for number in range(first, first + count):
@@ -124,7 +127,8 @@ def work(db: Session, seed: int, first: int, count: int, note: Callable[[str], N
         if rng.random() < 0.5 or number == first + count - 1:
             db.flush()
             note(f"flushed {number + 1}")
-            note(f"read {rows_read(db)}")
+            if can_read:
+                note(f"read {rows_read(db)}")
 
 
 # -- checks ----------------------------------------------------------------------------------------------------
