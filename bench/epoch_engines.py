@@ -12,7 +12,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -223,7 +222,7 @@ def _serve(pipe: Any, spec: EngineSpec) -> None:
             answer = getattr(engine, name)(*given)
             if name != "close":
                 pipe.send(answer)
-    except EOFError:
-        sys.exit(1)
+    except EOFError:  # the bench has ended without a word
+        engine.close()
     except Exception as error:
         pipe.send(RuntimeError(f"{spec.kind}: {type(error).__name__}: {error}"))
