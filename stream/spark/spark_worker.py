@@ -28,13 +28,10 @@ from stream.epoch_figures import EpochFigures
 from stream.errors import (
     ActorFailed,
     InvalidStatement,
-    JobFailed,
     JobNotRunning,
-    LostStatement,
     ProfileInterrupted,
     SessionClosed,
     SourcePosition,
-    StatementsLost,
 )
 from stream.executor.meter import ExecutorMeter
 from stream.job_profile import FragmentProfile
@@ -192,22 +189,14 @@ class SparkWorker:
     def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
         """Rows affected, once the epoch of the statement has run. Waits for the end of a recovery. The errors of
         `ComputeNode.execute`."""
-        number = statement.statement_id
-        self.pending.add(statement, table_id, table_name, self._request_barrier)
-        message: Statement | Replayed | None = statement
-        was_sent = False
-        try:
-            while message is not None:
-                epoch = self._send_again(table_id, table_name, message, was_sent)
-                was_sent = True
-                message = self.pending.sent(number, epoch)
-            self._request_barrier()
-            rows = statement.result.result()
-        except Exception:
-            self.pending.forget(number)
-            raise
-        self.pending.acknowledged(number)
-        return rows
+        return self.pending.carry_out(
+            statement,
+            table_id,
+            table_name,
+            lambda message: self._send(table_id, table_name, message),
+            self._request_barrier,
+            on_sent=self._request_barrier,
+        )
 
     def fragments(self) -> list[FragmentFigures]:
         """Figures of all fragments, by job and number, of the epochs so far."""
@@ -409,17 +398,8 @@ class SparkWorker:
             self._is_serving = True
             self._changed.notify_all()
 
-    def _send_again(self, table_id: int, name: str, message: Statement | Replayed, was_sent: bool) -> int:
-        """The epoch in which a statement was sent; StatementsLost for one that was sent before a recovery to a table
-        that now takes none."""
-        try:
-            return self._send(table_id, name, message)
-        except (JobFailed, InvalidStatement) as refusal:
-            if was_sent:
-                raise StatementsLost((LostStatement(message.statement_id, name),)) from refusal
-            raise
-
     def _send(self, table_id: int, name: str, message: Statement | Replayed) -> int:
+        """The epoch in which a statement is sent. The errors of `execute` for a table that takes none."""
         with self._changed:
             timeout = self._options.barrier_timeout_ms / 1_000
             if not self._changed.wait_for(lambda: self._is_serving or self._closed_by is not None, timeout):

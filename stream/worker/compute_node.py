@@ -20,13 +20,10 @@ from stream.errors import (
     ActorFailed,
     ChannelClosed,
     InvalidStatement,
-    JobFailed,
     JobNotRunning,
-    LostStatement,
     ProfileInterrupted,
     RecoveryFailed,
     SessionClosed,
-    StatementsLost,
 )
 from stream.job_profile import FragmentProfile
 from stream.message import STATEMENTS, Add, Barrier, JoinedSink, Replayed, Statement
@@ -185,26 +182,15 @@ class ComputeNode:
         """Rows affected, once the table's own actor has evaluated the statement. Waits for the end of a recovery,
         whether it begins before or after the statement was sent. StatementError if the statement fails, JobFailed if
         the table was set aside, StatementsLost if the table could not accept it again after a recovery."""
-        number = statement.statement_id
-        self.pending.add(statement, table_id, table_name, self._request_barrier)
-        message: Statement | Replayed | None = statement
-        was_sent = False
-        try:
-            while message is not None:
-                control = self._control_again(number, table_id, table_name, was_sent)
-                try:
-                    before = control.send(message)
-                except ChannelClosed:
-                    continue
-                was_sent = True
-                assert before is not None, "a table takes statements only after its first barrier"
-                message = self.pending.sent(number, before.epoch.curr)
-            rows = statement.result.result()
-        except Exception:
-            self.pending.forget(number)
-            raise
-        self.pending.acknowledged(number)
-        return rows
+        def send(message: Statement | Replayed) -> int | None:
+            try:
+                before = self._control_of(table_id, table_name).send(message)
+            except ChannelClosed:
+                return None
+            assert before is not None, "a table takes statements only after its first barrier"
+            return before.epoch.curr
+
+        return self.pending.carry_out(statement, table_id, table_name, send, self._request_barrier)
 
     def send(self, table_id: int, table_name: str, message: Statement | Replayed) -> None:
         """Sends a statement to the table's own actor, in the open epoch. The errors of `execute` for a table that takes
@@ -331,16 +317,6 @@ class ComputeNode:
         for actor in actors:
             actor.may_begin = True
             self._pool.wake(actor)
-
-    def _control_again(self, number: int, table_id: int, table_name: str, was_sent: bool) -> Channel:
-        """As `_control_of`; StatementsLost for a statement that was sent before a recovery to a table that now takes
-        none."""
-        try:
-            return self._control_of(table_id, table_name)
-        except (JobFailed, InvalidStatement) as refusal:
-            if was_sent:
-                raise StatementsLost((LostStatement(number, table_name),)) from refusal
-            raise
 
     def _control_of(self, table_id: int, table_name: str) -> Channel:
         with self._changed:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hummock.meta.store.base import NONE, MetaOperations
-from stream.errors import LostStatement, StatementsLost
+from stream.errors import InvalidStatement, JobFailed, LostStatement, StatementsLost
 from stream.message import InsertRows, Replayed, Statement
 
 MAX_UNCOMMITTED = 100_000
@@ -101,6 +101,41 @@ class PendingStatements:
         return next(self._ids)
 
     # -- one statement ---------------------------------------------------------------------------------
+
+    def carry_out(
+        self,
+        statement: Statement,
+        table_id: int,
+        table: str,
+        send: Callable[[Statement | Replayed], int | None],
+        request_commit: Callable[[], None],
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Rows affected, once the statement was sent and evaluated. `send` returns the epoch in which it was sent, or
+        None if it has to be sent again, and raises JobFailed or InvalidStatement if the table takes none; then for a
+        statement that was sent before a recovery the error is StatementsLost."""
+        number = statement.statement_id
+        self.add(statement, table_id, table, request_commit)
+        message: Statement | Replayed | None = statement
+        was_sent = False
+        try:
+            while message is not None:
+                try:
+                    epoch = send(message)
+                except (JobFailed, InvalidStatement) as refusal:
+                    if was_sent:
+                        raise StatementsLost((LostStatement(number, table),)) from refusal
+                    raise
+                if epoch is not None:
+                    was_sent = True
+                    message = self.sent(number, epoch)
+            on_sent()
+            rows = statement.result.result()
+        except Exception:
+            self.forget(number)
+            raise
+        self.acknowledged(number)
+        return rows
 
     def add(self, statement: Statement, table_id: int, table: str, request_commit: Callable[[], None]) -> None:
         """A statement is about to be sent. If too much is uncommitted, requests a commit and waits."""
