@@ -178,6 +178,16 @@ class AggGroups:
             self._had_row = bool(exists[0])
             self._states.resave()
 
+    def load_all(self, rows: DataChunk) -> None:
+        """Sets all groups that are stored, `rows` of `state_types`, to their states; from now on evictions are tracked.
+        REQUIRES that nothing was applied to any group yet.
+        """
+        before, keys = self._numbers.count, len(self.group_types)
+        ids = self._numbers.find(list(rows.columns[:keys]), rows=rows.capacity)
+        self._grow(before)
+        self.load(ids, rows)
+        self.track_evictions()
+
     def apply(
         self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
     ) -> None:

@@ -94,7 +94,7 @@ def run_actors(
             sink_progress,
             on_idle=sources.note_idle,
             more=ends.builders,
-            own_paces=True,
+            is_for_one_epoch=True,
         )
         node = ComputeNode(store, builder, builder.options, ActorPool(threads, spare=0), sources.note_failure)
         undo.callback(node.close, ChannelClosed("a task"))

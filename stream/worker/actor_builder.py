@@ -16,7 +16,7 @@ import numpy as np
 from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
 from relational.table.scan_positions import ScanPositions
-from relational.table.state_table import StateTable
+from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
 from relational.table.write_budget import WriteBudget
 from stream.connector.base import SplitReader, connector_of, open_reader, settings_of
@@ -83,8 +83,8 @@ class ActorBuilder:
     `upstream`: the store of the tables of other jobs, if it is another one. `handover`: with the builder of the other
     actors that work on a creation. `on_idle(actor_id, rows)`: the actor of a source reads nothing more for the moment,
     after so many rows of the epoch, or that of a backfill has read all rows. `more`: builder functions of further node
-    types. `own_paces`: each actor of a backfill has a pace of its own, and calls `on_idle` where others request a
-    barrier."""
+    types. `is_for_one_epoch`: no rows are cached, and each actor of a backfill has a pace of its own, and calls
+    `on_idle` where others request a barrier."""
 
     def __init__(
         self,
@@ -96,9 +96,10 @@ class ActorBuilder:
         handover: StateHandover | None = None,
         on_idle: Callable[[int, int], None] = lambda actor_id, rows: None,
         more: BuilderFunctions = MappingProxyType({}),
-        own_paces: bool = False,
+        is_for_one_epoch: bool = False,
     ) -> None:
-        self.on_idle, self.more, self._own_paces = on_idle, more, own_paces
+        self.on_idle, self.more, self._is_for_one_epoch = on_idle, more, is_for_one_epoch
+        self.row_cache_bytes = 0 if is_for_one_epoch else ROW_CACHE_BYTES
         self.store = store
         self.upstream = store if upstream is None else upstream
         self.options = options
@@ -141,7 +142,7 @@ class ActorBuilder:
 
     def pace_of(self, spec: ActorSpec) -> BackfillPace:
         """What the actors of a job share."""
-        if self._own_paces:
+        if self._is_for_one_epoch:
             return BackfillPace(lambda: self.on_idle(spec.actor_id, 0), is_detached=True)
         pace = self._paces.get(spec.job_id)
         if pace is None:
@@ -300,6 +301,7 @@ class _ActorChain(ExecutorChain):
         self.backfilled: Callable[[], None] = lambda: None
         self.meters: dict[int, ExecutorMeter] = {}
         """By the position of the node in the fragment, in pre-order."""
+        self.row_cache_bytes = builder.row_cache_bytes
         self.on_idle = partial(builder.on_idle, spec.actor_id)
         self.more = builder.more
         self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
@@ -316,7 +318,7 @@ class _ActorChain(ExecutorChain):
         """A table of this fragment. An actor owns the vnodes of tables that are distributed; in the others it has rows
         of its own."""
         vnodes = self.spec.vnodes if catalog.distribution_key else None
-        return StateTable(catalog, self.store, vnodes, budget=self.budget)
+        return StateTable(catalog, self.store, vnodes, budget=self.budget, row_cache_bytes=self.row_cache_bytes)
 
     def position(self) -> SourcePosition | None:
         """The position of the actor's source, None without one."""

@@ -1,6 +1,7 @@
 import random
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from relational.plan.logical import Aggregate, Scan
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
 from stream.executor import agg_state
+from stream.executor import hash_agg as hash_agg_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Stop, Watermark
@@ -41,6 +43,11 @@ EVERYTHING = (
     (AggKind.MIN, 2),
     (AggKind.MAX, 2),
 )
+
+
+@pytest.fixture(autouse=True, params=[0, hash_agg_module.SCANNED_SHARE], ids=["by key", "all at once"])
+def how_stored_groups_are_read(request, monkeypatch):
+    monkeypatch.setattr(hash_agg_module, "SCANNED_SHARE", request.param)
 
 
 def call(kind, argument, schema=INPUT, filter=None):
@@ -494,3 +501,18 @@ def test_closed_groups_leave_memory_and_those_of_null_stay():
     assert groups.groups <= most
     (change,) = add([None])
     assert change.to_pretty() == "U- . 1\nU+ . 2"
+
+
+@pytest.mark.parametrize(("stored", "wanted", "reads"), [(400, 100, "all"), (401, 100, "by key"), (5, 5, "all")])
+def test_stored_groups_are_read_at_once_if_they_are_few(stored, wanted, reads, monkeypatch):
+    monkeypatch.setattr(hash_agg_module, "SCANNED_SHARE", 4)
+    store, calls = MemoryStateStore(), []
+    rows = "\n".join(f"+ {number} {number} 1 1.0" for number in range(stored))
+    build = partial(counts, store=store)
+    run_epochs(build, store, INPUT, (0,), [[from_pretty(rows, INPUT)]])
+    real = StateTable.get_rows
+    monkeypatch.setattr(StateTable, "get_rows", lambda self, pks: (calls.append(pks.capacity), real(self, pks))[1])
+    more = "\n".join(f"+ {1000 + number} {number} 1 1.0" for number in range(wanted))
+    (changes,) = run_epochs(build, store, INPUT, (0,), [[from_pretty(more, INPUT)]], first=2)
+    assert calls == ([] if reads == "all" else [wanted])
+    assert sum(chunk.visible_rows for chunk in changes) == 2 * wanted
