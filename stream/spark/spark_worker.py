@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from stream.playground import WorkerPorts
 
 
+NAMES_SECONDS = 300.0
+"""How long tasks write under the same prefixes of names."""
 RECENT_EPOCHS = 256
 """Of which figures are kept."""
 
@@ -94,9 +96,9 @@ class SparkWorker:
         self._delivered: dict[int, int] = {}  # by job of a sink: the epoch up to which its last epoch knew deliveries
         self._figures: dict[tuple[int, int], ActorFigures] = {}  # of each fragment of a job, of all epochs
         self._recent: deque[EpochFigures] = deque(maxlen=RECENT_EPOCHS)
-        self._undo = ExitStack()
-        prefixes = self._undo.enter_context(ports.storage.upload_prefixes(NAME_PREFIXES))
-        self._context = RunContext(ports, tasks, prefixes, lambda: self._failure is not None)
+        self._names = ExitStack()  # registered prefixes
+        self._names_until = 0.0
+        self._context = RunContext(ports, tasks, (), lambda: self._failure is not None)
         self._trial = ActorBuilder(ports.storage, ports.options, lambda: None, ports.sink_progress)
         self._errors = ports.errors  # of all jobs, for metrics
         self._error_counts: dict[int, ErrorCounts] = {}  # of each actor
@@ -176,8 +178,7 @@ class SparkWorker:
         finally:
             self.pending.close(error)
             self._epochs.shutdown(wait=True)
-            with suppress(Exception):  # a registration of names that is not taken back expires
-                self._undo.close()
+            self._release_names()
 
     @property
     def is_busy(self) -> bool:
@@ -265,6 +266,7 @@ class SparkWorker:
         """Runs an epoch, once the one before is committed."""
         epoch, began = waiting.barrier.epoch.prev, monotonic_seconds()
         self._wait_for_turn()
+        self._renew_names()
         open_epoch = self._opened(waiting)
         rows = self._expected_rows + sum(map(_rows_of, waiting.statements))
         with self._storage.pinned_version() as pinned:
@@ -280,6 +282,19 @@ class SparkWorker:
         if run.wants_more:
             self._request_barrier()
         return CollectedEpoch(epoch, run.sstables, tuple(sorted(run.backfilled)), run.watermarks)
+
+    def _renew_names(self) -> None:
+        """New prefixes of names, now and then: what failed attempts have written under the old ones is garbage once
+        they are not registered. REQUIRES that all epochs before are committed."""
+        if monotonic_seconds() >= self._names_until:
+            self._release_names()
+            prefixes = self._names.enter_context(self._storage.upload_prefixes(NAME_PREFIXES))
+            self._context = replace(self._context, prefixes=prefixes)
+            self._names_until = monotonic_seconds() + NAMES_SECONDS
+
+    def _release_names(self) -> None:
+        with suppress(Exception):  # a registration that is not taken back expires
+            self._names.close()
 
     def _wait_for_turn(self) -> None:
         """Returns once the epoch that ran last is committed; raises what ended this generation."""

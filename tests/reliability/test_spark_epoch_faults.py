@@ -49,13 +49,14 @@ def test_a_store_outlives_a_round_of_each_kind(spark, tmp_path):
         world.round(turn, {})
 
 
-@pytest.mark.xfail(strict=True, reason="the prefixes of names of a driver stay registered as long as it lives")
-def test_failed_attempts_leave_nothing_behind_while_their_driver_lives(spark, tmp_path):
+def test_failed_attempts_leave_nothing_behind_while_their_driver_lives(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("stream.spark.spark_worker.NAMES_SECONDS", 0.0)
     world = EpochWorld(spark, tmp_path, run_seed())
     plan_faults(world.url, dict.fromkeys(range(9, 40, 3), ("killed", AT_THE_END)))
     with chaos(), world.driver() as db:
         work(db, world.seed, 0, STATEMENTS, lambda text: None)
         db.pause()
+        db.flush()
         assert "9 killed" in marks_of(world.url)
         world.vacuum(0)
         assert "shuffle file" not in world.remains()
