@@ -336,6 +336,11 @@ class SourceExecutor(Executor):
         """The splits that this actor reads or has read."""
         return self._readers.keys()
 
+    @property
+    def finished_splits(self) -> list[str]:
+        """Those that have an end, of which all rows were read."""
+        return [split for split, reader in self._readers.items() if reader.is_bounded and reader.is_finished]
+
     def has_ended(self, split: str) -> bool:
         """Whether a split brings no further rows."""
         return self._readers[split].is_finished

@@ -124,6 +124,7 @@ class EpochRun:
         self.source_rows = 0
         self.is_full = False
         self.stages: list[StageFigures] = []
+        self.finished: dict[int, set[str]] = {}  # by actor: splits
         self._context, self._version, self._rows = context, version, rows
         self._in_driver = rows < context.options.driver_rows
         self._graph: StageGraph | None = None
@@ -220,7 +221,7 @@ class EpochRun:
         for spec in segment.specs:
             if spec.job_id in epoch.delivered_at:
                 return True
-            if spec.actor_id in epoch.fresh or (spec.splits is not None and not epoch.is_paused):
+            if spec.actor_id in epoch.fresh or (spec.splits and not epoch.is_paused):
                 return True
             if spec.job_id in asked and not spec.inputs:
                 return True
@@ -271,6 +272,8 @@ class EpochRun:
             for table_id, mark in report.watermarks.items():
                 known = self.watermarks.get(table_id)
                 self.watermarks[table_id] = mark if known is None else known.followed_by(mark)
+            for actor_id, splits in report.finished.items():
+                self.finished.setdefault(actor_id, set()).update(splits)
             for edge, sent in report.sent.items():
                 self._sent.setdefault(edge, []).append(sent)
             for actor_id, each in report.figures.items():

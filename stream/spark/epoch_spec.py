@@ -148,7 +148,8 @@ class EpochReport:
 
     `sstables`: with all that the actors wrote. `watermarks`: of state tables, by id. `sent`: by number of the edge.
     `backfilled`: actors that have read all existing rows. `source_rows`: read from connectors; `is_full`: there may be
-    more. `failure`: what ended the task, of which nothing else counts."""
+    more. `finished`: by actor, the splits of which all rows were read. `failure`: what ended the task, of which nothing
+    else counts."""
 
     sstables: tuple[SstableInfo, ...] = ()
     watermarks: Mapping[int, KeyWatermark] = field(default_factory=dict)
@@ -157,6 +158,7 @@ class EpochReport:
     source_rows: int = 0
     is_full: bool = False
     figures: Mapping[int, ActorFigures] = field(default_factory=dict)
+    finished: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     failure: TaskFailure | None = None
 
     def to_bytes(self, types: Mapping[int, Schema]) -> bytes:
@@ -176,6 +178,7 @@ class EpochReport:
                  dict(each.errors)]
                 for actor_id, each in self.figures.items()
             ],
+            "finished": [[actor_id, list(splits)] for actor_id, splits in self.finished.items()],
             "failure": None if failure is None else asdict(failure),
         }
         return json.dumps(record).encode()
@@ -198,6 +201,7 @@ class EpochReport:
             is_full,
             {actor_id: ActorFigures(rows, seconds, {at: (count, cpu) for at, count, cpu in executors}, errors)
              for actor_id, rows, seconds, executors, errors in record["figures"]},
+            {actor_id: tuple(splits) for actor_id, splits in record["finished"]},
             failure,
         )  # fmt: skip
 

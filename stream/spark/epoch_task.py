@@ -26,7 +26,7 @@ from stream.connector.sink_log import SinkProgress
 from stream.errors import ActorFailed, ChannelClosed
 from stream.message import Add, Barrier, Replayed, Statement, Stop
 from stream.options import StreamOptions
-from stream.plan.stream_plan import SourceNode
+from stream.plan.stream_plan import SourceNode, WatermarkFilterNode
 from stream.protocol import ActorSpec, CollectedEpoch
 from stream.runtime.actor_pool import ActorPool
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure, edge_schemas
@@ -106,6 +106,7 @@ def run_actors(
                 raise error from error.__cause__  # from `failed` would make a cycle of causes
             return EpochReport(failure=_failure_of(failed))
         figures = {each.spec.actor_id: _figures_of(each, builder) for each in node.actors()}
+        finished = {actor_id: _finished_by(builder, spec) for actor_id, spec in sources.specs.items()}
         return EpochReport(
             collected.sstables,
             collected.watermarks,
@@ -114,6 +115,7 @@ def run_actors(
             sources.rows,
             sources.is_full,
             figures,
+            {actor_id: splits for actor_id, splits in finished.items() if splits},
         )
 
 
@@ -139,7 +141,8 @@ class _Sources:
     def __init__(self, task: EpochTask) -> None:
         self._limit, self._ms = task.source_rows, task.source_ms
         self._lock = threading.Lock()
-        reading = task.scanning | {spec.actor_id for spec in task.actors if _reads_connector(spec)}
+        self.specs = {spec.actor_id: spec for spec in task.actors if _reads_connector(spec)}
+        reading = task.scanning | self.specs.keys()
         self._read = dict.fromkeys(reading, -1)
         self._done = threading.Event()
         self._is_late = False
@@ -179,6 +182,15 @@ class _Sources:
         """Whether one may have more rows."""
         with self._lock:
             return self._is_late or any(0 < self._limit <= rows for rows in self._read.values())
+
+
+def _finished_by(builder: ActorBuilder, spec: ActorSpec) -> tuple[str, ...]:
+    """The splits that an actor of a source need not open again. The bound of a watermark is known with all of them."""
+    source = builder.sources.get(spec.actor_id)
+    if source is None or any(isinstance(node, WatermarkFilterNode) for node in spec.root.walk()):
+        return ()
+    prefix = next(node.split_prefix for node in spec.root.walk() if isinstance(node, SourceNode))
+    return tuple(split.removeprefix(prefix) for split in source.finished_splits)
 
 
 def _figures_of(running: RunningActor, builder: ActorBuilder) -> ActorFigures:

@@ -82,6 +82,7 @@ class SparkWorker:
         self._running: dict[int, ActorSpec] = {}
         self._fresh: set[int] = set()  # actors that have taken part in no committed epoch
         self._backfilled: set[int] = set()  # actors that have read all existing rows
+        self._finished: dict[int, set[str]] = {}  # by actor: the splits of which all rows were read
         self._statements: list[SentStatement] = []  # of the open epoch
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends
         self._is_paused, self._loading = False, frozenset[int]()
@@ -163,7 +164,7 @@ class SparkWorker:
         with self._changed:
             self._built, self._running, self._in_flight = {}, {}, {}
             self._fresh, self._backfilled = set(), set()
-            self._error_counts = {}
+            self._error_counts, self._finished = {}, {}
             self._statements, self._ran_upto = [], 0
             self._failure, self._is_paused, self._loading = None, False, frozenset()
             self._epochs = _epoch_thread()
@@ -309,7 +310,7 @@ class SparkWorker:
         """The epoch as it is when it begins: with what the epoch before has told, and splits that were added."""
         with self._changed:
             current = {spec.actor_id: self._running.get(spec.actor_id, spec) for spec in waiting.actors}
-        actors = tuple(self._discovered(tuple(current.values())))
+        actors = tuple(map(self._unfinished, self._discovered(tuple(current.values()))))
         with self._changed:
             fresh, backfilled, before = frozenset(self._fresh), frozenset(self._backfilled), dict(self._delivered)
         sinks = {spec.job_id for spec in actors if isinstance(spec.root, SinkNode)}
@@ -325,6 +326,14 @@ class SparkWorker:
             {job_id: each.delivered for job_id, each in progress.items() if each.delivered > before.get(job_id, 0)},
             frozenset(job_id for job_id, each in progress.items() if each.is_full),
         )
+
+    def _unfinished(self, spec: ActorSpec) -> ActorSpec:
+        """The actor without the splits of which all rows were read: opening them again would find nothing."""
+        finished = self._finished.get(spec.actor_id)
+        if not finished:
+            return spec
+        left = tuple(split for split in spec.all_splits if split not in finished)
+        return replace(spec, splits=left, all_splits=left)
 
     def _discovered(self, specs: Sequence[ActorSpec]) -> list[ActorSpec]:
         """The actors with the splits that their connectors have by now."""
@@ -352,6 +361,8 @@ class SparkWorker:
         self._expected_rows = self._options.epoch_rows if run.is_full else run.source_rows
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
+        for actor_id, splits in run.finished.items():
+            self._finished.setdefault(actor_id, set()).update(splits)
         for actor_id in run.ran & self._running.keys():  # what was meant for the first epoch of an actor
             self._running[actor_id] = replace(
                 self._running[actor_id], first_rows=None, since=None, is_loaded=False, skip=None, is_resumed=False

@@ -99,6 +99,8 @@ class ActorBuilder:
         is_for_one_epoch: bool = False,
     ) -> None:
         self.on_idle, self.more, self._is_for_one_epoch = on_idle, more, is_for_one_epoch
+        self.sources: WeakValueDictionary[int, SourceExecutor] = WeakValueDictionary()
+        """By the id of the actor."""
         self.row_cache_bytes = 0 if is_for_one_epoch else ROW_CACHE_BYTES
         self.store = store
         self.upstream = store if upstream is None else upstream
@@ -302,6 +304,7 @@ class _ActorChain(ExecutorChain):
         self.meters: dict[int, ExecutorMeter] = {}
         """By the position of the node in the fragment, in pre-order."""
         self.row_cache_bytes = builder.row_cache_bytes
+        self.all_sources = builder.sources
         self.on_idle = partial(builder.on_idle, spec.actor_id)
         self.more = builder.more
         self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
@@ -370,6 +373,7 @@ class _ActorChain(ExecutorChain):
             on_idle=self.on_idle,
         )
         self.sources.append(source)
+        self.all_sources[self.spec.actor_id] = source
         return source
 
     def readers(self, node: SourceNode) -> tuple[dict[str, SplitReader], FindSplits | None]:

@@ -2,6 +2,7 @@
 difference. The random graphs of tests/simulation run the same tasks under deaths and recoveries."""
 
 import random
+import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -396,3 +397,29 @@ def test_a_statement_to_a_dropped_table_is_refused(store):
     db.sql("DROP TABLE t")
     with pytest.raises((InvalidStatement, CatalogError)):
         table.insert([(1,)])
+
+
+def test_splits_that_were_read_to_their_ends_are_not_opened_again(store, tmp_path):
+    def add(name, rows):
+        (tmp_path / f"{name}.csv").write_text("k\n" + "\n".join(map(str, rows)) + "\n")
+
+    add("a", range(10))
+    db = store.open(slots=2, split_discovery_ms=1)
+    db.sql(f"CREATE SOURCE s (k BIGINT) WITH (connector = 'csv', path = '{tmp_path}')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, sum(k) AS k FROM s")
+    for _ in range(3):
+        db.flush()
+    assert rows(db, "SELECT * FROM m") == [(10, 45)]
+    store.tasks.clear()
+    db.flush()
+    assert not store.tasks, "there is nothing to read"
+    add("b", range(100, 103))
+    for _ in range(3):
+        db.flush()
+        time.sleep(0.005)
+    opened = {split for task in store.tasks for spec in task.actors for split in spec.splits or ()}
+    assert rows(db, "SELECT * FROM m") == [(13, 348)] and opened == {"b.csv"}
+    db.close()
+    db = store.open(slots=1)
+    db.flush()
+    assert rows(db, "SELECT * FROM m") == [(13, 348)]
