@@ -44,6 +44,13 @@ Result = TypeVar("Result")
 Explain = Callable[[ReadView, HummockError], HummockError]
 
 
+def caused_by(error: HummockError, cause: HummockError) -> HummockError:
+    """The error, with its cause, unless it is its own: a chain of causes has an end."""
+    if error is not cause:
+        error.__cause__ = cause
+    return error
+
+
 class _Source(Protocol):
     def close(self) -> None: ...
 
@@ -67,7 +74,7 @@ class _OnView:
             try:
                 result = read()
             except HummockError as error:
-                raise self._explain(self._view, error) from error
+                raise caused_by(self._explain(self._view, error), error)
             if result == nothing:
                 self._release()
             return result
@@ -171,7 +178,7 @@ class ViewReads(ABC):
         try:
             return read_one(view, key, epoch)
         except ObjectNotFound as error:
-            raise self._explain(view, error) from error
+            raise caused_by(self._explain(view, error), error)
 
     def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
         view = self._open_view()
@@ -181,7 +188,7 @@ class ViewReads(ABC):
         try:
             return read_many(view, wanted, epoch)
         except ObjectNotFound as error:
-            raise self._explain(view, error) from error
+            raise caused_by(self._explain(view, error), error)
 
     def scan(
         self,
@@ -197,7 +204,7 @@ class ViewReads(ABC):
         try:
             collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
         except ObjectNotFound as error:
-            raise self._explain(view, error) from error
+            raise caused_by(self._explain(view, error), error)
         return self._under_way(HummockScan(view, collector, self.options, limit, self._explain))
 
     def changes(
@@ -208,7 +215,7 @@ class ViewReads(ABC):
         try:
             reader = ChangeReader(view, key_range.start, key_range.end, since, until, options)
         except ObjectNotFound as error:
-            raise self._explain(view, error) from error
+            raise caused_by(self._explain(view, error), error)
         return self._under_way(HummockChanges(view, reader, self.options, self._explain))
 
     def scan_prefixes(
@@ -220,7 +227,7 @@ class ViewReads(ABC):
         try:
             return read_prefixes(view, wanted, epoch, reverse, limit)
         except ObjectNotFound as error:
-            raise self._explain(view, error) from error
+            raise caused_by(self._explain(view, error), error)
 
     def scan_many(
         self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
@@ -232,7 +239,7 @@ class ViewReads(ABC):
         try:
             return read_starts(view, wanted, bounds, epoch, limit)
         except ObjectNotFound as error:
-            raise self._explain(view, error) from error
+            raise caused_by(self._explain(view, error), error)
 
     def _under_way(self, read: Read) -> Read:
         with self._scans_lock:

@@ -16,6 +16,7 @@ from hummock.base.table_rules import TableRules
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, InvalidEpoch, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
+from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path
 from hummock.options import StorageOptions, VacuumOptions
 from hummock.sstable.store import SstableStore
@@ -133,3 +134,18 @@ def test_a_pinned_version_is_read_by_others_until_it_is_given_back(tmp_path):
         while names & {found.path.split("/")[-1].split(".")[0] for found in
                        store._sstable_store.object_store.list("sst/")}:
             store.vacuum()
+
+
+def test_the_causes_of_an_error_have_an_end(store):
+    """An error that needs no explanation is not its own cause."""
+    info = next(iter(store.version.sstables))
+    with closing(open_object_store("memory://")) as nothing:
+        files = SstableStore(nothing, StorageOptions())
+        gone = SnapshotStore(store.version, files, StorageOptions())
+        with pytest.raises(ObjectNotFound) as caught:
+            gone.get(info.smallest, store.committed_epoch)
+    seen, error = [], caught.value
+    while error is not None:
+        assert error not in seen
+        seen.append(error)
+        error = error.__cause__
