@@ -44,11 +44,9 @@ Result = TypeVar("Result")
 Explain = Callable[[ReadView, HummockError], HummockError]
 
 
-def caused_by(error: HummockError, cause: HummockError) -> HummockError:
-    """The error, with its cause, unless it is its own: a chain of causes has an end."""
-    if error is not cause:
-        error.__cause__ = cause
-    return error
+def cause_of(explained: HummockError, error: HummockError) -> HummockError | None:
+    """The cause of an error that `explained` replaces; None if it is the same: a chain of causes has an end."""
+    return None if explained is error else error
 
 
 class _Source(Protocol):
@@ -74,7 +72,7 @@ class _OnView:
             try:
                 result = read()
             except HummockError as error:
-                raise caused_by(self._explain(self._view, error), error)
+                raise (found := self._explain(self._view, error)) from cause_of(found, error)
             if result == nothing:
                 self._release()
             return result
@@ -178,7 +176,7 @@ class ViewReads(ABC):
         try:
             return read_one(view, key, epoch)
         except ObjectNotFound as error:
-            raise caused_by(self._explain(view, error), error)
+            raise (found := self._explain(view, error)) from cause_of(found, error)
 
     def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
         view = self._open_view()
@@ -188,7 +186,7 @@ class ViewReads(ABC):
         try:
             return read_many(view, wanted, epoch)
         except ObjectNotFound as error:
-            raise caused_by(self._explain(view, error), error)
+            raise (found := self._explain(view, error)) from cause_of(found, error)
 
     def scan(
         self,
@@ -204,7 +202,7 @@ class ViewReads(ABC):
         try:
             collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
         except ObjectNotFound as error:
-            raise caused_by(self._explain(view, error), error)
+            raise (found := self._explain(view, error)) from cause_of(found, error)
         return self._under_way(HummockScan(view, collector, self.options, limit, self._explain))
 
     def changes(
@@ -215,7 +213,7 @@ class ViewReads(ABC):
         try:
             reader = ChangeReader(view, key_range.start, key_range.end, since, until, options)
         except ObjectNotFound as error:
-            raise caused_by(self._explain(view, error), error)
+            raise (found := self._explain(view, error)) from cause_of(found, error)
         return self._under_way(HummockChanges(view, reader, self.options, self._explain))
 
     def scan_prefixes(
@@ -227,7 +225,7 @@ class ViewReads(ABC):
         try:
             return read_prefixes(view, wanted, epoch, reverse, limit)
         except ObjectNotFound as error:
-            raise caused_by(self._explain(view, error), error)
+            raise (found := self._explain(view, error)) from cause_of(found, error)
 
     def scan_many(
         self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
@@ -239,7 +237,7 @@ class ViewReads(ABC):
         try:
             return read_starts(view, wanted, bounds, epoch, limit)
         except ObjectNotFound as error:
-            raise caused_by(self._explain(view, error), error)
+            raise (found := self._explain(view, error)) from cause_of(found, error)
 
     def _under_way(self, read: Read) -> Read:
         with self._scans_lock:
