@@ -225,6 +225,7 @@ def test_a_stream_without_a_name_or_in_complete_mode_is_refused(pipeline):
     assert "use update with foreachBatch and Session.ingest into a table with ON CONFLICT OVERWRITE" in failure(query)
 
 
+@pytest.mark.slow
 def test_updates_of_an_aggregation_replace_the_rows_of_their_keys(pipeline):
     with pipeline.session() as session:
         session.sql("CREATE TABLE counts (v BIGINT PRIMARY KEY, n BIGINT) ON CONFLICT OVERWRITE")
