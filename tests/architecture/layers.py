@@ -125,8 +125,8 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.session": (
         "playground spark meta engine_choice epoch_figures plan message error_counts job_profile sink_delivery "
-        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox relational.expr "
-        "relational.types relational.sql "
+        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox "
+        "relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"
     ),
