@@ -10,7 +10,7 @@ import pyarrow as pa
 SCHEMA = pa.schema(
     {
         "epoch": pa.int64(),
-        "place": pa.string(),
+        "engine": pa.string(),
         "seconds": pa.float64(),
         "source_rows": pa.int64(),
         "stage": pa.int32(),
@@ -39,10 +39,10 @@ class StageFigures:
 
 @dataclass(frozen=True, slots=True)
 class EpochFigures:
-    """`place`: "driver" for an epoch that ran as one task in the process of the driver, else "spark"."""
+    """`engine`: "driver" for an epoch that ran as one task in the process of the driver, else "spark"."""
 
     epoch: int
-    place: str
+    engine: str
     seconds: float
     source_rows: int
     stages: tuple[StageFigures, ...]
@@ -52,7 +52,7 @@ def epochs_table(epochs: Iterable[EpochFigures]) -> pa.Table:
     """A row for each stage of each epoch; an epoch in which nothing ran has one without a stage."""
     rows = []
     for each in epochs:
-        whole = {"epoch": each.epoch, "place": each.place, "seconds": each.seconds, "source_rows": each.source_rows}
+        whole = {"epoch": each.epoch, "engine": each.engine, "seconds": each.seconds, "source_rows": each.source_rows}
         rows += [
             whole | {
                 "stage": number,

@@ -26,6 +26,8 @@ FORMAT = 1
 REQUESTS, ANSWERS, WRITERS = "inbox/request/", "inbox/answer/", "inbox/writer/"
 CHECKPOINT_CHARACTERS = 256
 BATCH_LIMIT = 1 << 63
+QUERY_ID = "sql.streaming.queryId"
+"""The local property of Spark's tasks and threads with the id of a streaming query, which is that of its checkpoint."""
 
 
 class Outcome(StrEnum):

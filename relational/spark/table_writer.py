@@ -27,10 +27,8 @@ from hummock.errors import InvalidOption
 from hummock.spark.worker import shared_url
 from relational.inbox.client import TIMEOUT_MS, Inbox
 from relational.inbox.payload import PayloadObject
-from relational.inbox.records import WriterBatch
+from relational.inbox.records import QUERY_ID, WriterBatch
 from relational.spark.frame_payload import write_rows
-
-QUERY_ID = "sql.streaming.queryId"      # local property of the tasks of a streaming query
 
 
 class WriterOptions:

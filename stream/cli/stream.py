@@ -92,7 +92,7 @@ def _report(
 
 def _last_tasks(session: Session) -> str:
     """The tasks of the last epoch on Spark, if any."""
-    rows = [row for row in session.epochs().to_pylist() if row["place"] == "spark" and row["tasks"]]
+    rows = [row for row in session.epochs().to_pylist() if row["engine"] == "spark" and row["tasks"]]
     last = [row for row in rows if row["epoch"] == rows[-1]["epoch"]]
     if not last:
         return ""

@@ -353,3 +353,14 @@ def _explained(node: StreamNode, depth: int) -> Iterator[str]:
     yield "  " * depth + f"{node.identity} {node.details}".rstrip()
     for child in node.inputs:
         yield from _explained(child, depth + 1)
+
+
+def tables_of(root: StreamNode) -> dict[int, TableCatalog]:
+    """All tables that the nodes of a fragment name, by id."""
+    found: dict[int, TableCatalog] = {}
+    for node in root.walk():
+        found |= {state.id: state for state in node.state_tables}
+        table = getattr(node, "table", None)
+        if table is not None:
+            found[table.id] = table
+    return found

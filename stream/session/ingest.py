@@ -20,7 +20,7 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk
 from relational.inbox.payload import read_payload, remove_payload
-from relational.inbox.records import WriterBatch, WriterPosition, is_new_batch, writer_key
+from relational.inbox.records import QUERY_ID, WriterBatch, WriterPosition, is_new_batch, writer_key
 from relational.plan.changes import writable
 from stream.errors import LostStatement, StatementsLost
 from stream.options import NAME_PREFIXES
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from stream.playground import Playground
     from stream.session.queries import SessionQueries
 
-QUERY_ID = "sql.streaming.queryId"
-"""The local property of Spark's tasks and threads with the id of a streaming query, which is that of its checkpoint."""
 ATTEMPTS = 16
 """At one transaction of unknown outcome."""
 

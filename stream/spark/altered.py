@@ -13,7 +13,7 @@ from relational.catalog.objects import TableCatalog
 from stream.plan.fragments import fragments_of
 from stream.plan.planner import plan_table
 from stream.plan.serialize import fragment_from_json, fragment_to_json
-from stream.plan.stream_plan import MaterializeNode, StreamNode
+from stream.plan.stream_plan import MaterializeNode, StreamNode, tables_of
 from stream.protocol import ActorSpec, InputSpec
 
 
@@ -26,17 +26,6 @@ def with_altered(spec: ActorSpec, table: TableCatalog) -> ActorSpec:
         return spec
     root = fragment_from_json(fragment_to_json(spec.root), {**known, table.id: table}.__getitem__)
     return replace(spec, root=root, inputs=tuple(_rerouted(each, table) for each in spec.inputs))
-
-
-def tables_of(root: StreamNode) -> dict[int, TableCatalog]:
-    """All tables that the nodes of a fragment name, by id."""
-    found: dict[int, TableCatalog] = {}
-    for node in root.walk():
-        found |= {state.id: state for state in node.state_tables}
-        table = getattr(node, "table", None)
-        if table is not None:
-            found[table.id] = table
-    return found
 
 
 def _planned_again(spec: ActorSpec, table: TableCatalog) -> StreamNode:

@@ -236,8 +236,8 @@ class EpochRun:
         )
 
     @property
-    def place(self) -> str:
-        """Where it runs, see `EpochFigures`."""
+    def engine(self) -> str:
+        """What runs it, see `EpochFigures`."""
         return "driver" if self._in_driver else "spark"
 
     @property

@@ -25,7 +25,7 @@ from relational.types import DataType, Field, Schema, VnodeRule
 from relational.types.value_json import value_from_json, value_to_json
 from stream.message import SkippedRows
 from stream.plan.serialize import fragment_from_json, fragment_to_json
-from stream.plan.stream_plan import MergeNode, StreamNode
+from stream.plan.stream_plan import MergeNode, StreamNode, tables_of
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.spark.shuffle_files import Partitioning, ShuffleBlock, part_from_json, part_to_json
 from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode, ShuffleWriteNode
@@ -222,12 +222,7 @@ def _marks_from_json(record: Iterable[Any], schema: Schema) -> dict[int, Any]:
 def _actor_to_json(spec: ActorSpec, tables: dict[int, TableCatalog]) -> dict[str, Any]:
     """`tables` gets the catalogs of the actor's tables."""
     found = [spec.table, *(() if spec.error_table is None else (spec.error_table,))]
-    for node in spec.root.walk():
-        found += node.state_tables
-        table = getattr(node, "table", None)
-        if table is not None:
-            found.append(table)
-    tables.update({table.id: table for table in found})
+    tables.update({table.id: table for table in found} | tables_of(spec.root))
     assert spec.first_rows is None and not spec.is_detached, "these actors run in the process of the driver"
     return {
         "id": spec.actor_id,

@@ -173,7 +173,7 @@ class _Sources:
 
     @property
     def rows(self) -> int:
-        """Rows read, as far as the actors have told."""
+        """Rows read, as far as the actors have reported."""
         with self._lock:
             return sum(max(rows, 0) for rows in self._read.values())
 

@@ -279,7 +279,7 @@ class SparkWorker:
         with self._changed:
             self._note(run)
             seconds = monotonic_seconds() - began
-            self._recent.append(EpochFigures(epoch, run.place, seconds, run.source_rows, tuple(run.stages)))
+            self._recent.append(EpochFigures(epoch, run.engine, seconds, run.source_rows, tuple(run.stages)))
         if run.wants_more:
             self._request_barrier()
         return CollectedEpoch(epoch, run.sstables, tuple(sorted(run.backfilled)), run.watermarks)
@@ -307,7 +307,7 @@ class SparkWorker:
                 raise self._failure
 
     def _opened(self, waiting: _InFlight) -> OpenEpoch:
-        """The epoch as it is when it begins: with what the epoch before has told, and splits that were added."""
+        """The epoch as it is when it begins: with what is known of the epoch before, and splits that were added."""
         with self._changed:
             current = {spec.actor_id: self._running.get(spec.actor_id, spec) for spec in waiting.actors}
         actors = tuple(map(self._unfinished, self._discovered(tuple(current.values()))))
@@ -372,8 +372,7 @@ class SparkWorker:
             if found is not None:
                 self._figures[key] = self._figures.get(key, ActorFigures()) + replace(found, errors={})
                 self._note_errors(spec, found)
-        for job_id in {spec.job_id for spec in run.epoch.actors if spec.actor_id in run.ran}:
-            self._delivered[job_id] = run.epoch.delivered_at.get(job_id, 0)
+        self._delivered.update(run.epoch.delivered_at)
 
     def _note_errors(self, spec: ActorSpec, found: ActorFigures) -> None:
         """The counts of a job with a table of errors are those of all time, of others those of the epoch."""

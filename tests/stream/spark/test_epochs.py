@@ -1,4 +1,4 @@
-"""Epochs as tasks, without Spark: how a graph is divided, what a task is told and tells, and that sessions see no
+"""Epochs as tasks, without Spark: how a graph is divided, what a task receives and returns, and that sessions see no
 difference. The random graphs of tests/simulation run the same tasks under deaths and recoveries."""
 
 import random
@@ -332,7 +332,7 @@ def test_what_each_executor_did_in_the_epochs_of_an_interval_is_told(store):
     after = node._profiles(list(node._running.values()))
     source = [each.executors[-1].rows for each in (before[0], after[0])]
     stages = [row for row in db.epochs().to_pylist() if row["tasks"]]
-    assert {row["place"] for row in stages} == {"spark"} and all(row["skew"] >= 1 for row in stages)
+    assert {row["engine"] for row in stages} == {"spark"} and all(row["skew"] >= 1 for row in stages)
     assert sum(row["source_rows"] for row in stages if row["stage"] == 0) == 3_680
     assert source[1] == 3_680 and all(each.cpu_seconds >= 0 for each in after[0].executors)
 
@@ -353,7 +353,7 @@ def test_the_errors_of_rows_are_counted_as_in_one_process(store):
         db.close()
 
 
-# -- what a task is told and tells -----------------------------------------------------------------------------------
+# -- what a task receives and returns --------------------------------------------------------------------------------
 
 
 def test_a_task_is_the_same_after_its_journey(store):
