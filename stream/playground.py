@@ -137,10 +137,15 @@ class Playground:
 
     def _compute_node(self, pool: ActorPool) -> SessionWorker:
         """The worker of this process."""
+        self._handover = StateHandover()
         builder = ActorBuilder(
-            self.storage, self.options.stream, lambda: self.meta.request_barrier(), self.deliveries.progress
+            self.storage,
+            self.options.stream,
+            lambda: self.meta.request_barrier(),
+            self.deliveries.progress,
+            handover=self._handover,
         )
-        self.errors, self._handover = builder.errors, builder.handover
+        self.errors = builder.errors
         return ComputeNode(
             self.storage,
             builder,

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hummock.base.process import installed_version
 from hummock.errors import ExecutorUnfit, SparkJobCancelled, SparkJobFailed
+from hummock.spark.placement import placed_rdd, with_pool
 from hummock.spark.worker import SHIPPING, do_spec
 
 if TYPE_CHECKING:
@@ -34,18 +35,20 @@ Task = Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, bytes | None,
 
 def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: str,
               is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None,
-              is_urgent: bool = False) -> list[bytes]:
+              is_urgent: bool = False, pool: str = "", near: Sequence[str] = ()) -> list[bytes]:
     """The answers to `specs`, in their order, each computed by a task of its own.
 
     `work`, "module:function", takes a spec and returns its answer. It may be called several times for one spec, also
     concurrently: only what is returned here counts. An exception from it ends the job, after retries if it may be
-    transient. Tasks have a lower priority than other work of their machine, unless the job `is_urgent`. Raises
-    `SparkJobFailed`, `SparkJobCancelled`, or `ExecutorUnfit` where executors have another package.
+    transient. Tasks have a lower priority than other work of their machine, unless the job `is_urgent`. Jobs with the
+    same `pool` share Python workers, which run no other tasks. `near`: the executor that should run each spec, see
+    `executor_name`; empty: any. Spark Connect has neither. Raises `SparkJobFailed`, `SparkJobCancelled`, or
+    `ExecutorUnfit` where executors have another package.
     """
     if not specs:
         return []
-    rows = run_job(spark, lambda: _answers(spark, specs, work, is_urgent), name=name, is_cancelled=is_cancelled,
-                   on_progress=on_progress)
+    rows = run_job(spark, lambda: _answers(spark, specs, work, is_urgent, pool, near), name=name,
+                   is_cancelled=is_cancelled, on_progress=on_progress)
     answers: list[Any] = [None] * len(specs)
     for index, answer, error in rows:
         if error is not None:
@@ -56,13 +59,21 @@ def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: s
     return answers
 
 
-def _answers(spark: SparkSession, specs: Sequence[bytes], work: str, is_urgent: bool) -> list[Any]:
+def _answers(
+    spark: SparkSession, specs: Sequence[bytes], work: str, is_urgent: bool, pool: str, near: Sequence[str]
+) -> list[Any]:
     """(index, answer, error) of each spec, a partition of its own: Spark sends a task the rows of its partition alone,
     and what it does once in all. By an RDD, a job of which starts in half the time that one of a frame takes; Spark
     Connect has frames only."""
     task = partial(do_specs, installed_version(), work, is_urgent)
     if not _is_connect(spark):
-        return spark.sparkContext.parallelize(list(enumerate(specs)), len(specs)).mapPartitions(task).collect()
+        context = spark.sparkContext
+        pairs = list(enumerate(specs))
+        rdd = placed_rdd(context, pairs, near) if any(near) else context.parallelize(pairs, len(pairs))
+        answers = rdd.mapPartitions(task)
+        if pool:
+            answers.ctx = with_pool(context, pool)
+        return answers.collect()
     rows = pa.table({"index": pa.array(range(len(specs)), pa.int64()), "spec": pa.array(specs, pa.binary())})
     spark.conf.set(*PARTITION_PER_ROW)
     try:
@@ -140,6 +151,16 @@ def slots(spark: SparkSession) -> int:
         cores, executors = (int(spark.conf.get(f"spark.executor.{key}", "1") or 1) for key in ("cores", "instances"))
         return max(1, cores * executors)
     return max(1, spark.sparkContext.defaultParallelism)
+
+
+def cpus_of_task(spark: SparkSession) -> int:
+    """CPUs that Spark reserves for a task."""
+    return int(spark.conf.get("spark.task.cpus", "1") or 1)
+
+
+def runs_in_driver(spark: SparkSession) -> bool:
+    """Whether tasks are threads of the driver's JVM, and so its Python workers on this machine."""
+    return not _is_connect(spark) and re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
 
 
 class _Job:

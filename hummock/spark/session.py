@@ -24,7 +24,9 @@ TASK_MEMORY_MB = 512            # of a Python worker; there is one per core
 LEAST_WORKER_BYTES = 384 << 20  # least memory in which a worker can import its modules and run a task
 HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters with workers on this machine
 PYTHON = "PYSPARK_PYTHON"
-QUICK_JVM = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: otherwise its compilers took a tenth of all CPU
+QUICK_JVM = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: its compilers took a third of an epoch's CPU
+QUIET_JVM = "-XX:+UseSerialGC"  # the threads of its collector took a tenth
+COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")       # a JVM for which two are chosen does not start
 ROWS_JVM = "-Darrow.enable_unsafe_memory_access=true"   # Arrow's bounds checks took a sixth of a JVM that reads rows
 UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -54,12 +56,15 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
 
     `archive`: a packed environment with this package and its Python, as created by `venv-pack`, which executors unpack;
     None: they have it installed. `cores`: of an executor, if the master allows a choice. `carries_rows`: whether rows
-    pass through Spark; those of a backfill or a compaction do not. Options of JVMs are set for this machine only: those
-    of a cluster that reads rows are faster with ROWS_JVM too.
+    pass through Spark; those of an epoch, a backfill or a compaction do not. Executors of a cluster that read rows are
+    faster with ROWS_JVM too.
     """
     settings = dict(SETTINGS)
-    if HERE.fullmatch(master):
+    is_here = HERE.fullmatch(master) is not None
+    if is_here or not carries_rows:
         options = ROWS_JVM if carries_rows else QUICK_JVM
+        if is_here and not carries_rows:
+            options = f"{QUICK_JVM} {QUIET_JVM}"
         settings |= {f"spark.{process}.defaultJavaOptions": options for process in ("driver", "executor")}
     if archive is not None:
         settings |= {"spark.archives": f"{archive}#hummock", "spark.pyspark.python": "./hummock/bin/python"}
@@ -96,6 +101,7 @@ def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, 
     else:
         builder = builder.master(with_retries(master, chosen["spark.task.maxFailures"]))
     chosen |= settings or {}
+    _choose_one_collector(chosen)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _python_named(chosen.get("spark.pyspark.python")):
@@ -143,6 +149,14 @@ ASKED: dict[str, tuple[Callable[[str], bool], str]] = {
     f"spark.executorEnv.{NICENESS}": (is_niceness, f"{NICENESS_WANTED}, or not set"),
 }
 """What our jobs fail under: a setting, whether a value of it does, and what is wanted."""
+
+
+def _choose_one_collector(settings: dict[str, str]) -> None:
+    """Leaves out ours where the user, or the environment, names one."""
+    named = [value for key, value in settings.items() if key.endswith(".extraJavaOptions")]
+    if any(map(COLLECTOR.search, (*named, os.environ.get("JAVA_TOOL_OPTIONS", "")))):
+        for key in [key for key in settings if key.endswith(".defaultJavaOptions")]:
+            settings[key] = settings[key].replace(QUIET_JVM, "").strip()
 
 
 def _java() -> str | None:

@@ -109,6 +109,29 @@ def local_directory() -> str | None:
     return named[os.getpid() % len(named)] if named else None
 
 
+@cache
+def executor_name() -> str:
+    """The host and the id of this worker's executor as "host_id", as Spark names where a task should run; empty if
+    unknown. Spark does not pass them to its workers: they are arguments of the process above the worker's daemon."""
+    if sys.platform != "linux":
+        return ""
+    try:
+        daemon = _parent_of(os.getpid())
+        for pid in (daemon, _parent_of(daemon)):
+            arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if "--executor-id" in arguments and "--hostname" in arguments:
+                host, number = (arguments[arguments.index(name) + 1] for name in ("--hostname", "--executor-id"))
+                return f"{host}_{number}"
+    except (OSError, IndexError, ValueError):
+        pass
+    return ""
+
+
+def _parent_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/stat").read_text()
+    return int(status.rpartition(")")[2].split()[1])
+
+
 def deadline(limit_ms: int) -> Callable[[], bool]:
     """Returns a function: whether `limit_ms` milliseconds have passed since this call."""
     ends = monotonic_seconds() + limit_ms / 1000

@@ -250,14 +250,15 @@ cdef tuple parts_of(StreamChunk chunk, tuple key_columns, vnode_map, rule):
     cdef uint8_t[:, ::1] marked = np.empty((owners, rows), np.uint8)
     cdef int64_t[::1] shown = np.zeros(owners, np.int64)
     ops = chunk.ops.copy() if chunk.bits_of_ops() & UPDATE_INSERT else chunk.ops
-    cdef uint8_t[::1] out = ops
+    cdef const uint8_t[::1] view = ops
+    cdef uint8_t* out = <uint8_t*>&view[0] if rows else NULL    # only updates are written, so only to a copy
     if rows == 0:
         pass
     elif rows < LONG_WORK // 4:
-        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], owners, &marked[0, 0], &shown[0], &out[0])
+        mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], owners, &marked[0, 0], &shown[0], out)
     else:
         with nogil:
-            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], owners, &marked[0, 0], &shown[0], &out[0])
+            mark_parts(visible, given, rows, &vnodes[0], &owner_indices[0], owners, &marked[0, 0], &shown[0], out)
     return ops, list(np.asarray(marked)), np.asarray(shown).tolist()
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import builtins
 import importlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -26,6 +26,7 @@ from stream.plan.stream_plan import SourceNode, StreamScanNode
 from stream.protocol import ActorSpec
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
 from stream.spark.epoch_task import run_actors
+from stream.spark.kept_groups import keeps_groups
 from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
 from stream.spark.stages import (
     FIRST_VIRTUAL_ACTOR,
@@ -68,9 +69,28 @@ class EpochTasks(Protocol):
         """How many tasks run at once."""
         ...
 
-    def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
-        """The reports of the tasks, in their order."""
+    @property
+    def threads(self) -> int:
+        """How many threads a task has."""
         ...
+
+    def run(
+        self, name: str, tasks: Sequence[EpochTask], near: Sequence[str], is_cancelled: Callable[[], bool]
+    ) -> list[EpochReport]:
+        """The reports of the tasks, in their order. `near`: the executor that should run each; empty: any."""
+        ...
+
+
+ActorPart: TypeAlias = tuple[int, int, int]
+"""An actor, and which of how many parts of it a task runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Groups of an actor that an `attempt` at a task has left in the memory of `executor`."""
+
+    attempt: str
+    executor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +117,7 @@ class OpenEpoch:
 
     `fresh`: actors that have taken part in no committed epoch. `backfilled`: actors that have read all existing rows.
     `delivered_at`: jobs of sinks that have delivered something since their last epoch, up to which epoch. `held`: those
-    whose sources wait.
+    whose sources wait. `kept`: what tasks of epochs before have left of actors that have not run since.
     """
 
     barrier: Barrier
@@ -109,6 +129,7 @@ class OpenEpoch:
     loading: frozenset[int]
     delivered_at: Mapping[int, int]
     held: frozenset[int]
+    kept: Mapping[ActorPart, Kept]
 
 
 class EpochRun:
@@ -125,6 +146,7 @@ class EpochRun:
         self.is_full = False
         self.stages: list[StageFigures] = []
         self.finished: dict[int, set[str]] = {}  # by actor: splits
+        self.kept: dict[ActorPart, Kept] = {}
         self._context, self._version, self._rows = context, version, rows
         self._in_driver = rows < context.options.driver_rows
         self._graph: StageGraph | None = None
@@ -141,10 +163,12 @@ class EpochRun:
 
         def is_local(spec: ActorSpec) -> bool:
             is_asked = spec.job_id in with_statements and spec.is_root and not spec.inputs
-            return is_asked or must_run_in_driver(spec, holds_rows)
+            with blamed_on(spec):
+                return is_asked or must_run_in_driver(spec, holds_rows)
 
-        graph = self._graph = StageGraph(self.epoch.actors, is_local)
-        wanted = max(1, min(self._context.tasks.slots, -(-self._rows // self._context.options.task_rows)))
+        tasks, of_task = self._context.tasks, self._context.options.task_rows * self._context.tasks.threads
+        wanted = max(1, min(tasks.slots, -(-self._rows // of_task)))
+        graph = self._graph = StageGraph(self.epoch.actors, is_local, is_divided=wanted > 1)
         counts = graph.task_counts(wanted)
         try:
             for stage in graph.stages():
@@ -160,7 +184,8 @@ class EpochRun:
         there = [(segment, actors) for segment, actors in parts if not segment.in_driver]
         received = [(segment.number, _bytes_received(actors)) for segment, actors in there]
         bundles = bundled(received, self._context.tasks.slots)
-        tasks = [self._task_of([spec for part in bundle for spec in there[part][1]]) for bundle in bundles]
+        threads = self._context.tasks.threads
+        tasks = [self._task_of([spec for part in bundle for spec in there[part][1]], threads) for bundle in bundles]
         reports: list[EpochReport] = []
         with ThreadPoolExecutor(1, "spark-stage") as beside:
             running = beside.submit(self._run_there, tasks) if tasks else None
@@ -176,20 +201,29 @@ class EpochRun:
 
     def _run_there(self, tasks: Sequence[EpochTask]) -> list[EpochReport]:
         name = f"hummock: epoch {self.epoch.barrier.epoch.prev}"
-        return self._context.tasks.run(name, tasks, self._context.is_cancelled)
+        kept = [[found for found in map(self._kept_of, task.actors) if found is not None] for task in tasks]
+        near = [Counter(each.executor for each in found).most_common(1)[0][0] if found else "" for found in kept]
+        reports = self._context.tasks.run(name, tasks, near, self._context.is_cancelled)
+        for task, report in zip(tasks, reports, strict=True):
+            if report.attempt:
+                kept_now = Kept(report.attempt, report.executor)
+                self.kept |= {_part(spec): kept_now for spec in task.actors if keeps_groups(spec)}
+        return reports
+
+    def _kept_of(self, spec: ActorSpec) -> Kept | None:
+        return self.epoch.kept.get(_part(spec))
 
     def _run_here(self, actors: Sequence[ActorSpec], statements: Sequence[SentStatement]) -> EpochReport:
         storage = self._context.storage
         return run_actors(
-            self._task_of(actors),
+            self._task_of(actors, DRIVER_THREADS),
             storage.object_store,
             storage.sstable_store,
-            threads=DRIVER_THREADS,
             statements=statements,
             sink_progress=self._context.ports.sink_progress,
         )
 
-    def _task_of(self, actors: Sequence[ActorSpec]) -> EpochTask:
+    def _task_of(self, actors: Sequence[ActorSpec], threads: int) -> EpochTask:
         storage, options, pair = self._context.storage, self._context.options, self.epoch.barrier.epoch
         rows = options.driver_rows if self._in_driver else options.epoch_rows
         return EpochTask(
@@ -208,6 +242,8 @@ class EpochRun:
             is_paused=self.epoch.is_paused,
             loading=self.epoch.loading,
             connectors=_shipped_connectors(actors),
+            threads=threads,
+            accepted={spec.actor_id: kept.attempt for spec in actors if (kept := self._kept_of(spec)) is not None},
         )
 
     def _has_work(self, graph: StageGraph, segment: Segment) -> bool:
@@ -303,6 +339,10 @@ def _figures_of(reports: Sequence[EpochReport], seconds: float) -> StageFigures:
     return StageFigures(seconds, len(reports), changes, sum(cpu), sent, skew)
 
 
+def _part(spec: ActorSpec) -> ActorPart:
+    return spec.actor_id, spec.number, spec.siblings
+
+
 def _bytes_received(actors: Sequence[ActorSpec]) -> int:
     """Of shuffle blocks by a part of a segment; what a source reads is not known and taken for much."""
     if any(spec.splits for spec in actors):
@@ -314,6 +354,15 @@ def _bytes_received(actors: Sequence[ActorSpec]) -> int:
 def holds_rows(table: TableCatalog) -> bool:
     """Whether only this process has the rows of a table's connector, or its code."""
     return not connector_of(table).is_remote or factory_path(settings_of(table).connector) is None
+
+
+@contextmanager
+def blamed_on(spec: ActorSpec) -> Iterator[None]:
+    """Any error of the block is one of the actor, as if it had come from its executors: ActorFailed."""
+    try:
+        yield
+    except Exception as error:
+        raise ActorFailed(spec.actor_id, error) from error
 
 
 def _shipped_connectors(actors: Sequence[ActorSpec]) -> dict[str, str]:

@@ -43,7 +43,8 @@ class EpochTask:
     of `prefixes`, built with the options `storage`. The sources read `source_rows` rows each, or what they have within
     `source_ms`, without waiting for more; they read nothing if `is_paused`. So do the actors `scanning`, which may not
     have read all existing rows of other tables. The sources of jobs `held` wait for their sinks. `loading`: tables that
-    accept no statements. `connectors`: name -> "module:factory" of those that are not of this package."""
+    accept no statements. `connectors`: name -> "module:factory" of those that are not of this package. `threads` run
+    the actors, divided among them. `accepted`: by actor, the attempt at a task of an earlier epoch that ran it last."""
 
     actors: tuple[ActorSpec, ...]
     epoch: EpochPair
@@ -60,6 +61,8 @@ class EpochTask:
     is_paused: bool = False
     loading: frozenset[int] = frozenset()
     connectors: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 1
+    accepted: Mapping[int, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         tables: dict[int, TableCatalog] = {}
@@ -78,6 +81,8 @@ class EpochTask:
             "is_paused": self.is_paused,
             "loading": sorted(self.loading),
             "connectors": dict(self.connectors),
+            "threads": self.threads,
+            "accepted": list(self.accepted.items()),
         }
         return zlib.compress(json.dumps(record).encode(), 1)
 
@@ -105,6 +110,8 @@ class EpochTask:
             record["is_paused"],
             frozenset(record["loading"]),
             record["connectors"],
+            record["threads"],
+            dict(record["accepted"]),
         )
 
 
@@ -149,7 +156,8 @@ class EpochReport:
     `sstables`: with all that the actors wrote. `watermarks`: of state tables, by id. `sent`: by number of the edge.
     `backfilled`: actors that have read all existing rows. `source_rows`: read from connectors; `is_full`: there may be
     more. `finished`: by actor, the splits of which all rows were read. `failure`: what ended the task, of which nothing
-    else counts."""
+    else counts. `attempt`: under which name the process that made it keeps groups, empty: it keeps none; `executor`:
+    where that is, as Spark names it, empty: unknown."""
 
     sstables: tuple[SstableInfo, ...] = ()
     watermarks: Mapping[int, KeyWatermark] = field(default_factory=dict)
@@ -160,6 +168,8 @@ class EpochReport:
     figures: Mapping[int, ActorFigures] = field(default_factory=dict)
     finished: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     failure: TaskFailure | None = None
+    attempt: str = ""
+    executor: str = ""
 
     def to_bytes(self, types: Mapping[int, Schema]) -> bytes:
         """`types`: the columns of each edge."""
@@ -180,6 +190,7 @@ class EpochReport:
             ],
             "finished": [[actor_id, list(splits)] for actor_id, splits in self.finished.items()],
             "failure": None if failure is None else asdict(failure),
+            "attempt": [self.attempt, self.executor],
         }
         return json.dumps(record).encode()
 
@@ -203,6 +214,7 @@ class EpochReport:
              for actor_id, rows, seconds, executors, errors in record["figures"]},
             {actor_id: tuple(splits) for actor_id, splits in record["finished"]},
             failure,
+            *record["attempt"],
         )  # fmt: skip
 
 
@@ -229,7 +241,10 @@ def _actor_to_json(spec: ActorSpec, tables: dict[int, TableCatalog]) -> dict[str
         "table": spec.table.id,
         "root": _root_to_json(spec.root),
         "fragment": spec.fragment,
-        "inputs": [[list(each.edge.edge_id), list(each.upstreams)] for each in spec.inputs],
+        "inputs": [
+            [list(each.edge.edge_id), list(each.edge.key), each.edge.rule.value, list(each.upstreams)]
+            for each in spec.inputs
+        ],
         "vnodes": None if spec.vnodes is None else _range_of(spec.vnodes),
         "part": [spec.number, spec.siblings],
         "errors": None if spec.error_table is None else spec.error_table.id,
@@ -251,7 +266,10 @@ def _actor_from_json(record: Mapping[str, Any], tables: Mapping[int, TableCatalo
         tables[record["table"]],
         _root_from_json(record["root"], tables),
         record["fragment"],
-        tuple(InputSpec(EdgeSpec(tuple(edge)), tuple(upstreams)) for edge, upstreams in record["inputs"]),
+        tuple(
+            InputSpec(EdgeSpec(tuple(edge), tuple(key), rule=VnodeRule(rule)), tuple(upstreams))
+            for edge, key, rule, upstreams in record["inputs"]
+        ),
         None if record["vnodes"] is None else vnode_bitmap(*record["vnodes"]),
         number,
         siblings,

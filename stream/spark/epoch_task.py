@@ -9,15 +9,16 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from hummock.epoch import EpochPair, monotonic_seconds
 from hummock.errors import HummockError
 from hummock.object_store.base import ObjectStore, name_minter
 from hummock.options import MS_LIMIT
-from hummock.spark.worker import MAY_PASS, local_directory, task_store
+from hummock.spark.worker import MAY_PASS, executor_name, local_directory, task_memory, task_store
 from hummock.sstable.store import SstableStore
 from hummock.store.epoch_store import EpochStore
 from relational.spark.read_spec import files_of
@@ -30,6 +31,8 @@ from stream.plan.stream_plan import SourceNode, WatermarkFilterNode
 from stream.protocol import ActorSpec, CollectedEpoch
 from stream.runtime.actor_pool import ActorPool
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure, edge_schemas
+from stream.spark.kept_groups import KeptGroups, TaskGroups
+from stream.spark.parallel_actors import ParallelActors
 from stream.spark.shuffle_files import ShuffleFile
 from stream.spark.shuffle_nodes import ShuffleEnds
 from stream.worker.actor_builder import ActorBuilder
@@ -39,6 +42,9 @@ from stream.worker.running_actor import RunningActor
 EXTENSION = 10
 """How many times as long a source may take as it may read."""
 LOOK_SECONDS = 0.02
+KEPT_BYTES = 256 << 20
+"""Of groups that a process of an executor keeps between epochs."""
+_KEPT = KeptGroups(task_memory(KEPT_BYTES))
 NOT_OF_AN_ACTOR = (*MAY_PASS, HummockError, ChannelClosed)
 """Errors of what all tasks share; another attempt may succeed, or a recovery decides."""
 
@@ -49,9 +55,9 @@ def run_epoch_task(serialized: bytes) -> bytes:
     for name, factory in task.connectors.items():
         module, _, attribute = factory.partition(":")
         register_connector(name, getattr(importlib.import_module(module), attribute))
-    progress = partial(_progress_in, task)
-    report = run_actors(task, task_store(task.url), files_of(task.url), sink_progress=progress)
-    return report.to_bytes(edge_schemas(task.actors))
+    report = run_actors(
+        task, task_store(task.url), files_of(task.url), sink_progress=partial(_progress_in, task), kept=_KEPT)
+    return replace(report, executor=executor_name()).to_bytes(edge_schemas(task.actors))
 
 
 def _progress_in(task: EpochTask, job_id: int) -> SinkProgress:
@@ -69,19 +75,21 @@ def run_actors(
     objects: ObjectStore,
     files: SstableStore,
     *,
-    threads: int = 1,
+    kept: KeptGroups | None = None,
     statements: Iterable[tuple[int, str, Statement | Replayed]] = (),
     sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
 ) -> EpochReport:
     """Runs the task's actors. `files` reads what is in the store, `objects` holds it and what is written. `statements`:
     those of the epoch, each with the id and the name of its table, in the order in which they were sent.
-    `sink_progress`: as of the driver's process, for the actors of sinks."""
-    mint = name_minter(os.urandom, task.prefixes)
+    `sink_progress`: as of the driver's process, for the actors of sinks. `kept`: of this process, None: it keeps no
+    groups."""
+    mint, attempt = name_minter(os.urandom, task.prefixes), "" if kept is None else os.urandom(8).hex()
+    actors = ParallelActors(task.actors, task.threads)
     with ExitStack() as undo:
         file = undo.enter_context(ShuffleFile(objects, mint, local_directory()))
         store = undo.enter_context(EpochStore(task.version, files, task.storage, objects, mint, local_directory()))
         ends = ShuffleEnds(objects, file)
-        sources = _Sources(task)
+        sources = _Sources(task, actors)
         builder = ActorBuilder(
             store,
             StreamOptions(
@@ -92,40 +100,48 @@ def run_actors(
             ),
             lambda: None,
             sink_progress,
+            handover=None if kept is None else TaskGroups(kept, task.url, task.actors, task.accepted, attempt),
             on_idle=sources.note_idle,
             more=ends.builders,
             is_for_one_epoch=True,
         )
-        node = ComputeNode(store, builder, builder.options, ActorPool(threads, spare=0), sources.note_failure)
+        node = ComputeNode(store, builder, builder.options, ActorPool(task.threads, spare=0), sources.note_failure)
         undo.callback(node.close, ChannelClosed("a task"))
         try:
-            opened, collected = _run_epoch(node, task, sources, statements)
+            opened, collected = _run_epoch(node, task, actors.specs, sources, statements)
         except ActorFailed as failed:
             error = failed.__cause__
             if isinstance(error, NOT_OF_AN_ACTOR):
                 raise error from error.__cause__  # from `failed` would make a cycle of causes
-            return EpochReport(failure=_failure_of(failed))
-        figures = {each.spec.actor_id: _figures_of(each, builder) for each in node.actors()}
-        finished = {actor_id: _finished_by(builder, spec) for actor_id, spec in sources.specs.items()}
+            return EpochReport(failure=_failure_of(failed, actors))
+        figures: dict[int, ActorFigures] = {}
+        for each in node.actors():
+            actor_id = actors.whole(each.spec.actor_id)
+            figures[actor_id] = figures.get(actor_id, ActorFigures()) + _figures_of(each, builder)
         return EpochReport(
             collected.sstables,
             collected.watermarks,
             ends.finish(),
-            (*opened.backfilled, *collected.backfilled),
+            _backfilled(actors, (*opened.backfilled, *collected.backfilled)),
             sources.rows,
             sources.is_full,
             figures,
-            {actor_id: splits for actor_id, splits in finished.items() if splits},
+            _finished(actors, builder, sources.specs),
+            attempt=attempt,
         )
 
 
 def _run_epoch(
-    node: ComputeNode, task: EpochTask, sources: _Sources, statements: Iterable[tuple[int, str, Statement | Replayed]]
+    node: ComputeNode,
+    task: EpochTask,
+    actors: Sequence[ActorSpec],
+    sources: _Sources,
+    statements: Iterable[tuple[int, str, Statement | Replayed]],
 ) -> tuple[CollectedEpoch, CollectedEpoch]:
     """What was collected with the barrier that opens the epoch, and with the one that ends it. ActorFailed."""
-    node.build(task.actors)
+    node.build(actors)
     node.measure()
-    begin = Add(frozenset(spec.actor_id for spec in task.actors), is_paused=task.is_paused, loading=task.loading)
+    begin = Add(frozenset(spec.actor_id for spec in actors), is_paused=task.is_paused, loading=task.loading)
     opened = node.inject(Barrier(task.epoch, checkpoint=False, mutation=begin))
     for table_id, name, statement in statements:
         node.send(table_id, name, statement)
@@ -138,11 +154,11 @@ def _run_epoch(
 class _Sources:
     """The actors of a task that read connectors or existing rows, and what they have read. Thread safe."""
 
-    def __init__(self, task: EpochTask) -> None:
+    def __init__(self, task: EpochTask, actors: ParallelActors) -> None:
         self._limit, self._ms = task.source_rows, task.source_ms
         self._lock = threading.Lock()
-        self.specs = {spec.actor_id: spec for spec in task.actors if _reads_connector(spec)}
-        reading = task.scanning | self.specs.keys()
+        self.specs = {spec.actor_id: spec for spec in actors.specs if _reads_connector(spec)}
+        reading = self.specs.keys() | {part for actor_id in task.scanning for part in actors.parts(actor_id)}
         self._read = dict.fromkeys(reading, -1)
         self._done = threading.Event()
         self._is_late = False
@@ -184,6 +200,25 @@ class _Sources:
             return self._is_late or any(0 < self._limit <= rows for rows in self._read.values())
 
 
+def _backfilled(actors: ParallelActors, parts: Iterable[int]) -> tuple[int, ...]:
+    """The actors of which all parts have read all existing rows."""
+    found = set(parts)
+    return tuple(sorted(actor_id for actor_id in {actors.whole(part) for part in found}
+                        if found.issuperset(actors.parts(actor_id))))
+
+
+def _finished(
+    actors: ParallelActors, builder: ActorBuilder, sources: Mapping[int, ActorSpec]
+) -> dict[int, tuple[str, ...]]:
+    """By actor, the splits of which all rows were read."""
+    found: dict[int, tuple[str, ...]] = {}
+    for part, spec in sources.items():
+        splits = _finished_by(builder, spec)
+        if splits:
+            found[actors.whole(part)] = found.get(actors.whole(part), ()) + splits
+    return found
+
+
 def _finished_by(builder: ActorBuilder, spec: ActorSpec) -> tuple[str, ...]:
     """The splits that an actor of a source need not open again. The bound of a watermark is known with all of them."""
     source = builder.sources.get(spec.actor_id)
@@ -203,12 +238,12 @@ def _reads_connector(spec: ActorSpec) -> bool:
     return spec.splits is not None and any(isinstance(node, SourceNode) for node in spec.root.walk())
 
 
-def _failure_of(failed: ActorFailed) -> TaskFailure:
+def _failure_of(failed: ActorFailed, actors: ParallelActors) -> TaskFailure:
     error = failed.__cause__
     assert error is not None
     position = failed.position
     return TaskFailure(
-        failed.actor_id,
+        actors.whole(failed.actor_id),
         type(error).__module__,
         type(error).__name__,
         str(error),

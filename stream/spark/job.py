@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hummock.errors import InvalidOption
 from hummock.spark.executor_check import check_executors
-from hummock.spark.jobs import OnProgress, run_specs, slots
+from hummock.spark.jobs import OnProgress, cpus_of_task, run_specs, runs_in_driver, slots
 from hummock.spark.session import require_spark, spark_session
 from hummock.spark.worker import shared_url, task_store
 from stream.errors import BackfillRefused
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 WORK = f"{run_task.__module__}:{run_task.__name__}"
 PREPARE = f"{prepare_worker.__module__}:{prepare_worker.__name__}"
+POOL = "epochs"
+"""Of the Python workers of epochs."""
+MOST_THREADS = 4
+"""Of a task. Its threads share the lock of one interpreter."""
 EPOCH_WORK = f"{run_epoch_task.__module__}:{run_epoch_task.__name__}"
 
 
@@ -63,24 +67,36 @@ class SparkTasks:
 
 @dataclass(frozen=True, slots=True)
 class SparkEpochTasks:
-    """Tasks of epochs on Spark's executors (`EpochTasks`), each epoch a job for each of its stages."""
+    """Tasks of epochs on Spark's executors (`EpochTasks`), each epoch a job for each of its stages. They run in
+    processes of their own, so that those find the groups of the epoch before, whatever else the executors do."""
 
     spark: SparkSession
 
     @property
     def slots(self) -> int:
-        return slots(self.spark)
+        return -(-slots(self.spark) // MOST_THREADS) if runs_in_driver(self.spark) else slots(self.spark)
+
+    @property
+    def threads(self) -> int:
+        """Those of a master of this machine, up to MOST_THREADS in one task; elsewhere the CPUs that Spark gives to a
+        task."""
+        if runs_in_driver(self.spark):
+            return min(slots(self.spark), MOST_THREADS)
+        return cpus_of_task(self.spark)
 
     def check(self, url: str) -> None:
         """InvalidOption, ExecutorUnfit if executors cannot run tasks over the store at `url`. Starts their workers."""
         shared_url(url)
         check_executors(self.spark, url)
-        run_specs(self.spark, [b""] * self.slots, PREPARE, name="hummock: start of workers")
+        run_specs(self.spark, [b""] * self.slots, PREPARE, name="hummock: start of workers", pool=POOL)
 
-    def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
+    def run(
+        self, name: str, tasks: Sequence[EpochTask], near: Sequence[str], is_cancelled: Callable[[], bool]
+    ) -> list[EpochReport]:
         """The reports of the tasks, in their order. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
         payloads = [task.to_bytes() for task in tasks]
-        answers = run_specs(self.spark, payloads, EPOCH_WORK, name=name, is_cancelled=is_cancelled, is_urgent=True)
+        answers = run_specs(self.spark, payloads, EPOCH_WORK, name=name, is_cancelled=is_cancelled, is_urgent=True,
+                            pool=POOL, near=near)
         return [EpochReport.from_bytes(answer, edge_schemas(task.actors))
                 for task, answer in zip(tasks, answers, strict=True)]
 

@@ -41,7 +41,16 @@ from stream.plan.stream_plan import SinkNode, SourceNode
 from stream.protocol import ActorSpec, CollectedEpoch, Step
 from stream.runtime.channel import Channel
 from stream.spark.altered import with_altered
-from stream.spark.epoch_run import EpochRun, EpochTasks, OpenEpoch, RunContext, SentStatement
+from stream.spark.epoch_run import (
+    ActorPart,
+    EpochRun,
+    EpochTasks,
+    Kept,
+    OpenEpoch,
+    RunContext,
+    SentStatement,
+    blamed_on,
+)
 from stream.spark.epoch_spec import ActorFigures
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.pending_statements import PendingStatements
@@ -83,6 +92,7 @@ class SparkWorker:
         self._fresh: set[int] = set()  # actors that have taken part in no committed epoch
         self._backfilled: set[int] = set()  # actors that have read all existing rows
         self._finished: dict[int, set[str]] = {}  # by actor: the splits of which all rows were read
+        self._kept: dict[ActorPart, Kept] = {}  # what tasks have left of actors that have not run since
         self._statements: list[SentStatement] = []  # of the open epoch
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends
         self._is_paused, self._loading = False, frozenset[int]()
@@ -164,7 +174,7 @@ class SparkWorker:
         with self._changed:
             self._built, self._running, self._in_flight = {}, {}, {}
             self._fresh, self._backfilled = set(), set()
-            self._error_counts, self._finished = {}, {}
+            self._error_counts, self._finished, self._kept = {}, {}, {}
             self._statements, self._ran_upto = [], 0
             self._failure, self._is_paused, self._loading = None, False, frozenset()
             self._epochs = _epoch_thread()
@@ -313,6 +323,7 @@ class SparkWorker:
         actors = tuple(map(self._unfinished, self._discovered(tuple(current.values()))))
         with self._changed:
             fresh, backfilled, before = frozenset(self._fresh), frozenset(self._backfilled), dict(self._delivered)
+            kept = dict(self._kept)
         sinks = {spec.job_id for spec in actors if isinstance(spec.root, SinkNode)}
         progress = {job_id: self._context.ports.sink_progress(job_id) for job_id in sinks}
         return OpenEpoch(
@@ -325,6 +336,7 @@ class SparkWorker:
             waiting.loading,
             {job_id: each.delivered for job_id, each in progress.items() if each.delivered > before.get(job_id, 0)},
             frozenset(job_id for job_id, each in progress.items() if each.is_full),
+            kept,
         )
 
     def _unfinished(self, spec: ActorSpec) -> ActorSpec:
@@ -345,7 +357,8 @@ class SparkWorker:
         for spec in specs:
             nodes = [node for node in spec.root.walk() if isinstance(node, SourceNode)]
             if spec.splits is not None and nodes:
-                listed = set(connector_of(nodes[0].table).enumerator().list_splits()).difference(spec.all_splits)
+                with blamed_on(spec):
+                    listed = set(connector_of(nodes[0].table).enumerator().list_splits()).difference(spec.all_splits)
                 if listed:
                     splits = (*spec.all_splits, *sorted(listed))
                     spec = replace(spec, splits=splits, all_splits=splits)
@@ -361,6 +374,7 @@ class SparkWorker:
         self._expected_rows = self._options.epoch_rows if run.is_full else run.source_rows
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
+        self._kept = {part: kept for part, kept in self._kept.items() if part[0] not in run.ran} | run.kept
         for actor_id, splits in run.finished.items():
             self._finished.setdefault(actor_id, set()).update(splits)
         for actor_id in run.ran & self._running.keys():  # what was meant for the first epoch of an actor
@@ -404,6 +418,7 @@ class SparkWorker:
         elif isinstance(mutation, Pause | Resume):
             self._is_paused = isinstance(mutation, Pause)
         elif isinstance(mutation, Alter):
+            self._kept = {}
             self._running = {
                 actor_id: with_altered(spec, mutation.table) for actor_id, spec in self._running.items()
             }

@@ -93,9 +93,13 @@ class Segment:
 
 
 class StageGraph:
-    """The segments of `specs`, the only actors of their fragments. `is_local(spec)`: whether the driver must run it."""
+    """The segments of `specs`, the only actors of their fragments. `is_local(spec)`: whether the driver must run it.
+    `is_divided`: segments may have several tasks each; otherwise what is connected is one segment, as far as one
+    process can run it, and nothing is shuffled in it."""
 
-    def __init__(self, specs: Sequence[ActorSpec], is_local: Callable[[ActorSpec], bool]) -> None:
+    def __init__(
+        self, specs: Sequence[ActorSpec], is_local: Callable[[ActorSpec], bool], *, is_divided: bool = True
+    ) -> None:
         by_id = {spec.actor_id: spec for spec in specs}
         self.edges = tuple(_edges_of(by_id))
         self.segments: list[Segment] = []
@@ -105,8 +109,42 @@ class StageGraph:
         incoming: dict[int, list[StageEdge]] = {spec.actor_id: [] for spec in specs}
         for edge in self.edges:
             incoming[edge.receiver].append(edge)
-        for spec in _in_order(by_id, incoming):
-            self._add(spec, incoming[spec.actor_id], is_local(spec))
+        ordered = _in_order(by_id, incoming)
+        local = {spec.actor_id: is_local(spec) for spec in specs}
+        if not is_divided:
+            self._add_connected(ordered, incoming, local)
+            return
+        for spec in ordered:
+            self._add(spec, incoming[spec.actor_id], local[spec.actor_id])
+
+    def _add_connected(
+        self, ordered: Sequence[ActorSpec], incoming: Mapping[int, Sequence[StageEdge]], local: Mapping[int, bool]
+    ) -> None:
+        """One segment for all that is connected within a stage; a stage ends where rows leave the driver or come to it.
+        """
+        stages: dict[int, int] = {}
+        roots: dict[int, int] = {}  # by actor: another one of its segment, or itself
+
+        def root(actor_id: int) -> int:
+            while roots[actor_id] != actor_id:
+                actor_id = roots[actor_id]
+            return actor_id
+
+        for spec in ordered:
+            actor_id, edges = spec.actor_id, incoming[spec.actor_id]
+            stages[actor_id] = max(
+                (stages[edge.sender] + (local[edge.sender] != local[actor_id]) for edge in edges), default=0)
+            roots[actor_id] = actor_id
+            for edge in edges:
+                if stages[edge.sender] == stages[actor_id] and local[edge.sender] == local[actor_id]:
+                    roots[root(edge.sender)] = actor_id
+        segments: dict[int, Segment] = {}
+        for spec in ordered:
+            first = root(spec.actor_id)
+            if first not in segments:
+                segments[first] = Segment(len(self.segments), None, local[first], stages[first])
+                self.segments.append(segments[first])
+            self._append(segments[first], spec, incoming[spec.actor_id])
 
     def _add(self, spec: ActorSpec, incoming: Sequence[StageEdge], is_local: bool) -> None:
         senders = {self._segment_of[edge.sender].number for edge in incoming}
@@ -123,6 +161,9 @@ class StageGraph:
             self.segments.append(segment)
             if is_unmoved:
                 self._followers[min(senders), is_local] = segment
+        self._append(segment, spec, incoming)
+
+    def _append(self, segment: Segment, spec: ActorSpec, incoming: Sequence[StageEdge]) -> None:
         segment.specs.append(spec)
         self._segment_of[spec.actor_id] = segment
         for edge in incoming:
@@ -321,7 +362,7 @@ def _in_order(specs: Mapping[int, ActorSpec], incoming: Mapping[int, Sequence[St
 
 def _part_of(spec: ActorSpec, number: int, tasks: int) -> ActorSpec:
     """The part of a fragment that task `number` of `tasks` runs: its share of the vnodes and splits."""
-    inputs = tuple(InputSpec(EdgeSpec(each.edge.edge_id), each.upstreams) for each in spec.inputs)
+    inputs = tuple(InputSpec(replace(each.edge, vnode_map=None, table=None), each.upstreams) for each in spec.inputs)
     splits = None if spec.splits is None else spec.all_splits[number::tasks]
     vnodes = None if spec.vnodes is None else VnodeMap.even(range(tasks), len(spec.vnodes)).bitmap_of(number)
     return replace(spec, inputs=inputs, vnodes=vnodes, number=number, siblings=tasks, splits=splits)

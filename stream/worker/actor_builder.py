@@ -65,7 +65,7 @@ from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Outputs
-from stream.worker.state_handover import StateHandover
+from stream.worker.state_handover import Handover
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
@@ -80,11 +80,11 @@ BuilderFunctions: TypeAlias = Mapping[type[StreamNode], Callable[[Any, Any, Exec
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
     of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread.
-    `upstream`: the store of the tables of other jobs, if it is another one. `handover`: with the builder of the other
-    actors that work on a creation. `on_idle(actor_id, rows)`: the actor of a source reads nothing more for the moment,
-    after so many rows of the epoch, or that of a backfill has read all rows. `more`: builder functions of further node
-    types. `is_for_one_epoch`: no rows are cached, and each actor of a backfill has a pace of its own, and calls
-    `on_idle` where others request a barrier."""
+    `upstream`: the store of the tables of other jobs, if it is another one. `handover`: with the actors before and
+    after those of this builder, None: there is none. `on_idle(actor_id, rows)`: the actor of a source reads nothing
+    more for the moment, after so many rows of the epoch, or that of a backfill has read all rows. `more`: builder
+    functions of further node types. `is_for_one_epoch`: no rows are cached, actors leave their groups at the end, and
+    each actor of a backfill has a pace of its own, and calls `on_idle` where others request a barrier."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class ActorBuilder:
         request_barrier: Callable[[], None],
         sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
         upstream: StateStore | None = None,
-        handover: StateHandover | None = None,
+        handover: Handover | None = None,
         on_idle: Callable[[int, int], None] = lambda actor_id, rows: None,
         more: BuilderFunctions = MappingProxyType({}),
         is_for_one_epoch: bool = False,
     ) -> None:
-        self.on_idle, self.more, self._is_for_one_epoch = on_idle, more, is_for_one_epoch
+        self.on_idle, self.more, self.is_for_one_epoch = on_idle, more, is_for_one_epoch
         self.sources: WeakValueDictionary[int, SourceExecutor] = WeakValueDictionary()
         """By the id of the actor."""
         self.row_cache_bytes = 0 if is_for_one_epoch else ROW_CACHE_BYTES
@@ -109,7 +109,7 @@ class ActorBuilder:
         self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
         self.budget = WriteBudget(options.state_write_bytes)
-        self.handover = StateHandover() if handover is None else handover
+        self.handover = handover
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
         self._watermarks: WeakValueDictionary[int, SourceWatermark] = WeakValueDictionary()  # by the first actor's id
 
@@ -144,7 +144,7 @@ class ActorBuilder:
 
     def pace_of(self, spec: ActorSpec) -> BackfillPace:
         """What the actors of a job share."""
-        if self._is_for_one_epoch:
+        if self.is_for_one_epoch:
             return BackfillPace(lambda: self.on_idle(spec.actor_id, 0), is_detached=True)
         pace = self._paces.get(spec.job_id)
         if pace is None:
@@ -296,7 +296,7 @@ class _ActorChain(ExecutorChain):
         self.inputs = inputs
         self.pace = pace
         self.watermark_of = builder.watermark_of
-        self.handover = builder.handover
+        self.handover, self.is_for_one_epoch = builder.handover, builder.is_for_one_epoch
         self.sources: list[SourceExecutor] = []
         self.statements: DmlExecutor | None = None
         self.cpu_clock: Callable[[], float] = lambda: 0.0
@@ -418,11 +418,13 @@ class _ActorChain(ExecutorChain):
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
         spec = self.spec
-        return None if spec.is_detached else self.handover.take(spec.job_id, node.state_table.id, spec.vnodes)
+        if self.handover is None or spec.is_detached:
+            return None
+        return self.handover.take(spec.job_id, node.state_table.id, spec.vnodes)
 
     def leaving(self, node: HashAggNode) -> Callable[[AggGroups], None] | None:
         spec = self.spec
-        if not spec.is_detached:
+        if self.handover is None or not (spec.is_detached or self.is_for_one_epoch):
             return None
         return partial(self.handover.leave, spec.job_id, node.state_table.id, spec.vnodes)
 

@@ -7,12 +7,25 @@ and would read their groups from files that nobody has read yet, in the first ep
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
     from relational.agg import AggGroups
+
+
+class Handover(Protocol):
+    """What actors leave in memory for actors that come after them. `vnodes`: of the actor, uint8[vnode count], None:
+    all. `table_id`: of the table with the state of the groups."""
+
+    def leave(self, job_id: int, table_id: int, vnodes: np.ndarray | None, groups: AggGroups) -> None:
+        """REQUIRES that no group is dirty."""
+        ...
+
+    def take(self, job_id: int, table_id: int, vnodes: np.ndarray | None) -> AggGroups | None:
+        """The groups that were left for exactly these vnodes, with the state that the store has; once."""
+        ...
 
 
 class StateHandover:
@@ -24,8 +37,7 @@ class StateHandover:
         self._left: dict[int, dict[tuple[int, bytes], AggGroups]] = {}  # by job id; (table id, vnodes)
 
     def leave(self, job_id: int, table_id: int, vnodes: np.ndarray | None, groups: AggGroups) -> None:
-        """The groups of the actor with `vnodes` (uint8[vnode count], None: all), whose state is in table `table_id`.
-        REQUIRES that none is dirty, and that their state is committed before anybody takes them."""
+        """REQUIRES that no group is dirty, and that their state is committed before anybody takes them."""
         with self._lock:
             self._left.setdefault(job_id, {})[_key(table_id, vnodes)] = groups
 

@@ -13,19 +13,27 @@ from collections.abc import Callable, Sequence
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.sstable.store import SstableStore
+from relational.agg import AggGroups
 from stream.spark.epoch_spec import EpochReport, EpochTask, edge_schemas
 from stream.spark.epoch_task import run_actors
+from stream.spark.kept_groups import KeptGroups, StateOf
 
 
 class LocalTasks:
-    """`EpochTasks` over the store that is open as `objects`. `counts` gets how many ran, and how often one twice."""
+    """`EpochTasks` over the store that is open as `objects`, in so many processes, each with memory of its own for
+    groups. `counts` gets how many ran, how often one twice, and how many found groups."""
 
-    def __init__(self, objects: ObjectStore, seed: int, slots: int, counts: Counter[str]) -> None:
-        self.slots = slots
+    def __init__(
+        self, objects: ObjectStore, seed: int, slots: int, counts: Counter[str], threads: int = 1, processes: int = 1
+    ) -> None:
+        self.slots, self.threads = slots, threads
         self._objects, self._counts = objects, counts
         self._rng = random.Random(seed)
+        self._processes = [_Process(counts) for _ in range(processes)]
 
-    def run(self, name: str, tasks: Sequence[EpochTask], is_cancelled: Callable[[], bool]) -> list[EpochReport]:
+    def run(
+        self, name: str, tasks: Sequence[EpochTask], near: Sequence[str], is_cancelled: Callable[[], bool]
+    ) -> list[EpochReport]:
         order = list(range(len(tasks)))
         self._rng.shuffle(order)
         found: dict[int, EpochReport] = {}
@@ -39,6 +47,20 @@ class LocalTasks:
 
     def _answer(self, task: EpochTask) -> EpochReport:
         task = EpochTask.from_bytes(task.to_bytes())
-        report = run_actors(task, self._objects, SstableStore(self._objects, StorageOptions()))
+        process = self._rng.choice(self._processes)
+        report = run_actors(task, self._objects, SstableStore(self._objects, StorageOptions()), kept=process)
         types = edge_schemas(task.actors)
         return EpochReport.from_bytes(report.to_bytes(types), types)
+
+
+class _Process(KeptGroups):
+    """What a process keeps, with a count of what was found there."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__(64 << 20)
+        self._counts = counts
+
+    def take(self, state: StateOf, attempt: str) -> AggGroups | None:
+        found = super().take(state, attempt)
+        self._counts["groups found"] += found is not None
+        return found

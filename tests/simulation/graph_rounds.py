@@ -145,7 +145,10 @@ class Graph:
         is_tasks, slots = self.rng.random() < self.tasks_share, self.rng.choice([1, 2, 3])
         self.counts["processes with tasks" if is_tasks else "processes with actors"] += 1
         self.log.append(f"  engine: {f'tasks, {slots} slots' if is_tasks else 'process'}")
-        return LocalTasks(objects, self.rng.randrange(1 << 30), slots, self.counts) if is_tasks else None
+        if not is_tasks:
+            return None
+        threads, processes = self.rng.choice([1, 1, 2, 3]), self.rng.choice([1, 1, 2])
+        return LocalTasks(objects, self.rng.randrange(1 << 30), slots, self.counts, threads, processes)
 
     def kill(self) -> None:
         """The process ends without a flush."""

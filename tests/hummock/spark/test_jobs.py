@@ -13,6 +13,7 @@ from hummock.errors import ExecutorUnfit, InvalidOption, ObjectNotFound, SparkJo
 from hummock.object_store import open_object_store
 from hummock.spark import check_executors, jobs, run_job, run_specs, slots
 from hummock.spark import executor_check as probe
+from hummock.spark.placement import placed_rdd
 from hummock.spark.worker import (
     deadline,
     do_spec,
@@ -122,6 +123,30 @@ def test_a_job_is_described_by_its_name_and_the_callers_thread_is_left_alone(spa
 
 def test_slots_are_what_the_master_has(spark):
     assert slots(spark) == 2
+
+
+def test_jobs_of_a_pool_share_a_worker_that_runs_nothing_else(spark):
+    for _ in range(2):
+        run_specs(spark, [b""] * 2, work("process"), name="others")
+    own = {run_specs(spark, [b""], work("process"), name="own", pool="own")[0] for _ in range(4)}
+    assert len(own) == 1
+    others = {pid for _ in range(4) for pid in run_specs(spark, [b""] * 2, work("process"), name="others")}
+    assert not own & others
+    assert "HUMMOCK_WORKER_POOL" not in spark.sparkContext.environment
+
+
+def test_a_spec_has_its_executor_as_its_place_and_runs_elsewhere_if_that_is_gone(spark):
+    near = ["host.example_7", ""]
+    rdd = placed_rdd(spark.sparkContext, [(0, b"ab"), (1, b"cd")], near)
+    java = rdd._jrdd.rdd()
+    places = [java.preferredLocations(partition).mkString(",") for partition in java.partitions()]
+    assert places == ["executor_host.example_7", ""]
+    assert rdd.collect() == [(0, b"ab"), (1, b"cd")]
+    assert run_specs(spark, [b"ab", b"cd"], work("backwards"), name="near", near=near, pool="own") == [b"ba", b"dc"]
+
+
+def test_a_worker_knows_its_executor_where_that_has_a_name(spark):
+    assert run_specs(spark, [b""], work("executor"), name="executor") == [b""], "threads of a driver have none"
 
 
 def test_another_version_in_a_task_is_refused_there(spark):

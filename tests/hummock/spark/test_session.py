@@ -11,7 +11,7 @@ import pytest
 from hummock.errors import InvalidOption, SparkMissing
 from hummock.spark import check_session, spark_session, spark_settings
 from hummock.spark import session as session_module
-from hummock.spark.session import LEAST_WORKER_BYTES, size_of, with_retries
+from hummock.spark.session import LEAST_WORKER_BYTES, _choose_one_collector, size_of, with_retries
 
 pytestmark = pytest.mark.spark
 
@@ -30,11 +30,23 @@ def test_the_jvms_of_this_machine_compile_quickly_without_rows_and_read_rows_wit
     names = {"spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"}
     for master in ("local[2]", "local-cluster[2,1,1024]"):
         settings = spark_settings(master, carries_rows=False)
-        assert {settings[name] for name in names} == {"-XX:TieredStopAtLevel=1"}
+        assert {settings[name] for name in names} == {"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
         settings = spark_settings(master)
         assert {settings[name] for name in names} == {"-Darrow.enable_unsafe_memory_access=true"}
-    for carries_rows in (False, True):      # a remote one keeps its own
-        assert names.isdisjoint(spark_settings("spark://host:7077", carries_rows=carries_rows))
+    assert names.isdisjoint(spark_settings("spark://host:7077"))      # a remote one that reads rows keeps its own
+    settings = spark_settings("spark://host:7077", carries_rows=False)
+    assert {settings[name] for name in names} == {"-XX:TieredStopAtLevel=1"}
+
+
+@pytest.mark.parametrize(("settings", "environment", "kept"), [
+    ({}, "", True), ({"spark.driver.extraJavaOptions": "-Da=b"}, "", True),
+    ({"spark.executor.extraJavaOptions": "-Da=b -XX:+UseG1GC"}, "", False), ({}, "-XX:+UseZGC", False)])
+def test_a_jvm_has_one_collector_the_one_of_the_user_if_there_is_one(monkeypatch, settings, environment, kept):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", environment)
+    chosen = spark_settings("local[2]", carries_rows=False) | settings
+    _choose_one_collector(chosen)
+    assert ("-XX:+UseSerialGC" in chosen["spark.driver.defaultJavaOptions"]) == kept
+    assert "-XX:TieredStopAtLevel=1" in chosen["spark.driver.defaultJavaOptions"]
 
 
 def test_a_packed_environment_brings_its_own_python():

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,8 @@ from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
 from stream.spark.epoch_run import EpochRun, failed_actor
 from stream.spark.epoch_spec import EpochTask, TaskFailure
+from stream.spark.kept_groups import KeptGroups
+from stream.spark.parallel_actors import ParallelActors
 from stream.spark.spark_worker import SparkWorker
 from stream.spark.stages import BUNDLE_BYTES, EdgeKind, StageGraph, bundled
 from tests.simulation.graph_engines import LocalTasks
@@ -43,12 +46,12 @@ class Store:
         self.counts: Counter[str] = Counter()
         self.now_ms = 1_700_000_000_000
 
-    def open(self, *, slots: int = 0, **options: object) -> Session:
+    def open(self, *, slots: int = 0, threads: int = 1, processes: int = 1, **options: object) -> Session:
         """A session; with `slots` its epochs are tasks, none of them in the process of the driver."""
         stream = StreamOptions(barrier_interval_ms=NEVER_MS, **{"driver_rows": 0, "task_rows": 1, **options})
         engine = None
         if slots:
-            tasks = LocalTasks(self.objects, run_seed(), slots, self.counts)
+            tasks = LocalTasks(self.objects, run_seed(), slots, self.counts, threads, processes)
             answer = tasks._answer
             tasks._answer = lambda task: (self.tasks.append(task), answer(task))[1]
             engine = partial(SparkWorker, tasks=tasks)
@@ -83,8 +86,8 @@ def rows(session, query):
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
-def graph_of(session, is_local=lambda spec: False):
-    return StageGraph(tuple(session._playground.node._running.values()), is_local)
+def graph_of(session, is_local=lambda spec: False, *, is_divided=True):
+    return StageGraph(tuple(session._playground.node._running.values()), is_local, is_divided=is_divided)
 
 
 def shown(graph):
@@ -126,6 +129,26 @@ def test_fragments_whose_rows_stay_where_they_are_are_one_segment(store):
         (2, "tasks", "m.1 big.0 whole.0 both.1", "hash"),
         (3, "tasks", "whole.1", "gather"),
         (3, "tasks", "both.2", "hash hash"),
+    ]
+
+
+def test_what_one_process_can_run_is_one_segment_if_there_is_one_task(store):
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql("CREATE TABLE u (k BIGINT PRIMARY KEY)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("CREATE MATERIALIZED VIEW whole AS SELECT sum(n) AS n FROM m")
+    db.sql("CREATE MATERIALIZED VIEW apart AS SELECT k % 3 AS g, count(*) AS n FROM u GROUP BY k % 3")
+    db.flush()
+    assert shown(graph_of(db, is_divided=False)) == [
+        (0, "tasks", "t.0 m.0 m.1 whole.0 whole.1", ""),
+        (0, "tasks", "u.0 apart.0 apart.1", ""),
+    ]
+    assert shown(graph_of(db, lambda spec: spec.table.name in ("t", "whole"), is_divided=False)) == [
+        (0, "driver", "t.0", ""),
+        (0, "tasks", "u.0 apart.0 apart.1", ""),
+        (1, "tasks", "m.0 m.1", "forward"),
+        (2, "driver", "whole.0 whole.1", "forward"),
     ]
 
 
@@ -423,3 +446,120 @@ def test_splits_that_were_read_to_their_ends_are_not_opened_again(store, tmp_pat
     db = store.open(slots=1)
     db.flush()
     assert rows(db, "SELECT * FROM m") == [(13, 348)]
+
+
+# -- threads of a task, and what it leaves ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 300])
+def test_the_parts_of_actors_have_each_vnode_and_each_split_once(store, threads):
+    db = store.open(slots=1)
+    db.sql("CREATE SOURCE s (auction BIGINT, price BIGINT) WITH (connector = 'nexmark', events = '0', splits = '5')")
+    db.sql("CREATE MATERIALIZED VIEW m AS WITH c AS (SELECT auction AS a, price AS b FROM s) "
+           "SELECT a, b FROM c UNION ALL SELECT a, count(*) FROM c GROUP BY a")
+    db.sql("CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS n FROM m")
+    graph = graph_of(db, is_divided=False)
+    (segment,) = graph.segments
+    actors = graph.actors_of(segment, 0, graph.task_counts(1), {})
+    divided = ParallelActors(actors, threads)
+    by_id = {spec.actor_id: spec for spec in divided.specs}
+    assert len(by_id) == len(divided.specs) and max(by_id) < 1 << 31
+    for spec in actors:
+        parts = [by_id[part] for part in divided.parts(spec.actor_id)]
+        assert {divided.whole(part.actor_id) for part in parts} == {spec.actor_id}
+        assert [(part.number, part.siblings) for part in parts] == [(at, len(parts)) for at in range(len(parts))]
+        if spec.vnodes is not None:
+            assert (sum(part.vnodes.astype(int) for part in parts) == spec.vnodes).all()
+            assert all(part.vnodes.any() for part in parts)
+        if spec.splits is not None:
+            assert sorted(split for part in parts for split in part.splits) == sorted(spec.splits)
+            assert len(parts) == min(threads, 5)
+    for part in divided.specs:
+        for input in part.inputs:
+            owners = input.edge.vnode_map
+            if owners is not None:
+                assert (owners.bitmap_of(part.actor_id)[part.vnodes == 1] == 1).all()
+            elif part.vnodes is not None and part.siblings > 1:
+                (upstream,) = input.upstreams
+                assert (by_id[upstream].number, by_id[upstream].siblings) == (part.number, part.siblings)
+
+
+def test_a_watermark_of_a_source_has_one_reader_whatever_the_threads(store):
+    db = store.open(slots=1)
+    db.sql("CREATE SOURCE s (auction BIGINT, date_time TIMESTAMP, WATERMARK FOR date_time AS date_time - INTERVAL '4' "
+           "SECOND) WITH (connector = 'nexmark', events = '0', splits = '5')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT auction, count(*) AS n FROM s GROUP BY auction")
+    graph = graph_of(db, is_divided=False)
+    divided = ParallelActors(graph.actors_of(graph.segments[0], 0, graph.task_counts(1), {}), 3)
+    assert [part.siblings for part in divided.specs if part.splits is not None] == [1]
+    assert max(part.siblings for part in divided.specs) == 3
+
+
+@pytest.mark.parametrize(("slots", "threads", "processes"), [(1, 3, 1), (1, 2, 2), (2, 2, 1), (3, 1, 2)])
+def test_groups_stay_in_the_process_of_a_task_until_others_have_changed_them(store, slots, threads, processes):
+    rng = random.Random(run_seed())
+    db = store.open(slots=slots, threads=threads, processes=processes)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("CREATE MATERIALIZED VIEW whole AS SELECT sum(n) AS n, max(s) AS s FROM m")
+    model: dict[int, int] = {}
+    for epoch in range(24):
+        if epoch == 12:
+            db.sql("ALTER TABLE t ADD COLUMN w BIGINT")
+        for _ in range(rng.randint(0, 2)):
+            first, value = rng.randrange(100), rng.randrange(50)
+            keys = range(first, first + rng.randint(1, 30))
+            db.sql(f"DELETE FROM t WHERE k >= {keys[0]} AND k <= {keys[-1]}")
+            model = {k: v for k, v in model.items() if k not in keys}
+            if rng.random() < 0.7:
+                db.table("t").insert([(k, value, *([None] if epoch >= 12 else [])) for k in keys])
+                model |= dict.fromkeys(keys, value)
+        db.flush()
+        groups = {}
+        for k, v in model.items():
+            groups.setdefault(v % 7, []).append((k, v))
+        assert rows(db, "SELECT g, n, s, low FROM m") == sorted(
+            ((g, len(found), sum(v for _, v in found), min(k for k, _ in found)) for g, found in groups.items()),
+            key=repr)
+        assert rows(db, "SELECT n FROM whole") == [(len(model) or None,)]
+    assert store.counts["groups found"] > 0
+
+
+def test_groups_are_used_by_the_attempt_that_counts_and_within_a_budget():
+    def groups(size):
+        return SimpleNamespace(size_bytes=size)
+
+    kept, states = KeptGroups(100), [("file:///s", table, b"") for table in range(4)]
+    first, second = groups(60), groups(40)
+    kept.leave(states[0], "a", first)
+    assert kept.take(states[0], "b") is None and kept.take(states[0], "a") is None, "dropped with the wrong attempt"
+    kept.leave(states[0], "a", first)
+    kept.leave(states[0], "c", second)
+    assert kept.take(states[0], "a") is None
+    kept.leave(states[0], "a", first)
+    assert kept.take(("file:///other", 0, b""), "a") is None and kept.take(states[0], "a") is first
+    assert kept.take(states[0], "a") is None, "once"
+    for table, size in enumerate((60, 40, 30)):
+        kept.leave(states[table], "a", groups(size))
+    assert kept.size_bytes == 70 and kept.take(states[0], "a") is None, "the oldest ones have gone"
+    kept.leave(states[3], "a", groups(101))
+    assert kept.size_bytes == 0
+
+
+def test_a_connector_that_cannot_be_opened_fails_its_job_alone(store, monkeypatch):
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("CREATE SOURCE s (auction BIGINT) WITH (connector = 'nexmark', events = '0', splits = '2')")
+    db.sql("CREATE MATERIALIZED VIEW lost AS SELECT auction, count(*) AS n FROM s GROUP BY auction")
+    db.flush()
+
+    def refused(table):
+        raise ConnectorError("nexmark", "out of reach")
+
+    for module in ("stream.spark.epoch_run", "stream.worker.actor_builder"):
+        monkeypatch.setattr(f"{module}.connector_of", refused)
+    db.sql("INSERT INTO t VALUES (1, 2)")
+    db.flush()
+    assert rows(db, "SELECT g, n FROM m") == [(2, 1)] and [db.failed_jobs[0].reason] == [
+        "ConnectorError: connector 'nexmark': out of reach"]

@@ -71,10 +71,14 @@ def drive(job: DriverJob) -> None:
     death, run = _Death(job), SparkEpochTasks.run
 
     def deadly_run(
-        tasks: SparkEpochTasks, name: str, specs: Sequence[EpochTask], is_cancelled: Callable[[], bool]
+        tasks: SparkEpochTasks,
+        name: str,
+        specs: Sequence[EpochTask],
+        near: Sequence[str],
+        is_cancelled: Callable[[], bool],
     ) -> list[EpochReport]:
         death.reach(BEFORE_A_JOB)
-        reports = run(tasks, name, specs, is_cancelled)
+        reports = run(tasks, name, specs, near, is_cancelled)
         death.reach(BEHIND_A_JOB)
         return reports
 

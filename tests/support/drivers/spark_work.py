@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from hummock.errors import Corruption, ObjectNotFound, ObjectStoreError
+from hummock.spark.worker import executor_name
 
 
 def backwards(spec: bytes) -> bytes:
@@ -23,6 +24,23 @@ def partition(spec: bytes) -> bytes:
     context = TaskContext.get()
     assert context is not None
     return b"%d" % context.partitionId()
+
+
+def process(spec: bytes) -> bytes:
+    """The id of the worker, a while later, so that others of its job need one of their own."""
+    time.sleep(0.05)
+    return b"%d" % os.getpid()
+
+
+def executor(spec: bytes) -> bytes:
+    """The name of the worker's executor."""
+    return executor_name().encode()
+
+
+def slow_executor(spec: bytes) -> bytes:
+    """As `executor`, a while later."""
+    time.sleep(0.2)
+    return executor(spec)
 
 
 def fail_at_first(spec: bytes) -> bytes:

@@ -75,7 +75,8 @@ FIRST_ATTEMPTS, MOST_STEPS = 30, 18
 SOON_SECONDS = 120.0
 OF_CLUSTERS = {"executors": EXECUTOR_KILLED, "hosts": OVERTAKEN}
 """The fault that only a cluster can have, in each of its rounds."""
-MASTERS = {"threads": "local[2]", "executors": "local-cluster[2,1,1024]"}
+MASTERS = {"threads": "local[6]", "executors": "local-cluster[2,1,1024]"}
+"""Of sessions. Six threads are two tasks at once, so rows are exchanged between tasks; two threads are one task."""
 
 
 class EpochWorld(CheckedStore):
@@ -226,7 +227,7 @@ class EpochWorld(CheckedStore):
         """A driver that is killed; its tasks may still run beside the next process."""
         job_file, log, notes = (self.directory / name for name in ("job", "log", "notes"))
         notes.unlink(missing_ok=True)
-        job = DriverJob(self.url, MASTERS["threads"], self.seed, self.statements, 10 * STATEMENTS, end,
+        job = DriverJob(self.url, self.rng.choice(["local[2]", MASTERS["threads"]]), self.seed, self.statements, 10 * STATEMENTS, end,
                         self.rng.randint(1, MOST_TIMES), str(notes))
         job_file.write_text(job.to_json())
         with log.open("wb") as output:
