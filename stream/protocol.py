@@ -93,7 +93,9 @@ class ActorSpec:
     with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
     `is_resumed`: it reads its source once the statement that resumed its job is committed. `first_rows`: those that a
     new table inserts before all others. `writes`: the actor of the table that the actor of a sink writes.
-    `is_detached`: it reads the tables of other jobs at committed epochs, apart from the graph.
+    `is_detached`: it reads the tables of other jobs at committed epochs, apart from the graph. `partial_errors`: the
+    input of its aggregation are states of groups, and these rows were counted for it where they were made; None: it is
+    rows.
     """
 
     actor_id: int
@@ -114,6 +116,7 @@ class ActorSpec:
     writes: int | None = None
     is_resumed: bool = False
     is_detached: bool = False
+    partial_errors: Mapping[str, int] | None = None
 
     @property
     def job_id(self) -> int:

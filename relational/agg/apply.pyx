@@ -77,24 +77,46 @@ cdef class GroupStates(GroupRecords):
         `found`.
         """
         cdef AggKernel into = kernel
-        cdef Py_ssize_t rows = ids.shape[0], row
-        cdef list states = [as_column(source) for source in columns]
-        cdef Column column
-        types = tuple([column.data_type for column in states])
-        if types != into.state_types:
-            raise ValueError(f"state of {into.spec.kind} is {into.state_types}, not {types}")
-        for column in states:
-            if column.view.rows != rows:
-                raise ValueError(f"{column.view.rows} states for {rows} groups")
+        cdef Py_ssize_t rows = ids.shape[0]
+        cdef list states = self.checked_states(into, ids, columns)
         if found is not None and found.shape[0] != rows:
             raise ValueError(f"{found.shape[0]} flags for {rows} groups")
-        for row in range(rows):
-            if ids[row] < 0 or ids[row] >= self.groups:
-                raise IndexError(f"group {ids[row]} of {self.groups}")
         into.expect(rows, states)
         self.fit()
         if rows:
             into.read_states(&ids[0], NULL if found is None else &found[0], rows, states)
+
+    def merge(self, const int32_t[::1] ids not None, columns):
+        """Adds to the groups of `ids`, in which one may come several times, states of the same calls: for each kernel
+        its state columns, a row for each id."""
+        cdef AggKernel kernel
+        cdef Py_ssize_t rows = ids.shape[0]
+        cdef list states = [self.checked_states(kernel, ids, each)
+                            for kernel, each in zip(self.kernels, columns, strict=True)]
+        for kernel, each in zip(self.kernels, states):
+            kernel.expect(rows, each)
+        if rows == 0:
+            return
+        self.fit()
+        self.mark(&ids[0], rows)
+        for kernel, each in zip(self.kernels, states):
+            kernel.merge_states(&ids[0], rows, each)
+
+    cdef list checked_states(self, AggKernel kernel, const int32_t[::1] ids, columns):
+        """The state columns of a kernel, for groups that exist."""
+        cdef Py_ssize_t rows = ids.shape[0], row
+        cdef list states = [as_column(source) for source in columns]
+        cdef Column column
+        types = tuple([column.data_type for column in states])
+        if types != kernel.state_types:
+            raise ValueError(f"state of {kernel.spec.kind} is {kernel.state_types}, not {types}")
+        for column in states:
+            if column.view.rows != rows:
+                raise ValueError(f"{column.view.rows} states for {rows} groups")
+        for row in range(rows):
+            if ids[row] < 0 or ids[row] >= self.groups:
+                raise IndexError(f"group {ids[row]} of {self.groups}")
+        return states
 
     def compare(self, const int32_t[::1] ids not None, Py_ssize_t first_saved, CountKernel counts not None, calls):
         """Gathers the groups `ids`, see `gather`, and compares them with their former states. Returns uint8[4, ids]:

@@ -227,6 +227,29 @@ cdef class ExactSumKernel(AggKernel):
                         memcpy(state.sum, value, 16)
         return 0
 
+    cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
+        cdef Column sums = columns[0], counts = columns[1], above = columns[2] if self.has_above else None
+        cdef ExactSum* state
+        cdef const uint8_t* value
+        cdef int64_t low[2]
+        cdef int64_t high = 0
+        cdef Py_ssize_t row
+        cdef bint is_wide = self.is_wide()
+        with nogil:
+            for row in range(rows):
+                if is_null(&sums.view, row):
+                    continue
+                state = <ExactSum*>self.state(ids[row])
+                value = sums.view.values + 16 * row
+                state.count += int64_at(counts, row)
+                if is_wide:
+                    join_wide(value, int64_at(above, row), low, &high)
+                    add_wide(state.sum, &state.high, <const uint8_t*>low, 1)
+                    state.high += high - sign_of(low)
+                else:
+                    add_int128(state.sum, value, 1)
+        return 0
+
     cdef inline bint is_wide(self) noexcept nogil:
         """Whether sums have 192 bits, which they get as soon as one could exceed 128."""
         return self.width == sizeof(ExactSum)

@@ -124,11 +124,12 @@ class AggGroups:
         above = (data_type for spec in self.specs for data_type in spec.wide_types)
         return (*self.group_types, DataType.BIGINT, *states, *above)
 
-    def locate(self, chunk: DataChunk) -> LocatedKeys:
-        """The groups of the visible rows; assigns ids to new groups."""
+    def locate(self, chunk: DataChunk, *, of_states: bool = False) -> LocatedKeys:
+        """The groups of the visible rows; assigns ids to new groups. `of_states`: the rows are of `state_types`."""
         before = self._numbers.count
         if self.group_by:
-            ids = self._numbers.find([chunk.columns[index] for index in self.group_by], chunk.visibility)
+            keys = range(len(self.group_by)) if of_states else self.group_by
+            ids = self._numbers.find([chunk.columns[index] for index in keys], chunk.visibility)
         else:
             self.open_global()
             ids = np.zeros(chunk.capacity, np.int32)
@@ -169,11 +170,8 @@ class AggGroups:
         the group starts empty. REQUIRES that nothing was applied to `ids` yet.
         """
         exists = np.ones(len(ids), np.uint8) if found is None else np.ascontiguousarray(found, np.uint8)
-        columns = iter(rows.columns[len(self.group_types) :])
-        states = [list(islice(columns, len(kernel.spec.state_types))) for kernel in self._stored]
-        for kernel, state in zip(self._stored, states, strict=True):
-            above = islice(columns, len(kernel.spec.wide_types))
-            self._states.load(kernel, ids, [*state, *above], exists)
+        for kernel, columns in self._states_in(rows).items():
+            self._states.load(kernel, ids, columns, exists)
         if not self.group_by and len(ids):
             self._had_row = bool(exists[0])
             self._states.resave()
@@ -187,6 +185,31 @@ class AggGroups:
         self._grow(before)
         self.load(ids, rows)
         self.track_evictions()
+
+    def _states_in(self, rows: DataChunk) -> dict[AggKernel, list[Column]]:
+        """The state columns of each kernel in rows of `state_types`."""
+        columns = iter(rows.columns[len(self.group_types) :])
+        states = [list(islice(columns, len(kernel.spec.state_types))) for kernel in self._stored]
+        return {kernel: [*state, *islice(columns, len(kernel.spec.wide_types))]
+                for kernel, state in zip(self._stored, states, strict=True)}
+
+    def merge(self, rows: DataChunk, ids: np.ndarray) -> None:
+        """Adds states that other groups have taken, `rows` of `state_types`, to the groups `ids` as located with
+        `of_states`: as if what was applied there had been applied here. REQUIRES that no row is hidden, and calls whose
+        states `can_merge`."""
+        found = self._states_in(rows)
+        self._states.merge(ids, [found[kernel] for kernel in self._states.kernels])
+
+    def take_states(self) -> Iterator[DataChunk]:
+        """The states of all dirty groups, rows of `state_types`, FLUSH_GROUPS at a time, also of those without rows:
+        what was applied here may retract rows that others have. REQUIRES that nothing was loaded or flushed, and ends
+        the use of these groups."""
+        dirty = self._states.dirty_groups()
+        for first in range(0, len(dirty), FLUSH_GROUPS):
+            ids = dirty[first : first + FLUSH_GROUPS]
+            self._states.gather(ids)
+            states = self._state_columns(np.arange(len(ids), dtype=np.int32))
+            yield DataChunk([*self.keys(ids).columns, *states], capacity=len(ids))
 
     def apply(
         self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None

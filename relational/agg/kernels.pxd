@@ -32,6 +32,8 @@ cdef class AggKernel:
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1
     # fills the states of `ids` from rows of the state columns, where found
+    cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1
+    # adds rows of the state columns to the states of `ids`: as if their rows had been added here
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil
     cdef int end_epoch(self) except -1  # nothing remains saved

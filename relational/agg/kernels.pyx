@@ -62,6 +62,9 @@ cdef class AggKernel:
                          list columns) except -1:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
+    cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
+        raise TypeError(f"states of {self.spec.kind} cannot be merged")
+
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
         return memcmp(a, b, self.width) == 0
 
@@ -148,4 +151,12 @@ cdef class CountKernel(AggKernel):
         for row in range(rows):
             if found == NULL or found[row]:
                 (<int64_t*>self.state(ids[row]))[0] = int64_at(count, row)
+        return 0
+
+    cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
+        cdef Column count = columns[0]
+        cdef Py_ssize_t row
+        with nogil:
+            for row in range(rows):
+                (<int64_t*>self.state(ids[row]))[0] += int64_at(count, row)
         return 0

@@ -195,6 +195,21 @@ cdef class MinMaxKernel(AggKernel):
                     self.put_key(state, keys.at(row), head_of(keys.at(row).data + 1, keys.at(row).size - 1))
         return 0
 
+    cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
+        cdef Column extremes = columns[0], counts = columns[1]
+        cdef BinaryColumn keys = self.encoder.encode([extremes])
+        cdef MinMaxState* state
+        cdef Py_ssize_t row
+        if self.is_retractable:
+            raise TypeError(f"states of {self.spec.kind} that a retraction can change cannot be merged")
+        with nogil:
+            for row in range(rows):
+                if not is_null(&extremes.view, row):
+                    state = <MinMaxState*>self.state(ids[row])
+                    self.add_key(state, keys.at(row))
+                    state.count += int64_at(counts, row) - 1
+        return 0
+
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
         cdef const MinMaxState* x = <const MinMaxState*>a
         cdef const MinMaxState* y = <const MinMaxState*>b

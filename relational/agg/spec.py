@@ -55,6 +55,12 @@ class AggSpec:
         return self.kind == "count" and self.argument is None and not self.is_filtered
 
     @property
+    def can_merge(self) -> bool:
+        """Whether the states of parts of the rows add up to that of all. Not those of floats, whose sums begin anew
+        when no row is left, nor those of extremes that a retraction can change."""
+        return not (self.is_retractable or (self.kind in ("sum", "avg") and self.argument_type.is_float))
+
+    @property
     def is_min_max(self) -> bool:
         return self.kind in ("min", "max")
 

@@ -85,6 +85,18 @@ cdef class WordExtremeKernel(AggKernel):
                     state.best = rank_of(&extremes.view, row) ^ self.flip
         return 0
 
+    cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
+        cdef Column extremes = columns[0], counts = columns[1]
+        cdef WordExtreme* state
+        cdef Py_ssize_t row
+        with nogil:
+            for row in range(rows):
+                if not is_null(&extremes.view, row):
+                    state = <WordExtreme*>self.state(ids[row])
+                    state.count += int64_at(counts, row)
+                    state.best = max(state.best, rank_of(&extremes.view, row) ^ self.flip)
+        return 0
+
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
         cdef const WordExtreme* x = <const WordExtreme*>a
         cdef const WordExtreme* y = <const WordExtreme*>b

@@ -52,6 +52,8 @@ MOST_SOURCE_MS = 10_000
 """For which sources read in one epoch, however long the interval is."""
 TASK_BYTES = 128 << 20
 """Writes that a task buffers in memory."""
+MEASURED_ROWS = 32_768
+"""Of an edge, from which on the reduction by partial aggregation says something."""
 SOURCE_BYTES = 64 << 20
 """What a part of a source counts for where parts of segments are divided among tasks."""
 DRIVER_THREADS = 2
@@ -118,6 +120,7 @@ class OpenEpoch:
     `fresh`: actors that have taken part in no committed epoch. `backfilled`: actors that have read all existing rows.
     `delivered_at`: jobs of sinks that have delivered something since their last epoch, up to which epoch. `held`: those
     whose sources wait. `kept`: what tasks of epochs before have left of actors that have not run since.
+    `uncombined`: aggregations that are to receive rows, not states of groups.
     """
 
     barrier: Barrier
@@ -130,6 +133,7 @@ class OpenEpoch:
     delivered_at: Mapping[int, int]
     held: frozenset[int]
     kept: Mapping[ActorPart, Kept]
+    uncombined: frozenset[int]
 
 
 class EpochRun:
@@ -147,6 +151,7 @@ class EpochRun:
         self.stages: list[StageFigures] = []
         self.finished: dict[int, set[str]] = {}  # by actor: splits
         self.kept: dict[ActorPart, Kept] = {}
+        self.reductions: dict[int, float] = {}  # by aggregation: rows for each state that it was sent
         self._context, self._version, self._rows = context, version, rows
         self._in_driver = rows < context.options.driver_rows
         self._graph: StageGraph | None = None
@@ -168,11 +173,17 @@ class EpochRun:
 
         tasks, of_task = self._context.tasks, self._context.options.task_rows * self._context.tasks.threads
         wanted = max(1, min(tasks.slots, -(-self._rows // of_task)))
-        graph = self._graph = StageGraph(self.epoch.actors, is_local, is_divided=wanted > 1)
+        graph = self._graph = StageGraph(
+            self.epoch.actors,
+            is_local,
+            is_divided=wanted > 1,
+            combines=lambda actor_id: actor_id not in self.epoch.uncombined,
+        )
         counts = graph.task_counts(wanted)
         try:
             for stage in graph.stages():
                 self._run_stage(graph, [each for each in stage if self._has_work(graph, each)], counts)
+            self._note_reductions(graph)
         finally:
             self._delete_shuffle_files()
 
@@ -198,6 +209,13 @@ class EpochRun:
             self.ran |= {spec.actor_id for spec in segment.specs}
         parts_of = {spec.actor_id: counts[segment.number] for segment in segments for spec in segment.specs}
         self._add(reports, parts_of, began)
+
+    def _note_reductions(self, graph: StageGraph) -> None:
+        for edge in graph.edges:
+            sent = self._sent.get(edge.number, ())
+            rows, states = sum(each.combined_rows for each in sent), sum(each.part.rows for each in sent)
+            if states and rows >= MEASURED_ROWS and graph.combined(edge):
+                self.reductions[edge.receiver] = rows / states
 
     def _run_there(self, tasks: Sequence[EpochTask]) -> list[EpochReport]:
         name = f"hummock: epoch {self.epoch.barrier.epoch.prev}"
@@ -251,7 +269,7 @@ class EpochRun:
         by time or by barriers alone is one of a source or of a backfill."""
         epoch = self.epoch
         for edge in map(graph.sent_as, segment.incoming):
-            if any(each.part.rows or each.marks for each in self._sent.get(edge.number, ())):
+            if any(each.part.rows or each.marks or each.errors for each in self._sent.get(edge.number, ())):
                 return True
         asked = {table_id for table_id, _, _ in epoch.statements}
         for spec in segment.specs:

@@ -21,6 +21,7 @@ from hummock.options import StorageOptions
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
+from relational.plan.serialize import call_from_json, call_to_json
 from relational.types import DataType, Field, Schema, VnodeRule
 from relational.types.value_json import value_from_json, value_to_json
 from stream.message import SkippedRows
@@ -28,7 +29,7 @@ from stream.plan.serialize import fragment_from_json, fragment_to_json
 from stream.plan.stream_plan import MergeNode, StreamNode, tables_of
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.spark.shuffle_files import Partitioning, ShuffleBlock, part_from_json, part_to_json
-from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode, ShuffleWriteNode
+from stream.spark.shuffle_nodes import PartialAggNode, SentEdge, ShuffleReadNode, ShuffleWriteNode
 
 FORMAT = 1
 
@@ -178,7 +179,8 @@ class EpochReport:
             "sstables": [info.to_json() for info in self.sstables],
             "watermarks": {table_id: mark.to_json() for table_id, mark in self.watermarks.items()},
             "sent": [
-                [edge, part_to_json(each.part), _marks_to_json(each.marks, types[edge])]
+                [edge, part_to_json(each.part), _marks_to_json(each.marks, types[edge]), each.combined_rows,
+                 dict(each.errors)]
                 for edge, each in self.sent.items()
             ],
             "backfilled": list(self.backfilled),
@@ -205,8 +207,8 @@ class EpochReport:
         return cls(
             tuple(map(SstableInfo.from_json, record["sstables"])),
             {int(table_id): KeyWatermark.from_json(mark) for table_id, mark in record["watermarks"].items()},
-            {edge: SentEdge(part_from_json(part), _marks_from_json(marks, types[edge]))
-             for edge, part, marks in record["sent"]},
+            {edge: SentEdge(part_from_json(part), _marks_from_json(marks, types[edge]), combined, errors)
+             for edge, part, marks, combined, errors in record["sent"]},
             tuple(record["backfilled"]),
             source_rows,
             is_full,
@@ -234,6 +236,7 @@ def _marks_from_json(record: Iterable[Any], schema: Schema) -> dict[int, Any]:
 def _actor_to_json(spec: ActorSpec, tables: dict[int, TableCatalog]) -> dict[str, Any]:
     """`tables` gets the catalogs of the actor's tables."""
     found = [spec.table, *(() if spec.error_table is None else (spec.error_table,))]
+    found += [node.state_table for node in spec.root.walk() if isinstance(node, PartialAggNode)]
     tables.update({table.id: table for table in found} | tables_of(spec.root))
     assert spec.first_rows is None and not spec.is_detached, "these actors run in the process of the driver"
     return {
@@ -255,6 +258,7 @@ def _actor_to_json(spec: ActorSpec, tables: dict[int, TableCatalog]) -> dict[str
         "skip": None if spec.skip is None else list(spec.skip),
         "writes": spec.writes,
         "is_resumed": spec.is_resumed,
+        "partial_errors": None if spec.partial_errors is None else dict(spec.partial_errors),
     }
 
 
@@ -281,6 +285,7 @@ def _actor_from_json(record: Mapping[str, Any], tables: Mapping[int, TableCatalo
         None if skip is None else SkippedRows(*skip),
         writes=record["writes"],
         is_resumed=record["is_resumed"],
+        partial_errors=record["partial_errors"],
     )
 
 
@@ -303,8 +308,9 @@ def _root_to_json(root: StreamNode) -> dict[str, Any]:
         return {"read": blocks, "marks": _marks_to_json(root.marks, root.schema), "schema": _schema_to_json(root)}
     if isinstance(root, ShuffleWriteNode):
         how = replace(root.partitioning, rule=VnodeRule.HASH)
+        partial = root.input if isinstance(root.input, PartialAggNode) else None
         return {"write": root.edge, "how": [*asdict(how).values()], "rule": root.partitioning.rule.value,
-                "schema": _schema_to_json(root)}
+                "schema": _schema_to_json(root), "partial": None if partial is None else _partial_to_json(partial)}
     return fragment_to_json(root)
 
 
@@ -317,13 +323,28 @@ def _root_from_json(record: Mapping[str, Any], tables: Mapping[int, TableCatalog
         schema = _schema_from_json(record["schema"])
         receivers, key, vnode_count, _, target = record["how"]
         how = Partitioning(receivers, tuple(key), vnode_count, VnodeRule(record["rule"]), target)
-        return shuffle_write(schema, record["write"], how)
+        partial = None if record["partial"] is None else _partial_from_json(record["partial"], schema, tables)
+        return shuffle_write(schema, record["write"], how, partial)
     return fragment_from_json(record, tables.__getitem__)
 
 
-def shuffle_write(schema: Schema, edge: int, partitioning: Partitioning) -> ShuffleWriteNode:
-    """The node of an actor that writes what another one of its task sends it."""
-    return ShuffleWriteNode(schema, None, MergeNode(schema, None, 0, None, 0), edge, partitioning)
+def _partial_to_json(node: PartialAggNode) -> dict[str, Any]:
+    return {"schema": _schema_to_json(node.input), "group_by": list(node.group_by),
+            "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id}
+
+
+def _partial_from_json(record: Mapping[str, Any], schema: Schema, tables: Mapping[int, TableCatalog]) -> PartialAggNode:
+    input = MergeNode(_schema_from_json(record["schema"]), None, 0, None, 0)
+    calls = tuple(map(call_from_json, record["calls"]))
+    return PartialAggNode(schema, None, input, tuple(record["group_by"]), calls, tables[record["table"]])
+
+
+def shuffle_write(
+    schema: Schema, edge: int, partitioning: Partitioning, partial: PartialAggNode | None = None
+) -> ShuffleWriteNode:
+    """The node of an actor that writes what another one of its task sends it, or the groups of `partial` of it."""
+    input = MergeNode(schema, None, 0, None, 0) if partial is None else partial
+    return ShuffleWriteNode(schema, None, input, edge, partitioning)
 
 
 def _schema_to_json(node: StreamNode) -> list[list[str]]:

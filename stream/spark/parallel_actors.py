@@ -96,6 +96,7 @@ def _parts_of(spec: ActorSpec, ids: Mapping[int, tuple[int, ...]]) -> list[Actor
             number=spec.number * len(own) + at,
             siblings=spec.siblings * len(own),
             splits=None if spec.splits is None else spec.splits[at :: len(own)],
+            partial_errors=spec.partial_errors if at == 0 or spec.partial_errors is None else {},
         ))
     return found
 

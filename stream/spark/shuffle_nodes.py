@@ -8,12 +8,16 @@ actor that writes it. So the executors of fragments do not know where the other 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hummock.object_store.base import ObjectStore
+from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
+from relational.expr.aggregates import AggCall
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
+from stream.executor.partial_agg import PartialAggExecutor
 from stream.message import Barrier, Message, Wait, Watermark
 from stream.plan.stream_plan import StreamNode
 from stream.runtime.channel import Channel
@@ -29,6 +33,9 @@ from stream.spark.shuffle_files import (
 )
 from stream.worker.actor_builder import BuilderFunctions
 
+PARTIAL_BYTES = 64 << 20
+"""Of the groups of one partial aggregation."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShuffleReadNode(StreamNode):
@@ -36,6 +43,20 @@ class ShuffleReadNode(StreamNode):
 
     blocks: tuple[ShuffleBlock, ...] = ()
     marks: Mapping[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggNode(StreamNode):
+    """States of the groups of its input, for the aggregation that owns `state_table`."""
+
+    input: StreamNode
+    group_by: tuple[int, ...]
+    calls: tuple[AggCall, ...]
+    state_table: TableCatalog
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +74,13 @@ class ShuffleWriteNode(StreamNode):
 
 @dataclass(frozen=True, slots=True)
 class SentEdge:
-    """What a task sent on an edge: changes, and the last watermark of each column."""
+    """What a task sent on an edge: changes, or states of groups, and the last watermark of each column. Of states also
+    the number of changes in them, and `errors`: of them that have no value, by reason."""
 
     part: ShufflePart = EMPTY_PART
     marks: Mapping[int, Any] = field(default_factory=dict)
+    combined_rows: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
 
 
 class ShuffleEnds:
@@ -65,17 +89,23 @@ class ShuffleEnds:
     def __init__(self, objects: ObjectStore, file: ShuffleFile) -> None:
         self._objects, self._file = objects, file
         self._writers: dict[int, _ShuffleWriteExecutor] = {}
+        self._partials: dict[int, PartialAggExecutor] = {}
 
     @property
     def builders(self) -> BuilderFunctions:
         """How an ActorBuilder builds the nodes of this module."""
-        return {ShuffleReadNode: self._reader, ShuffleWriteNode: self._writer}
+        return {ShuffleReadNode: self._reader, ShuffleWriteNode: self._writer, PartialAggNode: self._partial}
 
     def finish(self) -> dict[int, SentEdge]:
         """What was sent, by edge, readable. REQUIRES that all writers have passed their last barrier."""
         parts = write_parts(self._file, [each.writer for each in self._writers.values()])
-        return {edge: SentEdge(part, dict(each.marks))
-                for part, (edge, each) in zip(parts, self._writers.items(), strict=True)}
+        found = {}
+        for part, (edge, each) in zip(parts, self._writers.items(), strict=True):
+            partial = self._partials.get(edge)
+            found[edge] = SentEdge(part, dict(each.marks))
+            if partial is not None:
+                found[edge] = replace(found[edge], combined_rows=partial.rows, errors=partial.errors.take())
+        return found
 
     def _reader(self, chain: Any, node: ShuffleReadNode, info: ExecutorInfo) -> Executor:
         def read() -> Iterator[StreamChunk]:
@@ -86,6 +116,13 @@ class ShuffleEnds:
     def _writer(self, chain: Any, node: ShuffleWriteNode, info: ExecutorInfo) -> Executor:
         writer = ShuffleWriter(self._file, node.schema, node.partitioning)
         executor = self._writers[node.edge] = _ShuffleWriteExecutor(info, chain.build(node.input), writer)
+        return executor
+
+    def _partial(self, chain: Any, node: PartialAggNode, info: ExecutorInfo) -> Executor:
+        input = chain.build(node.input)
+        executor = PartialAggExecutor(
+            info, input, node.group_by, node.calls, node.state_table, ErrorCounts(), cache_bytes=PARTIAL_BYTES)
+        self._partials[chain.spec.root.edge] = executor
         return executor
 
 

@@ -62,6 +62,11 @@ if TYPE_CHECKING:
 
 NAMES_SECONDS = 300.0
 """How long tasks write under the same prefixes of names."""
+LEAST_REDUCTION = 3.0
+"""Rows for each state that make partial aggregation worthwhile: to make, send and merge a state of 60 bytes takes as
+long as to send two rows of 12."""
+UNCOMBINED_EPOCHS = 32
+"""After which partial aggregation is tried again."""
 RECENT_EPOCHS = 256
 """Of which figures are kept."""
 
@@ -93,6 +98,7 @@ class SparkWorker:
         self._backfilled: set[int] = set()  # actors that have read all existing rows
         self._finished: dict[int, set[str]] = {}  # by actor: the splits of which all rows were read
         self._kept: dict[ActorPart, Kept] = {}  # what tasks have left of actors that have not run since
+        self._uncombined: dict[int, int] = {}  # by aggregation to which groups are not worth sending: for how long
         self._statements: list[SentStatement] = []  # of the open epoch
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends
         self._is_paused, self._loading = False, frozenset[int]()
@@ -337,6 +343,7 @@ class SparkWorker:
             {job_id: each.delivered for job_id, each in progress.items() if each.delivered > before.get(job_id, 0)},
             frozenset(job_id for job_id, each in progress.items() if each.is_full),
             kept,
+            frozenset(self._uncombined),
         )
 
     def _unfinished(self, spec: ActorSpec) -> ActorSpec:
@@ -374,6 +381,7 @@ class SparkWorker:
         self._expected_rows = self._options.epoch_rows if run.is_full else run.source_rows
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
+        self._note_reductions(run.reductions)
         self._kept = {part: kept for part, kept in self._kept.items() if part[0] not in run.ran} | run.kept
         for actor_id, splits in run.finished.items():
             self._finished.setdefault(actor_id, set()).update(splits)
@@ -387,6 +395,13 @@ class SparkWorker:
                 self._figures[key] = self._figures.get(key, ActorFigures()) + replace(found, errors={})
                 self._note_errors(spec, found)
         self._delivered.update(run.epoch.delivered_at)
+
+    def _note_reductions(self, reductions: Mapping[int, float]) -> None:
+        """Where few rows were in a state, rows are sent for a while. REQUIRES the lock."""
+        self._uncombined = {actor_id: left - 1 for actor_id, left in self._uncombined.items() if left > 1}
+        for actor_id, reduction in reductions.items():
+            if reduction < LEAST_REDUCTION:
+                self._uncombined[actor_id] = UNCOMBINED_EPOCHS
 
     def _note_errors(self, spec: ActorSpec, found: ActorFigures) -> None:
         """The counts of a job with a table of errors are those of all time, of others those of the epoch."""

@@ -9,21 +9,27 @@ A fragment joins the segment that sends to it if all its rows come from there un
 never comes back, and the stages are well ordered. What must run in the process of the driver is in segments of its own:
 statements, the first rows of a table, sinks, and connectors that hold rows in this process. All that follows such a
 segment unmoved is one segment again, and rows that several of its fragments receive from one actor are sent once.
+
+Where rows pass to an aggregation, their sender may make groups of them first, and send the state of each instead.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from hummock.base.key import KeyRange
+from relational.agg import AggGroups
 from relational.catalog.objects import TableCatalog
 from relational.chunk.vnode_map import VnodeMap
-from relational.types import Schema, VnodeRule
+from relational.types import Field, Schema, VnodeRule
+from stream.executor.hash_agg import agg_groups
 from stream.plan.stream_plan import (
     DmlNode,
+    HashAggNode,
+    MergeNode,
     SinkNode,
     SourceNode,
     StreamScanNode,
@@ -32,7 +38,7 @@ from stream.plan.stream_plan import (
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.spark.epoch_spec import shuffle_write
 from stream.spark.shuffle_files import Partitioning, ShuffleBlock
-from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
+from stream.spark.shuffle_nodes import PartialAggNode, SentEdge, ShuffleReadNode
 
 BUNDLE_BYTES = 256 << 20
 """Of shuffle blocks that one task receives, unless one segment sends it more."""
@@ -95,10 +101,16 @@ class Segment:
 class StageGraph:
     """The segments of `specs`, the only actors of their fragments. `is_local(spec)`: whether the driver must run it.
     `is_divided`: segments may have several tasks each; otherwise what is connected is one segment, as far as one
-    process can run it, and nothing is shuffled in it."""
+    process can run it, and nothing is shuffled in it. `combines(actor_id)`: whether the actor's aggregation should be
+    sent states of groups instead of rows, if possible."""
 
     def __init__(
-        self, specs: Sequence[ActorSpec], is_local: Callable[[ActorSpec], bool], *, is_divided: bool = True
+        self,
+        specs: Sequence[ActorSpec],
+        is_local: Callable[[ActorSpec], bool],
+        *,
+        is_divided: bool = True,
+        combines: Callable[[int], bool] = lambda actor_id: False,
     ) -> None:
         by_id = {spec.actor_id: spec for spec in specs}
         self.edges = tuple(_edges_of(by_id))
@@ -109,6 +121,13 @@ class StageGraph:
         incoming: dict[int, list[StageEdge]] = {spec.actor_id: [] for spec in specs}
         for edge in self.edges:
             incoming[edge.receiver].append(edge)
+        aggregations = {spec.actor_id: mergeable_aggregation(spec) for spec in specs if combines(spec.actor_id)}
+        self._partials = {
+            edge.number: partial_of(node)
+            for edge in self.edges
+            if edge.kind is not EdgeKind.FORWARD and (node := aggregations.get(edge.receiver)) is not None
+            and set(edge.key) <= set(node.group_by)
+        }  # by edge, of those whose ends are in different segments
         ordered = _in_order(by_id, incoming)
         local = {spec.actor_id: is_local(spec) for spec in specs}
         if not is_divided:
@@ -185,8 +204,14 @@ class StageGraph:
         return next(each for each in self._segment_of[edge.receiver].incoming
                     if each.sender == edge.sender and each.kind is EdgeKind.FORWARD)
 
+    def combined(self, edge: StageEdge) -> bool:
+        """Whether states of groups are sent on an edge between segments."""
+        return edge.number in self._partials
+
     def schema_of(self, edge: StageEdge) -> Schema:
-        """The columns of the rows on an edge."""
+        """The columns of what is sent on an edge between segments."""
+        if edge.number in self._partials:
+            return self._partials[edge.number].schema
         root = self._spec_of(edge.sender).root
         return root.input.schema if isinstance(root, SinkNode) else root.schema
 
@@ -233,18 +258,28 @@ class StageGraph:
                 writes, owner = edge.receiver, self._spec_of(edge.sender).table
             else:
                 inputs = list(actors[at].inputs)
-                inputs[edge.input] = replace(inputs[edge.input], upstreams=(virtual,))
+                sent_key = replace(inputs[edge.input].edge, key=self._key_of(edge))
+                inputs[edge.input] = replace(inputs[edge.input], edge=sent_key, upstreams=(virtual,))
                 actors[at] = replace(actors[at], inputs=tuple(inputs))
+                if edge.number in self._partials:
+                    came = sent.get(edge.number, ()) if number == 0 else ()
+                    actors[at] = replace(actors[at], partial_errors=_sum_of(each.errors for each in came))
             if shared is edge:
                 root = self._read_node(edge, sent.get(edge.number, ()), tasks, number)
                 actors.append(ActorSpec(virtual, owner, root, writes=writes))
         for edge in (each for each in segment.outgoing if self.sent_as(each) is each):
             virtual = FIRST_VIRTUAL_ACTOR + 2 * edge.number + 1
             receivers = counts[self._segment_of[edge.receiver].number]
-            written = shuffle_write(self.schema_of(edge), edge.number, _partitioning(edge, receivers, number))
+            how = _partitioning(edge, self._key_of(edge), receivers, number)
+            written = shuffle_write(self.schema_of(edge), edge.number, how, self._partials.get(edge.number))
             input = InputSpec(EdgeSpec((virtual, 0)), (edge.sender,))
             actors.append(ActorSpec(virtual, self._spec_of(edge.sender).table, written, inputs=(input,)))
         return tuple(self._unwritten(actors, segment))
+
+    def _key_of(self, edge: StageEdge) -> tuple[int, ...]:
+        """The columns of what is sent whose hash says where it goes."""
+        partial = self._partials.get(edge.number)
+        return edge.key if partial is None else tuple(map(partial.group_by.index, edge.key))
 
     def _read_node(
         self, edge: StageEdge, sent: Sequence[SentEdge], receivers: int, receiver: int
@@ -289,6 +324,38 @@ def bundled(parts: Sequence[tuple[int, int]], slots: int) -> list[list[int]]:
         present[task].add(segment)
         loads[task] += weights[part] + 1
     return tasks
+
+
+def mergeable_aggregation(spec: ActorSpec) -> HashAggNode | None:
+    """The aggregation of all that an actor receives, if the states of parts of its rows add up to that of all."""
+    found = [node for node in spec.root.walk() if isinstance(node, HashAggNode)]
+    if len(spec.inputs) != 1 or len(found) != 1 or not isinstance(found[0].input, MergeNode):
+        return None
+    (node,) = found
+    if node.kept or node.overflows:
+        return None
+    return node if all(each.can_merge for each in _empty_groups(node).specs) else None
+
+
+def partial_of(node: HashAggNode) -> PartialAggNode:
+    """The first half of an aggregation."""
+    types = _empty_groups(node).state_types
+    schema = Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(types)))
+    input = MergeNode(node.input.schema, None, 0, None, 0)
+    return PartialAggNode(schema, None, input, node.group_by, node.calls, node.state_table)
+
+
+def _empty_groups(node: HashAggNode) -> AggGroups:
+    return agg_groups(node.group_by, node.input.schema.types, node.calls, (), 0)
+
+
+def _sum_of(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """By reason."""
+    found: Counter[str] = Counter()
+    for each in counts:
+        for reason, rows in each.items():
+            found[reason] += rows
+    return dict(found)
 
 
 def must_run_in_driver(spec: ActorSpec, holds_rows: Callable[[TableCatalog], bool]) -> bool:
@@ -368,8 +435,8 @@ def _part_of(spec: ActorSpec, number: int, tasks: int) -> ActorSpec:
     return replace(spec, inputs=inputs, vnodes=vnodes, number=number, siblings=tasks, splits=splits)
 
 
-def _partitioning(edge: StageEdge, receivers: int, sender: int) -> Partitioning:
-    """How task `sender` divides its rows."""
+def _partitioning(edge: StageEdge, key: tuple[int, ...], receivers: int, sender: int) -> Partitioning:
+    """How task `sender` divides its rows, with the columns `key`."""
     if edge.kind is EdgeKind.HASH:
-        return Partitioning(receivers, edge.key, edge.vnode_count, edge.rule, None)
+        return Partitioning(receivers, key, edge.vnode_count, edge.rule, None)
     return Partitioning(receivers, target=sender if edge.kind is EdgeKind.FORWARD else 0)

@@ -193,6 +193,7 @@ class ExecutorChain:
         self.has_readers: Callable[[], bool] = lambda: True
         self.progress = SinkProgress()
         self.request_barrier: Callable[[], None] = lambda: None
+        self.partial_errors: Mapping[str, int] | None = None
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
@@ -226,6 +227,7 @@ class ExecutorChain:
             chunk_rows=options.chunk_rows,
             groups=self.left_groups(node),
             leave=self.leaving(node),
+            partial_errors=self.partial_errors,
         )
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
@@ -291,7 +293,7 @@ class _ActorChain(ExecutorChain):
         self.request_barrier = builder.request_barrier
         self.budget = builder.budget
         self.upstream = builder.upstream
-        self.spec = spec
+        self.spec, self.partial_errors = spec, spec.partial_errors
         self.control = control
         self.inputs = inputs
         self.pace = pace

@@ -27,6 +27,7 @@ from stream.spark.epoch_run import EpochRun, failed_actor
 from stream.spark.epoch_spec import EpochTask, TaskFailure
 from stream.spark.kept_groups import KeptGroups
 from stream.spark.parallel_actors import ParallelActors
+from stream.spark.shuffle_nodes import PartialAggNode
 from stream.spark.spark_worker import SparkWorker
 from stream.spark.stages import BUNDLE_BYTES, EdgeKind, StageGraph, bundled
 from tests.simulation.graph_engines import LocalTasks
@@ -374,6 +375,65 @@ def test_the_errors_of_rows_are_counted_as_in_one_process(store):
         job = db._playground.catalog.resolve(ObjectName("m"))
         assert sum(db._playground.errors.of_job(job).values()) == error["rows"]
         db.close()
+
+
+def test_rows_without_a_value_are_counted_where_their_groups_are_sent_as_states(store):
+    counted = {}
+    for slots, threads in ((0, 1), (2, 1), (3, 2)):
+        db = store.open(slots=slots, threads=threads)
+        name = f"t{slots}"
+        db.sql(f"CREATE TABLE {name} (k BIGINT PRIMARY KEY, v BIGINT, text VARCHAR)")
+        db.sql(f"CREATE MATERIALIZED VIEW m{slots} AS SELECT text, count(*) AS n, "
+               f"count(*) FILTER (WHERE 10 / v > 1) AS f FROM {name} GROUP BY text")
+        for first in (0, 100):
+            db.table(name).insert([(first + n, n % 3, "ab" if n % 20 else "x" * (1 << 20)) for n in range(40)])
+            db.flush()
+        db.sql(f"DELETE FROM {name} WHERE k < 10")
+        db.flush()
+        job = db._playground.catalog.resolve(ObjectName(f"m{slots}"))
+        errors = {row["reason"]: row["rows"] for row in db.errors().to_pylist() if row["job"] == f"m{slots}"}
+        counted[slots] = errors, dict(db._playground.errors.of_job(job)), rows(db, f"SELECT * FROM m{slots}")
+        assert (slots > 0) == any(isinstance(node, PartialAggNode) for task in store.tasks for spec in task.actors
+                                  for node in spec.root.walk())
+        db.close()
+    assert counted[0] == counted[2] == counted[3] and len(counted[0][0]) == 2, counted
+
+
+def combined(tasks):
+    """The tables of the aggregations to which tasks sent states."""
+    return {node.state_table.name for task in tasks for spec in task.actors for node in spec.root.walk()
+            if isinstance(node, PartialAggNode)}
+
+
+def test_groups_are_sent_while_that_saves_rows(store, monkeypatch):
+    monkeypatch.setattr("stream.spark.epoch_run.MEASURED_ROWS", 100)
+    monkeypatch.setattr("stream.spark.spark_worker.UNCOMBINED_EPOCHS", 4)
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql("CREATE MATERIALIZED VIEW few AS SELECT v % 3 AS g, count(*) AS n FROM t GROUP BY v % 3")
+    db.sql("CREATE MATERIALIZED VIEW many AS SELECT v AS g, count(*) AS n FROM t GROUP BY v")
+    found = []
+    for epoch in range(8):
+        store.tasks.clear()
+        db.table("t").insert([(1_000 * epoch + n, n) for n in range(1_000)])
+        db.flush()
+        found.append(combined(store.tasks))
+    assert rows(db, "SELECT g, n FROM few") == [(0, 2_672), (1, 2_664), (2, 2_664)]
+    assert rows(db, "SELECT sum(n) AS n, count(*) AS c FROM many") == [(8_000, 1_000)]
+    assert all("few.agg0.groups" in each for each in found)
+    tried = ["many.agg0.groups" in each for each in found]
+    assert tried[0] and not tried[1] and 1 < sum(tried) < 5, "after some epochs it is tried again"
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_one_group_of_a_query_is_sent_once_by_each_task(store, threads):
+    db = store.open(slots=2, threads=threads)
+    db.sql("CREATE SOURCE s (auction BIGINT, price BIGINT) WITH (connector = 'nexmark', events = '2000', splits = '4')")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, count(auction) AS a FROM s")
+    for _ in range(4):
+        db.flush()
+    assert "m.agg0.groups" in combined(store.tasks)
+    assert rows(db, "SELECT n, a FROM m") == [(1_840, 1_840)]
 
 
 # -- what a task receives and returns --------------------------------------------------------------------------------

@@ -227,7 +227,8 @@ class EpochWorld(CheckedStore):
         """A driver that is killed; its tasks may still run beside the next process."""
         job_file, log, notes = (self.directory / name for name in ("job", "log", "notes"))
         notes.unlink(missing_ok=True)
-        job = DriverJob(self.url, self.rng.choice(["local[2]", MASTERS["threads"]]), self.seed, self.statements, 10 * STATEMENTS, end,
+        master = self.rng.choice(["local[2]", MASTERS["threads"]])
+        job = DriverJob(self.url, master, self.seed, self.statements, 10 * STATEMENTS, end,
                         self.rng.randint(1, MOST_TIMES), str(notes))
         job_file.write_text(job.to_json())
         with log.open("wb") as output:
