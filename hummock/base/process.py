@@ -7,7 +7,7 @@ import importlib.metadata
 import sys
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-M_MMAP_THRESHOLD = -3           # as <malloc.h> has it
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3           # as <malloc.h> has it
 MAPPED_BYTES = 256 << 10
 
 
@@ -40,5 +40,19 @@ def return_freed_memory(mapped_bytes: int = MAPPED_BYTES) -> bool:
     This affects all allocations of the process and costs page faults for large ones, so no import does it: a process
     whose memory must stay within the stores' budgets calls it before it opens one. `prepare_process` does.
     """
+    return _set_allocator(M_MMAP_THRESHOLD, mapped_bytes)
+
+
+def keep_freed_memory(kept_bytes: int) -> bool:
+    """Makes the allocator keep up to `kept_bytes` that were freed, in allocations below the size at which it maps each;
+    whether it supports that.
+
+    For a process that allocates as much again and again: pages that are new to it cost as much as copying them several
+    times. Memory of Arrow's own allocators is not counted, nor that of this package's pool of buffers.
+    """
+    return _set_allocator(M_TRIM_THRESHOLD, kept_bytes)
+
+
+def _set_allocator(option: int, size: int) -> bool:
     library = ctypes.CDLL(None)
-    return hasattr(library, "mallopt") and library.mallopt(M_MMAP_THRESHOLD, mapped_bytes) == 1
+    return hasattr(library, "mallopt") and library.mallopt(option, size) == 1

@@ -151,7 +151,7 @@ class EpochRun:
         self.stages: list[StageFigures] = []
         self.finished: dict[int, set[str]] = {}  # by actor: splits
         self.kept: dict[ActorPart, Kept] = {}
-        self.reductions: dict[int, float] = {}  # by aggregation: rows for each state that it was sent
+        self.reductions: dict[int, tuple[int, int]] = {}  # by aggregation: rows, and the states made of them
         self._context, self._version, self._rows = context, version, rows
         self._in_driver = rows < context.options.driver_rows
         self._graph: StageGraph | None = None
@@ -215,7 +215,7 @@ class EpochRun:
             sent = self._sent.get(edge.number, ())
             rows, states = sum(each.combined_rows for each in sent), sum(each.part.rows for each in sent)
             if states and rows >= MEASURED_ROWS and graph.combined(edge):
-                self.reductions[edge.receiver] = rows / states
+                self.reductions[edge.receiver] = rows, states
 
     def _run_there(self, tasks: Sequence[EpochTask]) -> list[EpochReport]:
         name = f"hummock: epoch {self.epoch.barrier.epoch.prev}"

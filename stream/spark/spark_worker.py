@@ -62,11 +62,14 @@ if TYPE_CHECKING:
 
 NAMES_SECONDS = 300.0
 """How long tasks write under the same prefixes of names."""
-LEAST_REDUCTION = 3.0
-"""Rows for each state that make partial aggregation worthwhile: to make, send and merge a state of 60 bytes takes as
-long as to send two rows of 12."""
-UNCOMBINED_EPOCHS = 32
-"""After which partial aggregation is tried again."""
+PAUSED_SHARE = 4
+"""An epoch brings at least one part in so many of the rows that the one before was expected to bring."""
+LEAST_REDUCTION = 12.0
+"""Rows for each state that make partial aggregation worthwhile: to make, send and merge a state of 73 bytes takes as
+long as to send eight rows of 12."""
+UNCOMBINED_EPOCHS, MORE_ROWS = 32, 2
+"""After so many epochs partial aggregation is tried again, or in one of so many times as many rows: the more there are
+the more have the same group."""
 RECENT_EPOCHS = 256
 """Of which figures are kept."""
 
@@ -81,6 +84,14 @@ class _InFlight:
     is_paused: bool
     loading: frozenset[int]
     result: Future[CollectedEpoch] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncombined:
+    """An aggregation receives rows for so many epochs more, because `rows` were too few for their groups."""
+
+    epochs: int
+    rows: int
 
 
 class SparkWorker:
@@ -98,7 +109,7 @@ class SparkWorker:
         self._backfilled: set[int] = set()  # actors that have read all existing rows
         self._finished: dict[int, set[str]] = {}  # by actor: the splits of which all rows were read
         self._kept: dict[ActorPart, Kept] = {}  # what tasks have left of actors that have not run since
-        self._uncombined: dict[int, int] = {}  # by aggregation to which groups are not worth sending: for how long
+        self._uncombined: dict[int, _Uncombined] = {}  # aggregations to which groups are not worth sending
         self._statements: list[SentStatement] = []  # of the open epoch
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends
         self._is_paused, self._loading = False, frozenset[int]()
@@ -172,7 +183,7 @@ class SparkWorker:
 
     def reset(self, cause: BaseException) -> None:
         """End the epoch under way and forget all actors."""
-        self.pending.suspend()
+        self.pending.suspend(cause)
         with self._changed:
             self._failure, self._is_serving = self._failure or cause, False
             self._changed.notify_all()
@@ -284,8 +295,8 @@ class SparkWorker:
         epoch, began = waiting.barrier.epoch.prev, monotonic_seconds()
         self._wait_for_turn()
         self._renew_names()
-        open_epoch = self._opened(waiting)
         rows = self._expected_rows + sum(map(_rows_of, waiting.statements))
+        open_epoch = self._opened(waiting, rows)
         with self._storage.pinned_version() as pinned:
             run = EpochRun(self._context, open_epoch, pinned.version, rows)
             run.execute()
@@ -322,8 +333,9 @@ class SparkWorker:
             if self._failure is not None:
                 raise self._failure
 
-    def _opened(self, waiting: _InFlight) -> OpenEpoch:
-        """The epoch as it is when it begins: with what is known of the epoch before, and splits that were added."""
+    def _opened(self, waiting: _InFlight, rows: int) -> OpenEpoch:
+        """The epoch, of about `rows` rows, as it is when it begins: with what is known of the epoch before, and splits
+        that were added."""
         with self._changed:
             current = {spec.actor_id: self._running.get(spec.actor_id, spec) for spec in waiting.actors}
         actors = tuple(map(self._unfinished, self._discovered(tuple(current.values()))))
@@ -343,7 +355,7 @@ class SparkWorker:
             {job_id: each.delivered for job_id, each in progress.items() if each.delivered > before.get(job_id, 0)},
             frozenset(job_id for job_id, each in progress.items() if each.is_full),
             kept,
-            frozenset(self._uncombined),
+            frozenset(actor_id for actor_id, each in self._uncombined.items() if rows <= MORE_ROWS * each.rows),
         )
 
     def _unfinished(self, spec: ActorSpec) -> ActorSpec:
@@ -378,7 +390,8 @@ class SparkWorker:
     def _note(self, run: EpochRun) -> None:
         """What the next epoch follows from this one. REQUIRES the lock."""
         self._ran_upto = run.epoch.barrier.epoch.prev
-        self._expected_rows = self._options.epoch_rows if run.is_full else run.source_rows
+        pause = self._expected_rows // PAUSED_SHARE  # a source that pauses for an epoch or two goes on as before
+        self._expected_rows = self._options.epoch_rows if run.is_full else max(run.source_rows, pause)
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
         self._note_reductions(run.reductions)
@@ -396,12 +409,13 @@ class SparkWorker:
                 self._note_errors(spec, found)
         self._delivered.update(run.epoch.delivered_at)
 
-    def _note_reductions(self, reductions: Mapping[int, float]) -> None:
+    def _note_reductions(self, reductions: Mapping[int, tuple[int, int]]) -> None:
         """Where few rows were in a state, rows are sent for a while. REQUIRES the lock."""
-        self._uncombined = {actor_id: left - 1 for actor_id, left in self._uncombined.items() if left > 1}
-        for actor_id, reduction in reductions.items():
-            if reduction < LEAST_REDUCTION:
-                self._uncombined[actor_id] = UNCOMBINED_EPOCHS
+        self._uncombined = {actor_id: replace(each, epochs=each.epochs - 1)
+                            for actor_id, each in self._uncombined.items() if each.epochs > 1}
+        for actor_id, (rows, states) in reductions.items():
+            if rows < LEAST_REDUCTION * states:
+                self._uncombined[actor_id] = _Uncombined(UNCOMBINED_EPOCHS, rows)
 
     def _note_errors(self, spec: ActorSpec, found: ActorFigures) -> None:
         """The counts of a job with a table of errors are those of all time, of others those of the epoch."""

@@ -145,7 +145,7 @@ class ComputeNode:
     def reset(self, cause: BaseException) -> None:
         """End all actors and discard everything uncommitted, except the statements that will be sent again."""
         self._barriers.quiesce()
-        self.pending.suspend()
+        self.pending.suspend(cause)
         with self._changed:
             self._is_serving = False
             everyone = [*self._built.values(), *self._running.values(), *self._ended]

@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hummock.errors import ObjectStoreError, SparkJobFailed
 from hummock.meta.store.base import NONE, MetaOperations
 from stream.errors import InvalidStatement, JobFailed, LostStatement, StatementsLost
 from stream.message import InsertRows, Replayed, Statement
@@ -35,7 +36,11 @@ MAX_UNCOMMITTED = 100_000
 MAX_BYTES = 256 << 20
 """Maximum bytes of uncommitted changes, beyond which the next statement waits too."""
 MAX_INTERRUPTIONS = 2
-"""Recoveries that may interrupt one statement's evaluation before the statement is assumed to be their cause."""
+"""Recoveries that may interrupt one statement's evaluation before the statement is assumed to be their cause. Those
+that follow from a failure of the object store, or of tasks on Spark, do not count; recoveries have a limit of their
+own."""
+MOST_CAUSES = 16
+"""Of an error that are looked at: each the `__cause__` of the one before."""
 MAX_SENDING_SECONDS = 60.0
 """How long a commit waits to learn the epoch of a statement that was evaluated and whose sender has not reported it."""
 REMEMBERED_RECOVERIES = 64
@@ -195,13 +200,14 @@ class PendingStatements:
         with self._changed:
             self._commit(epoch)
 
-    def suspend(self) -> None:
-        """A recovery has begun; `resume` tells which epochs it discards."""
+    def suspend(self, cause: BaseException) -> None:
+        """A recovery has begun because of `cause`; `resume` tells which epochs it discards."""
+        is_suspect = not _is_of_no_statement(cause)
         with self._changed:
             self._is_suspended = True
             for pending in self._pending.values():
                 result = pending.statement.result
-                pending.interruptions += result.evaluation is None and result.running()
+                pending.interruptions += is_suspect and result.evaluation is None and result.running()
 
     def resume(self, committed: int, upto: int) -> list[Pending]:
         """Epochs in (committed, upto] will never be committed. Returns their statements, in the order in which they
@@ -287,6 +293,15 @@ class PendingStatements:
 
     def _is_discarded(self, epoch: int) -> bool:
         return any(after < epoch <= upto for after, upto in self._discarded)
+
+
+def _is_of_no_statement(error: BaseException | None) -> bool:
+    """Whether a failure comes from what all statements share, so that none that was interrupted is its cause."""
+    for _ in range(MOST_CAUSES):
+        if error is None or isinstance(error, (ObjectStoreError, SparkJobFailed)):
+            return error is not None
+        error = error.__cause__
+    return False
 
 
 def _order(pending: Pending) -> tuple[bool, int]:

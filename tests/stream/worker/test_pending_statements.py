@@ -2,13 +2,15 @@ import threading
 
 import pytest
 
+from hummock.errors import ObjectStoreError, SparkJobFailed
 from hummock.meta.store.base import MetaOperations
-from stream.errors import StatementsLost
+from stream.errors import ActorFailed, StatementsLost
 from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Replayed
 from stream.worker import pending_statements
 from stream.worker.pending_statements import PendingStatements
 
 SOON = 5.0
+ACTOR_FAILED = RuntimeError("an actor failed")
 
 
 class Changes:
@@ -41,8 +43,8 @@ class Sender:
         assert self.pending.sent(statement.statement_id, epoch) is None
         return statement
 
-    def recover(self, committed, upto):
-        self.pending.suspend()
+    def recover(self, committed, upto, cause=ACTOR_FAILED):
+        self.pending.suspend(cause)
         return self.pending.resume(committed, upto)
 
 
@@ -115,6 +117,19 @@ def test_a_statement_whose_evaluation_is_interrupted_twice_is_lost():
         statement.result.result(SOON)
 
 
+def test_a_statement_is_not_the_cause_of_failures_of_the_store_or_of_tasks():
+    store = ObjectStoreError("sst/1.data", "out of reach")
+    failed = ActorFailed(7, store)
+    failed.__cause__ = store
+    sender = Sender()
+    statement = sender.sent(20)
+    for epoch, cause in enumerate([store, failed, SparkJobFailed("epoch", "killed"), RuntimeError("once"), failed], 2):
+        assert statement.result.begin()
+        assert numbers(sender.recover(10, 10 * epoch, cause)) == [statement.statement_id]
+        assert sender.pending.sent(statement.statement_id, 10 * epoch + 10) is None
+    assert sender.recover(10, 70) == []
+
+
 def test_a_statement_sent_while_a_recovery_ran_is_judged_by_its_epoch():
     sender = Sender()
     sender.pending.committed(10)
@@ -132,7 +147,7 @@ def test_who_has_sent_a_statement_waits_while_nobody_knows_which_epochs_were_com
     sender, answers = Sender(), []
     statement = DeleteRows(sender.pending.next_id(), None)
     sender.pending.add(statement, 7, "t", sender.ask)
-    sender.pending.suspend()
+    sender.pending.suspend(ACTOR_FAILED)
     sending = threading.Thread(
         target=lambda: answers.append(sender.pending.sent(statement.statement_id, 20)), daemon=True
     )
@@ -161,7 +176,7 @@ def test_too_much_that_is_uncommitted_asks_for_a_commit_and_waits_for_it(limits)
 def test_closing_answers_everybody_who_waits():
     sender = Sender()
     waiting, acknowledged = sender.sent(20), sender.send(20)
-    sender.pending.suspend()
+    sender.pending.suspend(ACTOR_FAILED)
     sender.pending.close(RuntimeError("closed"))
     with pytest.raises(StatementsLost):
         waiting.result.result(SOON)
