@@ -101,7 +101,7 @@ class StreamOptions:
     for it; a view over less is ready sooner within it."""
     failed_job_history_ms: int = 3_600_000
     """How long the changes that a failed job has not read are kept; a later RESUME rebuilds the job."""
-    driver_rows: int = 100_000
+    driver_rows: int = 30_000
     """With a Spark engine: an epoch of up to so many rows runs in the process of the driver, where it takes less time
     than a Spark job to start; 0: none does."""
     epoch_rows: int = 1_000_000

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 NAMES_SECONDS = 300.0
 """How long tasks write under the same prefixes of names."""
-PAUSED_SHARE = 4
+PAUSED_SHARE = 2
 """An epoch brings at least one part in so many of the rows that the one before was expected to bring."""
 LEAST_REDUCTION = 12.0
 """Rows for each state that make partial aggregation worthwhile: to make, send and merge a state of 73 bytes takes as
