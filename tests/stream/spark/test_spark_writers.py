@@ -90,17 +90,18 @@ def failure(query):
     raise AssertionError("the query did not fail")
 
 
-def test_a_query_that_is_started_again_and_again_writes_each_row_once(pipeline):
+@pytest.mark.parametrize("turns", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_query_that_is_started_again_and_again_writes_each_row_once(pipeline, turns):
     rng = random.Random(f"restarts {run_seed()}")
     with pipeline.created() as session:
-        for turn in range(5):
+        for turn in range(turns):
             for _ in range(rng.randrange(1, 4)):
                 pipeline.add(rng.randrange(1, 60))
             pipeline.run().awaitTermination(120)
             assert stored(session) == pipeline.expected
-            if turn in (1, 3):
+            if turn % 5 in (1, 3):
                 pipeline.forget_last()
-        assert outcomes(session)[Outcome.REPEATED] == 2
+        assert outcomes(session)[Outcome.REPEATED] == 2 * turns // 5
 
 
 def test_a_query_goes_on_while_its_session_is_killed_at_the_commit_and_started_again(pipeline):
