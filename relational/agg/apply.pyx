@@ -91,16 +91,17 @@ cdef class GroupStates(GroupRecords):
         its state columns, a row for each id."""
         cdef AggKernel kernel
         cdef Py_ssize_t rows = ids.shape[0]
+        cdef list of_kernel
         cdef list states = [self.checked_states(kernel, ids, each)
                             for kernel, each in zip(self.kernels, columns, strict=True)]
-        for kernel, each in zip(self.kernels, states):
-            kernel.expect(rows, each)
+        for kernel, of_kernel in zip(self.kernels, states):
+            kernel.expect(rows, of_kernel)
         if rows == 0:
             return
         self.fit()
         self.mark(&ids[0], rows)
-        for kernel, each in zip(self.kernels, states):
-            kernel.merge_states(&ids[0], rows, each)
+        for kernel, of_kernel in zip(self.kernels, states):
+            kernel.merge_states(&ids[0], rows, of_kernel)
 
     cdef list checked_states(self, AggKernel kernel, const int32_t[::1] ids, columns):
         """The state columns of a kernel, for groups that exist."""

@@ -123,7 +123,7 @@ def run_actors(
             collected.watermarks,
             ends.finish(),
             _backfilled(actors, (*opened.backfilled, *collected.backfilled)),
-            sources.rows,
+            _rows_read(node.actors()),
             sources.is_full,
             figures,
             _finished(actors, builder, sources.specs),
@@ -152,7 +152,7 @@ def _run_epoch(
 
 
 class _Sources:
-    """The actors of a task that read connectors or existing rows, and what they have read. Thread safe."""
+    """The actors of a task that read connectors or existing rows, and whether they have read all. Thread safe."""
 
     def __init__(self, task: EpochTask, actors: ParallelActors) -> None:
         self._limit, self._ms = task.source_rows, task.source_ms
@@ -188,16 +188,20 @@ class _Sources:
         self._done.set()
 
     @property
-    def rows(self) -> int:
-        """Rows read, as far as the actors have reported."""
-        with self._lock:
-            return sum(max(rows, 0) for rows in self._read.values())
-
-    @property
     def is_full(self) -> bool:
         """Whether one may have more rows."""
         with self._lock:
             return self._is_late or any(0 < self._limit <= rows for rows in self._read.values())
+
+
+def _rows_read(actors: Iterable[RunningActor]) -> int:
+    """Rows that came from connectors."""
+    return sum(
+        each.actor.meters[position].rows
+        for each in actors
+        for position, node in enumerate(each.spec.root.walk())
+        if isinstance(node, SourceNode)
+    )
 
 
 def _backfilled(actors: ParallelActors, parts: Iterable[int]) -> tuple[int, ...]:

@@ -157,14 +157,15 @@ class SparkWorker:
                 waiting.result.set_exception(self._failure)
                 return waiting.result
             self._mutate(barrier)
-            is_initial, has_fresh = not self._is_serving, bool(self._fresh)
+            is_initial = not self._is_serving
+            begins = isinstance(barrier.mutation, Add) and bool(barrier.mutation.actors)
             if not is_initial:
                 self._in_flight[barrier.epoch.prev] = waiting
                 self._epochs.submit(self._run, waiting)
         if is_initial:
             self._begin_serving(barrier)
             waiting.result.set_result(CollectedEpoch(barrier.epoch.prev))
-        if has_fresh:  # they begin when the next barrier comes
+        if begins:  # the new actors run when the next barrier comes
             self._request_barrier()
         return waiting.result
 
@@ -408,6 +409,17 @@ class SparkWorker:
                 self._figures[key] = self._figures.get(key, ActorFigures()) + replace(found, errors={})
                 self._note_errors(spec, found)
         self._delivered.update(run.epoch.delivered_at)
+        self._forget_stopped()
+
+    def _forget_stopped(self) -> None:
+        """Drops what is known of actors that run in no epoch any more. REQUIRES the lock."""
+        known = self._running.keys() | {spec.actor_id for each in self._in_flight.values() for spec in each.actors}
+        self._fresh &= known
+        self._backfilled &= known
+        self._kept = {part: kept for part, kept in self._kept.items() if part[0] in known}
+        for of_actor in (self._finished, self._error_counts, self._uncombined):
+            for actor_id in of_actor.keys() - known:
+                del of_actor[actor_id]
 
     def _note_reductions(self, reductions: Mapping[int, tuple[int, int]]) -> None:
         """Where few rows were in a state, rows are sent for a while. REQUIRES the lock."""

@@ -119,7 +119,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.spark": (
         "playground plan protocol connector executor worker runtime message error_counts actor_metrics job_profile "
-        "epoch_figures relational.types relational.chunk relational.expr relational.agg "
+        "epoch_figures relational.types relational.chunk relational.expr relational.agg relational.plan "
         "relational.catalog relational.table relational.spark hummock.base hummock.loaded_files hummock.object_store "
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
