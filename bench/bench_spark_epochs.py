@@ -216,13 +216,14 @@ def test_epochs(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(3_600)
-def test_second_executor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", FEEDS)
+def test_second_executor(name: str, tmp_path: Path) -> None:
     require_spark()
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two executors cannot have a CPU each")
     rows, names = max(SIZES), ["one executor, pinned", "two executors, pinned"]
-    with engines(names, FEEDS["count, sum, avg"], tmp_path) as running:
-        found = Comparison(FEEDS["count, sum, avg"], running, tmp_path / "files").measure([rows])[rows]
-    one, two = (found[name] for name in names)
-    print(f"gain of a second pinned executor at {rows:,} rows: {one.p50 / two.p50:.2f}x by the median, "
+    with engines(names, FEEDS[name], tmp_path) as running:
+        found = Comparison(FEEDS[name], running, tmp_path / "files").measure([rows])[rows]
+    one, two = (found[each] for each in names)
+    print(f"{name}, gain of a second pinned executor at {rows:,} rows: {one.p50 / two.p50:.2f}x by the median, "
           f"{one.best / two.best:.2f}x by the best")

@@ -11,6 +11,8 @@ Registered with a Prometheus registry, this collector gives
     stream_barriers_in_flight            barriers between injection and commit
     stream_barrier_seconds               latency of barriers, by quantile (0.5, 0.99, 1) over the last ones
     stream_barrier_step_seconds          duration of each step of the last barrier
+    stream_epoch_seconds, _source_rows   of the last epoch that ran as tasks, if any did, by engine (driver, spark)
+    stream_epoch_stage_seconds, _tasks, _shuffled_bytes, _skew      of its stages
 
 Fragments are labelled with the name and id of their job and their number in its plan; the last one emits the output.
 """
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from stream.epoch_figures import EpochFigures
 
 LABELS = ("job", "id", "fragment")
 
@@ -59,15 +63,17 @@ class BarrierLatencies(Protocol):
 
 
 class ActorMetrics:
-    """`fragments()`, `ready_actors()` and `barriers()` are called at each collection, on any thread."""
+    """`fragments()`, `ready_actors()`, `barriers()` and `epochs()` are called at each collection, on any thread."""
 
     def __init__(
         self,
         fragments: Callable[[], Sequence[FragmentFigures]],
         ready_actors: Callable[[], int],
         barriers: Callable[[], BarrierLatencies],
+        epochs: Callable[[], Sequence[EpochFigures]] = tuple,
     ) -> None:
         self._fragments = fragments
+        self._epochs = epochs
         self._ready_actors = ready_actors
         self._barriers = barriers
 
@@ -77,6 +83,7 @@ class ActorMetrics:
     def collect(self) -> Iterator[Metric]:
         yield from self._collect_fragments()
         yield from self._collect_barriers()
+        yield from self._collect_epochs()
 
     def _collect_fragments(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -109,3 +116,28 @@ class ActorMetrics:
         for step, value in figures.last_steps_ms.items():
             steps.add_metric((step,), value / 1_000)
         yield from (latency, steps)
+
+    def _collect_epochs(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        epochs = self._epochs()
+        if not epochs:
+            return
+        last, engine = epochs[-1], (epochs[-1].engine,)
+        for name, text, value in (
+            ("seconds", "Duration of the last epoch", last.seconds),
+            ("source_rows", "Rows of sources in the last epoch", last.source_rows),
+        ):
+            family = GaugeMetricFamily(f"stream_epoch_{name}", text, labels=("engine",))
+            family.add_metric(engine, value)
+            yield family
+        for name, text in (
+            ("seconds", "Duration of a stage of the last epoch"),
+            ("tasks", "Its tasks"),
+            ("shuffled_bytes", "Bytes that they sent to later stages"),
+            ("skew", "CPU time of the task that took most, divided by the mean"),
+        ):
+            family = GaugeMetricFamily(f"stream_epoch_stage_{name}", text, labels=("stage",))
+            for number, stage in enumerate(last.stages):
+                family.add_metric((str(number),), getattr(stage, name))
+            yield family

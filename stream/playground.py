@@ -171,7 +171,8 @@ class Playground:
 
     def _serve_metrics(self, pool: ActorPool, undo: contextlib.ExitStack) -> str | None:
         """Adds the figures of actors and barriers; the URL of all metrics, if they are served."""
-        actors = ActorMetrics(self.fragments, lambda: pool.ready_actors, lambda: self.meta.figures)
+        actors = ActorMetrics(
+            self.fragments, lambda: pool.ready_actors, lambda: self.meta.figures, self.node.recent_epochs)
         self.metrics.registry.register(actors)
         undo.callback(self.metrics.registry.unregister, actors)
         port = self.options.stream.metrics_port

@@ -36,6 +36,7 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",                  # partitions are already planned by bytes
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
     "spark.scheduler.mode": "FAIR",
+    "spark.locality.wait": "100ms",                         # for the executor that has the groups of a task
     "spark.task.maxFailures": "4",
     "spark.task.reaper.enabled": "true",                    # kills cancelled tasks that do not end
     "spark.task.reaper.killTimeout": "120s",

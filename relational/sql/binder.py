@@ -29,6 +29,7 @@ from relational.sql.statement import (
     SetOption,
     Show,
     ShowCreate,
+    ShowEpochs,
     ShowErrors,
     ShowJobs,
     ShowKind,
@@ -77,10 +78,10 @@ def _flush(piece: Piece, context: BindContext) -> Flush:
     return Flush()
 
 
-def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | ShowErrors | ShowJobs | Describe:
-    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS."""
+def _show(piece: Piece, context: BindContext) -> Statement:
+    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS, SHOW EPOCHS."""
     reader = TokenReader(piece.after(1))
-    for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors())):
+    for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors()), ("EPOCHS", ShowEpochs())):
         if reader.accept(word):
             reader.finish()
             return shown_alone
@@ -96,7 +97,7 @@ def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | ShowErrors 
         if reader.accept(*kind.upper().split()):
             return _listing(kind, reader, context)
     kinds = ", ".join(kind.upper() for kind in ShowKind)
-    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS, JOBS, ERRORS")
+    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS, JOBS, ERRORS, EPOCHS")
 
 
 def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:

@@ -225,6 +225,11 @@ class ShowJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowEpochs:
+    """The last epochs that ran as tasks, and their stages."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowErrors:
     """The number of rows without a value, by job and reason."""
 
@@ -309,6 +314,7 @@ Statement = (
     | Select
     | Show
     | ShowJobs
+    | ShowEpochs
     | ShowErrors
     | ShowCreate
     | Describe

@@ -121,7 +121,7 @@ class Session:
         from stream.session.statements import SessionStatements  # the SQL grammar, which `import stream` does without
 
         self._statements = SessionStatements(
-            playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors
+            playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
         )
         self._ingestion = BatchIngestion(playground, self._queries)
         self._inbox = InboxServer(playground, self._queries, self._ingestion)

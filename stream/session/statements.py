@@ -54,6 +54,7 @@ class SessionStatements:
         flush: Callable[[], Any],
         jobs: Callable[[], pa.Table],
         errors: Callable[[], pa.Table],
+        epochs: Callable[[], pa.Table],
     ) -> None:
         self._playground = playground
         self._spark = OwnSpark(playground.options.stream.spark_master)
@@ -64,7 +65,7 @@ class SessionStatements:
         self._relation = relation
         self._flush = flush
         self._jobs = jobs
-        self._errors = errors
+        self._errors, self._epochs = errors, epochs
         self._parallelism: int | None = None  # of jobs that are created from now on
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
@@ -211,6 +212,9 @@ class SessionStatements:
     def _show_errors(self, statement: bound.ShowErrors) -> pa.Table:
         return self._errors()
 
+    def _show_epochs(self, statement: bound.ShowEpochs) -> pa.Table:
+        return self._epochs()
+
     def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
         return introspect.show_create(statement.table, self._catalog.snapshot)
 
@@ -300,6 +304,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Show: SessionStatements._show,
     bound.ShowJobs: SessionStatements._show_jobs,
     bound.ShowErrors: SessionStatements._show_errors,
+    bound.ShowEpochs: SessionStatements._show_epochs,
     bound.ShowCreate: SessionStatements._show_create,
     bound.Describe: SessionStatements._describe,
     bound.Explain: SessionStatements._explained,

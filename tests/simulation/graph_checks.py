@@ -83,9 +83,10 @@ class Checker:
 
     def check(self) -> None:
         """All jobs at the committed epoch, and those that are set aside at the one at which they stopped."""
-        known = self.session._playground.catalog.snapshot
+        names = set(self.session.names())
+        known = self.session._playground.catalog.snapshot  # after the names: a creation may begin or end between both
         creating = {known.tables[job_id].name for job_id in known.creating}
-        present = set(self.session.names()) - creating
+        present = names & {table.name for table in known.tables.values()} - creating
         with self.session.at() as snapshot:
             failed = self.failures()
             jobs = {**self.fed, **self.jobs}

@@ -28,6 +28,7 @@ from relational.sql.statement import (
     Resume,
     Select,
     Show,
+    ShowEpochs,
     ShowErrors,
     ShowJobs,
     ShowKind,
@@ -199,6 +200,7 @@ def test_show(text, kind, catalog):
 def test_show_jobs_and_errors(catalog):
     assert one("SHOW JOBS", catalog) == ShowJobs()
     assert one("show errors;", catalog) == ShowErrors()
+    assert one("show epochs", catalog) == ShowEpochs()
 
 
 @pytest.mark.parametrize(
