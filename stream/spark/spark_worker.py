@@ -392,7 +392,7 @@ class SparkWorker:
         """What the next epoch follows from this one. REQUIRES the lock."""
         self._ran_upto = run.epoch.barrier.epoch.prev
         pause = self._expected_rows // PAUSED_SHARE  # a source that pauses for an epoch or two goes on as before
-        self._expected_rows = self._options.epoch_rows if run.is_full else max(run.source_rows, pause)
+        self._expected_rows = max(run.source_rows, pause, self._options.epoch_rows if run.is_full else 0)
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
         self._note_reductions(run.reductions)
