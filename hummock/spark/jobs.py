@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hummock.base.process import installed_version
 from hummock.errors import ExecutorUnfit, SparkJobCancelled, SparkJobFailed
-from hummock.spark.placement import placed_rdd, with_pool
+from hummock.spark.locality import rdd_near, with_pool
 from hummock.spark.worker import SHIPPING, do_spec
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _answers(
     if not _is_connect(spark):
         context = spark.sparkContext
         pairs = list(enumerate(specs))
-        rdd = placed_rdd(context, pairs, near) if any(near) else context.parallelize(pairs, len(pairs))
+        rdd = rdd_near(context, pairs, near) if any(near) else context.parallelize(pairs, len(pairs))
         answers = rdd.mapPartitions(task)
         if pool:
             answers.ctx = with_pool(context, pool)

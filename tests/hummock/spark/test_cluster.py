@@ -72,15 +72,15 @@ def test_a_store_is_compacted_with_the_settings_of_spark_submit(filled, tmp_path
 
 def test_specs_run_where_those_before_them_ran(tmp_path):
     """Two executors of two tasks: each spec comes back to the executor, and to the worker, that it names."""
-    script = tmp_path / "placed.py"
-    script.write_text(PLACED)
+    script = tmp_path / "near.py"
+    script.write_text(NEAR)
     environment = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, timeout=200,
                           env={**os.environ, **environment})
-    assert "placed: True" in done.stdout, done.stdout + done.stderr[-2_000:]
+    assert "near: True" in done.stdout, done.stdout + done.stderr[-2_000:]
 
 
-PLACED = f"""
+NEAR = f"""
 from hummock.spark import run_specs, spark_session
 
 spark = spark_session({MASTER!r}, settings={{"spark.ui.enabled": "false"}}, carries_rows=False)
@@ -89,9 +89,9 @@ def found(work, near=()):
     return [each.decode() for each in run_specs(spark, [b""] * 2, "tests.support.drivers.spark_work:" + work,
                                                 name=work, pool="own", near=near)]
 
-while len(set(places := found("slow_executor"))) < 2:
+while len(set(executors := found("slow_executor"))) < 2:
     pass                                # one of them is not there yet
-workers = found("process", places)
-asked = [(places[::turn], workers[::turn]) for turn in (1, -1, -1, 1, -1)]
+workers = found("process", executors)
+asked = [(executors[::turn], workers[::turn]) for turn in (1, -1, -1, 1, -1)]
 print("placed:", all(found("executor", near) == near and found("process", near) == pids for near, pids in asked))
 """

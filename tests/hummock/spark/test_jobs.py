@@ -13,7 +13,7 @@ from hummock.errors import ExecutorUnfit, InvalidOption, ObjectNotFound, SparkJo
 from hummock.object_store import open_object_store
 from hummock.spark import check_executors, jobs, run_job, run_specs, slots
 from hummock.spark import executor_check as probe
-from hummock.spark.placement import placed_rdd
+from hummock.spark.locality import rdd_near
 from hummock.spark.worker import (
     deadline,
     do_spec,
@@ -135,12 +135,12 @@ def test_jobs_of_a_pool_share_a_worker_that_runs_nothing_else(spark):
     assert "HUMMOCK_WORKER_POOL" not in spark.sparkContext.environment
 
 
-def test_a_spec_has_its_executor_as_its_place_and_runs_elsewhere_if_that_is_gone(spark):
+def test_a_spec_prefers_its_executor_and_runs_elsewhere_if_that_is_gone(spark):
     near = ["host.example_7", ""]
-    rdd = placed_rdd(spark.sparkContext, [(0, b"ab"), (1, b"cd")], near)
+    rdd = rdd_near(spark.sparkContext, [(0, b"ab"), (1, b"cd")], near)
     java = rdd._jrdd.rdd()
-    places = [java.preferredLocations(partition).mkString(",") for partition in java.partitions()]
-    assert places == ["executor_host.example_7", ""]
+    locations = [java.preferredLocations(partition).mkString(",") for partition in java.partitions()]
+    assert locations == ["executor_host.example_7", ""]
     assert rdd.collect() == [(0, b"ab"), (1, b"cd")]
     assert run_specs(spark, [b"ab", b"cd"], work("backwards"), name="near", near=near, pool="own") == [b"ba", b"dc"]
 

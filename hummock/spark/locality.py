@@ -28,7 +28,7 @@ def with_pool(context: SparkContext, pool: str) -> Any:
     return _Context(context, {**context.environment, POOL: pool})
 
 
-def placed_rdd(context: SparkContext, pairs: Sequence[tuple[int, bytes]], near: Sequence[str]) -> RDD[Any]:
+def rdd_near(context: SparkContext, pairs: Sequence[tuple[int, bytes]], near: Sequence[str]) -> RDD[Any]:
     """An RDD with a partition for each pair, which Spark runs in the executor that `near` names ("host_id") if that is
     free within `spark.locality.wait`; empty: anywhere."""
     from pyspark import RDD
@@ -38,10 +38,10 @@ def placed_rdd(context: SparkContext, pairs: Sequence[tuple[int, bytes]], near: 
     jvm: Any = context._jvm
     rows = jvm.java.util.ArrayList()
     for pair, executor in zip(pairs, near, strict=True):
-        places = jvm.java.util.ArrayList()
+        locations = jvm.java.util.ArrayList()
         if executor:
-            places.add(EXECUTOR + executor)
-        rows.add(jvm.scala.Tuple2(bytearray(serializer.serializer.dumps([pair])), jvm.PythonUtils.toSeq(places)))
+            locations.add(EXECUTOR + executor)
+        rows.add(jvm.scala.Tuple2(bytearray(serializer.serializer.dumps([pair])), jvm.PythonUtils.toSeq(locations)))
     tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), tag)
     return RDD(made.toJavaRDD(), context, serializer)
