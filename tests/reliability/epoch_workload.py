@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hummock.errors import ObjectStoreError
 from hummock.meta import open_meta_store
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
@@ -49,6 +51,8 @@ OPTIONS = {"driver_rows": 0, "task_rows": 1, "epoch_rows": 1_500, "checkpoint_ro
 ROWS_HERE = 200
 """Of an epoch and a source, in a session whose epochs are those of its own process."""
 ROWS_OF_STATEMENT = 5
+STORE_FAILURES = 12
+"""Of a faulty store, at most, in a row of statements."""
 STRANGE_ID = -1
 """Of a row that no store may keep."""
 Rows = dict[int, tuple[int, int]]
@@ -110,6 +114,16 @@ def rows_after(seed: int, number: int) -> Rows:
     return rows
 
 
+def _create_again(db: Session, tries: int) -> None:
+    """Creates a view anew. What a statement itself reads is read once: an error of the store is its answer, and nothing
+    has changed."""
+    for left in reversed(range(tries)):
+        with suppress(*((ObjectStoreError,) if left else ())):
+            db.sql(f"DROP MATERIALIZED VIEW IF EXISTS {CREATED}")
+            db.sql(f"CREATE MATERIALIZED VIEW {CREATED} AS {CREATED_QUERY}")
+            return
+
+
 def work(
     db: Session, seed: int, first: int, count: int, note: Callable[[str], None], *, can_read: bool = True
 ) -> None:
@@ -119,8 +133,7 @@ def work(
     db.resume()
     for number in range(first, first + count):
         if rng.random() < 0.3:
-            db.sql(f"DROP MATERIALIZED VIEW IF EXISTS {CREATED}")
-            db.sql(f"CREATE MATERIALIZED VIEW {CREATED} AS {CREATED_QUERY}")
+            _create_again(db, 1 if can_read else STORE_FAILURES)
             note(f"created {number + 1}")
         note(f"sent {number + 1}")
         db.sql(statement(seed, number)[0])
