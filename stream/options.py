@@ -105,7 +105,7 @@ class StreamOptions:
     """With a Spark engine: an epoch of up to so many rows runs in the process of the driver, where it takes less time
     than a Spark job to start; 0: none does."""
     epoch_rows: int = 1_000_000
-    """With a Spark engine: rows that each task of a source reads in one epoch, at most."""
+    """With a Spark engine: rows that each reader of a source, a thread of a task, reads in one epoch, at most."""
     task_rows: int = 200_000
     """With a Spark engine: rows of an epoch for which one more task pays, for each thread of a task: a second stage
     takes some 60 ms, and to send a row 0.05 µs."""

@@ -26,6 +26,7 @@ HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters with workers on th
 PYTHON = "PYSPARK_PYTHON"
 QUICK_JVM = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: its compilers took a third of an epoch's CPU
 QUIET_JVM = "-XX:+UseSerialGC"  # the threads of its collector took a tenth
+JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")   # options of each JVM that starts
 COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")       # a JVM for which two are chosen does not start
 ROWS_JVM = "-Darrow.enable_unsafe_memory_access=true"   # Arrow's bounds checks took a sixth of a JVM that reads rows
 UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -154,8 +155,11 @@ ASKED: dict[str, tuple[Callable[[str], bool], str]] = {
 
 def _choose_one_collector(settings: dict[str, str]) -> None:
     """Leaves out ours where the user, or the environment, names one."""
-    named = [value for key, value in settings.items() if key.endswith(".extraJavaOptions")]
-    if any(map(COLLECTOR.search, (*named, os.environ.get("JAVA_TOOL_OPTIONS", "")))):
+    from pyspark import SparkConf
+
+    given = {**dict(SparkConf().getAll()), **settings}
+    named = [value for key, value in given.items() if key.endswith(".extraJavaOptions")]
+    if any(map(COLLECTOR.search, (*named, *(os.environ.get(name, "") for name in JVM_VARIABLES)))):
         for key in [key for key in settings if key.endswith(".defaultJavaOptions")]:
             settings[key] = settings[key].replace(QUIET_JVM, "").strip()
 

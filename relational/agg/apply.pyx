@@ -103,6 +103,13 @@ cdef class GroupStates(GroupRecords):
         for kernel, of_kernel in zip(self.kernels, states):
             kernel.merge_states(&ids[0], rows, of_kernel)
 
+    def release(self):
+        """Ends the use of these records, whose kernels reference them."""
+        cdef AggKernel kernel
+        for kernel in self.kernels:
+            kernel.states = None
+        self.kernels = ()
+
     cdef list checked_states(self, AggKernel kernel, const int32_t[::1] ids, columns):
         """The state columns of a kernel, for groups that exist."""
         cdef Py_ssize_t rows = ids.shape[0], row

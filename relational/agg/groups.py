@@ -211,6 +211,11 @@ class AggGroups:
             states = self._state_columns(np.arange(len(ids), dtype=np.int32))
             yield DataChunk([*self.keys(ids).columns, *states], capacity=len(ids))
 
+    def release(self) -> None:
+        """Frees the memory of the states now, not when unreachable cycles are collected. Ends the use of these groups.
+        """
+        self._states.release()
+
     def apply(
         self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
     ) -> None:

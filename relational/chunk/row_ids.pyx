@@ -49,6 +49,11 @@ cdef class RowIdGenerator:
         if millisecond > self.millisecond:
             self.begin(millisecond)
 
+    @property
+    def last_millisecond(self):
+        """That of the last id; of the epoch if there is none in it."""
+        return self.millisecond + max(self.given - 1, 0) // self.per_millisecond()
+
     def skip_past(self, int64_t row_id) -> None:
         """Later ids are above `row_id`, which was generated before a recovery."""
         cdef int64_t millisecond = row_id >> ROW_ID_TIME_SHIFT

@@ -86,4 +86,5 @@ class PartialAggExecutor(Executor):
 
     def _states(self) -> Iterator[StreamChunk]:
         yield from map(StreamChunk.inserts, self._groups.take_states())
+        self._groups.release()
         self._groups = self._none()

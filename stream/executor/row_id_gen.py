@@ -28,7 +28,7 @@ class RowIdGenExecutor(Executor):
     """Generates column `row_id_index` of inserted rows, in chunks and in INSERT statements; it is inserted into chunks
     of an `input` without it. The connector of a table without a key can only insert: its other changes would not
     identify a row. `table` is the job's; the column moves with its ALTERs. `vnodes` are those of the actor, None:
-    all."""
+    all. `after_ms`: ids up to this millisecond were given by an actor before this one."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class RowIdGenExecutor(Executor):
         table: TableCatalog,
         row_id_index: int,
         vnodes: Sequence[int] | np.ndarray | None = None,
+        after_ms: int = 0,
     ) -> None:
         self.info = info
         self._input = input
@@ -45,11 +46,17 @@ class RowIdGenExecutor(Executor):
         self._is_lacking = len(input.info.schema) < len(info.schema)
         own = range(id_vnodes(table)) if vnodes is None else vnodes
         self._generator = RowIdGenerator(own, table.row_id_layout)
+        self._after_ms = after_ms
+
+    @property
+    def last_ms(self) -> int:
+        """The millisecond of the last id. An actor that gives many is ahead of its epoch."""
+        return self._generator.last_millisecond
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, Barrier):
-                self._generator.open_epoch(message.epoch.curr >> SPILL_BITS)
+                self._generator.open_epoch(max(message.epoch.curr >> SPILL_BITS, self._after_ms + 1))
                 self._follow(message)
                 yield message
             elif isinstance(message, InsertRows):

@@ -120,7 +120,8 @@ class OpenEpoch:
     `fresh`: actors that have taken part in no committed epoch. `backfilled`: actors that have read all existing rows.
     `delivered_at`: jobs of sinks that have delivered something since their last epoch, up to which epoch. `held`: those
     whose sources wait. `kept`: what tasks of epochs before have left of actors that have not run since.
-    `uncombined`: aggregations that are to receive rows, not states of groups.
+    `row_ids_ms`: up to which millisecond row ids were given. `uncombined`: aggregations that are to receive rows, not
+    states of groups.
     """
 
     barrier: Barrier
@@ -133,6 +134,7 @@ class OpenEpoch:
     delivered_at: Mapping[int, int]
     held: frozenset[int]
     kept: Mapping[ActorPart, Kept]
+    row_ids_ms: int
     uncombined: frozenset[int]
 
 
@@ -152,7 +154,8 @@ class EpochRun:
         self.finished: dict[int, set[str]] = {}  # by actor: splits
         self.kept: dict[ActorPart, Kept] = {}
         self.reductions: dict[int, tuple[int, int]] = {}  # by aggregation: rows, and the states made of them
-        self._context, self._version, self._rows = context, version, rows
+        self.expected_rows, self.row_ids_ms = rows, epoch.row_ids_ms
+        self._context, self._version = context, version
         self._in_driver = rows < context.options.driver_rows
         self._graph: StageGraph | None = None
         self._sent: dict[int, list[SentEdge]] = {}  # by edge: of each task of the sender
@@ -172,7 +175,7 @@ class EpochRun:
                 return is_asked or must_run_in_driver(spec, holds_rows)
 
         tasks, of_task = self._context.tasks, self._context.options.task_rows * self._context.tasks.threads
-        wanted = max(1, min(tasks.slots, -(-self._rows // of_task)))
+        wanted = max(1, min(tasks.slots, -(-self.expected_rows // of_task)))
         graph = self._graph = StageGraph(
             self.epoch.actors,
             is_local,
@@ -261,6 +264,7 @@ class EpochRun:
             loading=self.epoch.loading,
             connectors=_shipped_connectors(actors),
             threads=threads,
+            row_ids_after_ms=self.epoch.row_ids_ms,
             accepted={spec.actor_id: kept.attempt for spec in actors if (kept := self._kept_of(spec)) is not None},
         )
 
@@ -323,6 +327,7 @@ class EpochRun:
             self.sstables += report.sstables
             self.source_rows += report.source_rows
             self.is_full |= report.is_full
+            self.row_ids_ms = max(self.row_ids_ms, report.row_ids_ms)
             for table_id, mark in report.watermarks.items():
                 known = self.watermarks.get(table_id)
                 self.watermarks[table_id] = mark if known is None else known.followed_by(mark)

@@ -45,7 +45,8 @@ class EpochTask:
     `source_ms`, without waiting for more; they read nothing if `is_paused`. So do the actors `scanning`, which may not
     have read all existing rows of other tables. The sources of jobs `held` wait for their sinks. `loading`: tables that
     accept no statements. `connectors`: name -> "module:factory" of those that are not of this package. `threads` run
-    the actors, divided among them. `accepted`: by actor, the attempt at a task of an earlier epoch that ran it last."""
+    the actors, divided among them. `accepted`: by actor, the attempt at a task of an earlier epoch that ran it last.
+    `row_ids_after_ms`: row ids up to this millisecond were given in earlier epochs."""
 
     actors: tuple[ActorSpec, ...]
     epoch: EpochPair
@@ -64,6 +65,7 @@ class EpochTask:
     connectors: Mapping[str, str] = field(default_factory=dict)
     threads: int = 1
     accepted: Mapping[int, str] = field(default_factory=dict)
+    row_ids_after_ms: int = 0
 
     def to_bytes(self) -> bytes:
         tables: dict[int, TableCatalog] = {}
@@ -84,6 +86,7 @@ class EpochTask:
             "connectors": dict(self.connectors),
             "threads": self.threads,
             "accepted": list(self.accepted.items()),
+            "row_ids_after": self.row_ids_after_ms,
         }
         return zlib.compress(json.dumps(record).encode(), 1)
 
@@ -113,6 +116,7 @@ class EpochTask:
             record["connectors"],
             record["threads"],
             dict(record["accepted"]),
+            record["row_ids_after"],
         )
 
 
@@ -158,7 +162,8 @@ class EpochReport:
     `backfilled`: actors that have read all existing rows. `source_rows`: read from connectors; `is_full`: there may be
     more. `finished`: by actor, the splits of which all rows were read. `failure`: what ended the task, of which nothing
     else counts. `attempt`: under which name the process that made it keeps groups, empty: it keeps none; `executor`:
-    where that is, as Spark names it, empty: unknown."""
+    where that is, as Spark names it, empty: unknown. `row_ids_ms`: the millisecond of the last row id that was given.
+    """
 
     sstables: tuple[SstableInfo, ...] = ()
     watermarks: Mapping[int, KeyWatermark] = field(default_factory=dict)
@@ -171,6 +176,7 @@ class EpochReport:
     failure: TaskFailure | None = None
     attempt: str = ""
     executor: str = ""
+    row_ids_ms: int = 0
 
     def to_bytes(self, types: Mapping[int, Schema]) -> bytes:
         """`types`: the columns of each edge."""
@@ -192,7 +198,7 @@ class EpochReport:
             ],
             "finished": [[actor_id, list(splits)] for actor_id, splits in self.finished.items()],
             "failure": None if failure is None else asdict(failure),
-            "attempt": [self.attempt, self.executor],
+            "attempt": [self.attempt, self.executor, self.row_ids_ms],
         }
         return json.dumps(record).encode()
 

@@ -42,7 +42,7 @@ from stream.worker.running_actor import RunningActor
 EXTENSION = 10
 """How many times as long a source may take as it may read."""
 LOOK_SECONDS = 0.02
-KEPT_BYTES = 256 << 20
+KEPT_BYTES = 128 << 20
 """Of groups that a process of an executor keeps between epochs."""
 _KEPT = KeptGroups(task_memory(KEPT_BYTES))
 NOT_OF_AN_ACTOR = (*MAY_PASS, HummockError, ChannelClosed)
@@ -55,8 +55,12 @@ def run_epoch_task(serialized: bytes) -> bytes:
     for name, factory in task.connectors.items():
         module, _, attribute = factory.partition(":")
         register_connector(name, getattr(importlib.import_module(module), attribute))
-    report = run_actors(
-        task, task_store(task.url), files_of(task.url), sink_progress=partial(_progress_in, task), kept=_KEPT)
+    try:
+        report = run_actors(
+            task, task_store(task.url), files_of(task.url), sink_progress=partial(_progress_in, task), kept=_KEPT)
+    except MemoryError:
+        _KEPT.clear()  # another attempt has more room
+        raise
     return replace(report, executor=executor_name()).to_bytes(edge_schemas(task.actors))
 
 
@@ -92,18 +96,14 @@ def run_actors(
         sources = _Sources(task, actors)
         builder = ActorBuilder(
             store,
-            StreamOptions(
-                chunk_rows=task.chunk_rows,
-                checkpoint_rows=task.source_rows,
-                barrier_interval_ms=MS_LIMIT,
-                split_discovery_ms=0,
-            ),
+            _options_of(task),
             lambda: None,
             sink_progress,
             handover=None if kept is None else TaskGroups(kept, task.url, task.actors, task.accepted, attempt),
             on_idle=sources.note_idle,
             more=ends.builders,
             is_for_one_epoch=True,
+            row_ids_after_ms=task.row_ids_after_ms,
         )
         node = ComputeNode(store, builder, builder.options, ActorPool(task.threads, spare=0), sources.note_failure)
         undo.callback(node.close, ChannelClosed("a task"))
@@ -114,10 +114,6 @@ def run_actors(
             if isinstance(error, NOT_OF_AN_ACTOR):
                 raise error from error.__cause__  # from `failed` would make a cycle of causes
             return EpochReport(failure=_failure_of(failed, actors))
-        figures: dict[int, ActorFigures] = {}
-        for each in node.actors():
-            actor_id = actors.whole(each.spec.actor_id)
-            figures[actor_id] = figures.get(actor_id, ActorFigures()) + _figures_of(each, builder)
         return EpochReport(
             collected.sstables,
             collected.watermarks,
@@ -125,9 +121,10 @@ def run_actors(
             _backfilled(actors, (*opened.backfilled, *collected.backfilled)),
             _rows_read(node.actors()),
             sources.is_full,
-            figures,
+            _figures_of(actors, node.actors(), builder),
             _finished(actors, builder, sources.specs),
             attempt=attempt,
+            row_ids_ms=max((each.last_ms for each in builder.row_ids.values()), default=0),
         )
 
 
@@ -232,7 +229,29 @@ def _finished_by(builder: ActorBuilder, spec: ActorSpec) -> tuple[str, ...]:
     return tuple(split.removeprefix(prefix) for split in source.finished_splits)
 
 
-def _figures_of(running: RunningActor, builder: ActorBuilder) -> ActorFigures:
+def _options_of(task: EpochTask) -> StreamOptions:
+    """Of actors that live for one epoch. The parts of an aggregation share the memory of one."""
+    return StreamOptions(
+        chunk_rows=task.chunk_rows,
+        checkpoint_rows=task.source_rows,
+        barrier_interval_ms=MS_LIMIT,
+        split_discovery_ms=0,
+        aggregation_cache_bytes=StreamOptions().aggregation_cache_bytes // task.threads,
+    )
+
+
+def _figures_of(
+    actors: ParallelActors, running: Iterable[RunningActor], builder: ActorBuilder
+) -> dict[int, ActorFigures]:
+    """By actor, of all its parts."""
+    found: dict[int, ActorFigures] = {}
+    for each in running:
+        actor_id = actors.whole(each.spec.actor_id)
+        found[actor_id] = found.get(actor_id, ActorFigures()) + _figures_of_part(each, builder)
+    return found
+
+
+def _figures_of_part(running: RunningActor, builder: ActorBuilder) -> ActorFigures:
     executors = {at: (meter.rows, meter.cpu_seconds) for at, meter in running.actor.meters.items()}
     errors = builder.errors.of_actor(running.spec.table, running.spec.actor_id)
     return ActorFigures(running.actor.rows, running.actor.spent_cpu_seconds, executors, errors)

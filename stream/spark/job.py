@@ -74,7 +74,9 @@ class SparkEpochTasks:
 
     @property
     def slots(self) -> int:
-        return -(-slots(self.spark) // MOST_THREADS) if runs_in_driver(self.spark) else slots(self.spark)
+        if runs_in_driver(self.spark):
+            return -(-slots(self.spark) // self.threads)
+        return max(1, slots(self.spark) // self.threads)
 
     @property
     def threads(self) -> int:
@@ -88,7 +90,8 @@ class SparkEpochTasks:
         """InvalidOption, ExecutorUnfit if executors cannot run tasks over the store at `url`. Starts their workers."""
         shared_url(url)
         check_executors(self.spark, url)
-        run_specs(self.spark, [b""] * self.slots, PREPARE, name="hummock: start of workers", pool=POOL)
+        run_specs(self.spark, [b""] * self.slots, PREPARE, name="hummock: start of workers", is_urgent=True,
+                  pool=POOL)
 
     def run(
         self, name: str, tasks: Sequence[EpochTask], near: Sequence[str], is_cancelled: Callable[[], bool]

@@ -36,15 +36,27 @@ class KeptGroups:
         """The groups that `attempt` has left, once. Those of any other attempt are dropped."""
         with self._lock:
             left_by, groups = self._left.pop(state, ("", None))
-        return groups if left_by == attempt else None
+        if groups is None or left_by == attempt:
+            return groups
+        groups.release()
+        return None
 
     def leave(self, state: StateOf, attempt: str, groups: AggGroups) -> None:
         """REQUIRES that no group is dirty."""
         with self._lock:
-            self._left.pop(state, None)
-            self._left[state] = attempt, groups
-            while self._left and sum(each.size_bytes for _, each in self._left.values()) > self._capacity_bytes:
-                self._left.popitem(last=False)
+            dropped = [self._left.pop(state, None)]
+            if groups.size_bytes <= self._capacity_bytes:
+                self._left[state] = attempt, groups
+            while sum(each.size_bytes for _, each in self._left.values()) > self._capacity_bytes:
+                dropped.append(self._left.popitem(last=False)[1])
+        for each in dropped:
+            if each is not None:
+                each[1].release()
+
+    def clear(self) -> None:
+        """Drops all groups."""
+        with self._lock:
+            self._left.clear()
 
     @property
     def size_bytes(self) -> int:

@@ -65,8 +65,8 @@ NAMES_SECONDS = 300.0
 PAUSED_SHARE = 2
 """An epoch brings at least one part in so many of the rows that the one before was expected to bring."""
 LEAST_REDUCTION = 12.0
-"""Rows for each state that make partial aggregation worthwhile: to make, send and merge a state of 73 bytes takes as
-long as to send eight rows of 12."""
+"""Rows in each group that make partial aggregation worthwhile. To make, send and merge a state of 73 bytes took as long
+as to send about eight rows of 13 bytes; what is saved should be clear."""
 UNCOMBINED_EPOCHS, MORE_ROWS = 32, 2
 """After so many epochs partial aggregation is tried again, or in one of so many times as many rows: the more there are
 the more have the same group."""
@@ -88,7 +88,8 @@ class _InFlight:
 
 @dataclass(frozen=True, slots=True)
 class _Uncombined:
-    """An aggregation receives rows for so many epochs more, because `rows` were too few for their groups."""
+    """An aggregation receives rows for so many epochs more, unless there are far more of them than in the epoch in
+    which they were too few for their groups, which was expected to have `rows`."""
 
     epochs: int
     rows: int
@@ -121,6 +122,7 @@ class SparkWorker:
         self._ran_upto = 0  # the epoch that ran last
         self._expected_rows = 0  # that sources bring in the next epoch
         self._next_discovery = 0.0
+        self._row_ids_ms = 0  # up to which millisecond row ids were given
         self._delivered: dict[int, int] = {}  # by job of a sink: the epoch up to which its last epoch knew deliveries
         self._figures: dict[tuple[int, int], ActorFigures] = {}  # of each fragment of a job, of all epochs
         self._recent: deque[EpochFigures] = deque(maxlen=RECENT_EPOCHS)
@@ -356,6 +358,7 @@ class SparkWorker:
             {job_id: each.delivered for job_id, each in progress.items() if each.delivered > before.get(job_id, 0)},
             frozenset(job_id for job_id, each in progress.items() if each.is_full),
             kept,
+            self._row_ids_ms,
             frozenset(actor_id for actor_id, each in self._uncombined.items() if rows <= MORE_ROWS * each.rows),
         )
 
@@ -395,7 +398,8 @@ class SparkWorker:
         self._expected_rows = max(run.source_rows, pause, self._options.epoch_rows if run.is_full else 0)
         self._fresh -= run.ran
         self._backfilled |= run.backfilled
-        self._note_reductions(run.reductions)
+        self._row_ids_ms = run.row_ids_ms
+        self._note_reductions(run.reductions, run.expected_rows)
         self._kept = {part: kept for part, kept in self._kept.items() if part[0] not in run.ran} | run.kept
         for actor_id, splits in run.finished.items():
             self._finished.setdefault(actor_id, set()).update(splits)
@@ -421,13 +425,14 @@ class SparkWorker:
             for actor_id in of_actor.keys() - known:
                 del of_actor[actor_id]
 
-    def _note_reductions(self, reductions: Mapping[int, tuple[int, int]]) -> None:
-        """Where few rows were in a state, rows are sent for a while. REQUIRES the lock."""
+    def _note_reductions(self, reductions: Mapping[int, tuple[int, int]], expected_rows: int) -> None:
+        """Where few rows were in a state, rows are sent for a while. `expected_rows`: of the epoch. REQUIRES the lock.
+        """
         self._uncombined = {actor_id: replace(each, epochs=each.epochs - 1)
                             for actor_id, each in self._uncombined.items() if each.epochs > 1}
         for actor_id, (rows, states) in reductions.items():
             if rows < LEAST_REDUCTION * states:
-                self._uncombined[actor_id] = _Uncombined(UNCOMBINED_EPOCHS, rows)
+                self._uncombined[actor_id] = _Uncombined(UNCOMBINED_EPOCHS, expected_rows)
 
     def _note_errors(self, spec: ActorSpec, found: ActorFigures) -> None:
         """The counts of a job with a table of errors are those of all time, of others those of the epoch."""

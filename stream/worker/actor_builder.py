@@ -84,7 +84,8 @@ class ActorBuilder:
     after those of this builder, None: there is none. `on_idle(actor_id, rows)`: the actor of a source reads nothing
     more for the moment, after so many rows of the epoch, or that of a backfill has read all rows. `more`: builder
     functions of further node types. `is_for_one_epoch`: no rows are cached, actors leave their groups at the end, and
-    each actor of a backfill has a pace of its own, and calls `on_idle` where others request a barrier."""
+    each actor of a backfill has a pace of its own, and calls `on_idle` where others request a barrier.
+    `row_ids_after_ms`: up to which millisecond row ids were given by other actors."""
 
     def __init__(
         self,
@@ -97,10 +98,14 @@ class ActorBuilder:
         on_idle: Callable[[int, int], None] = lambda actor_id, rows: None,
         more: BuilderFunctions = MappingProxyType({}),
         is_for_one_epoch: bool = False,
+        row_ids_after_ms: int = 0,
     ) -> None:
         self.on_idle, self.more, self.is_for_one_epoch = on_idle, more, is_for_one_epoch
         self.sources: WeakValueDictionary[int, SourceExecutor] = WeakValueDictionary()
         """By the id of the actor."""
+        self.row_ids: WeakValueDictionary[int, RowIdGenExecutor] = WeakValueDictionary()
+        """By the id of the actor."""
+        self.row_ids_after_ms = row_ids_after_ms
         self.row_cache_bytes = 0 if is_for_one_epoch else ROW_CACHE_BYTES
         self.store = store
         self.upstream = store if upstream is None else upstream
@@ -300,13 +305,15 @@ class _ActorChain(ExecutorChain):
         self.watermark_of = builder.watermark_of
         self.handover, self.is_for_one_epoch = builder.handover, builder.is_for_one_epoch
         self.sources: list[SourceExecutor] = []
+        self.row_id_gen_of_actor: RowIdGenExecutor | None = None
         self.statements: DmlExecutor | None = None
         self.cpu_clock: Callable[[], float] = lambda: 0.0
         self.backfilled: Callable[[], None] = lambda: None
         self.meters: dict[int, ExecutorMeter] = {}
         """By the position of the node in the fragment, in pre-order."""
         self.row_cache_bytes = builder.row_cache_bytes
-        self.all_sources = builder.sources
+        self.all_sources, self.all_row_ids = builder.sources, builder.row_ids
+        self.row_ids_after_ms = builder.row_ids_after_ms
         self.on_idle = partial(builder.on_idle, spec.actor_id)
         self.more = builder.more
         self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
@@ -416,7 +423,10 @@ class _ActorChain(ExecutorChain):
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
         vnodes = None if self.spec.vnodes is None else np.flatnonzero(self.spec.vnodes)
-        return RowIdGenExecutor(info, self.build(node.input), self.spec.table, node.row_id_index, vnodes)
+        executor = RowIdGenExecutor(
+            info, self.build(node.input), self.spec.table, node.row_id_index, vnodes, self.row_ids_after_ms)
+        self.all_row_ids[self.spec.actor_id] = self.row_id_gen_of_actor = executor
+        return executor
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
         spec = self.spec

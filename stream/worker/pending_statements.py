@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hummock.errors import ObjectStoreError, SparkJobFailed
+from hummock.errors import ObjectNotFound, ObjectStoreError, SparkJobFailed
 from hummock.meta.store.base import NONE, MetaOperations
 from stream.errors import InvalidStatement, JobFailed, LostStatement, StatementsLost
 from stream.message import InsertRows, Replayed, Statement
@@ -299,7 +299,7 @@ def _is_of_no_statement(error: BaseException | None) -> bool:
     """Whether a failure comes from what all statements share, so that none that was interrupted is its cause."""
     for _ in range(MOST_CAUSES):
         if error is None or isinstance(error, (ObjectStoreError, SparkJobFailed)):
-            return error is not None
+            return error is not None and not isinstance(error, ObjectNotFound)
         error = error.__cause__
     return False
 

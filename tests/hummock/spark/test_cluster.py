@@ -93,5 +93,5 @@ while len(set(executors := found("slow_executor"))) < 2:
     pass                                # one of them is not there yet
 workers = found("process", executors)
 asked = [(executors[::turn], workers[::turn]) for turn in (1, -1, -1, 1, -1)]
-print("placed:", all(found("executor", near) == near and found("process", near) == pids for near, pids in asked))
+print("near:", all(found("executor", near) == near and found("process", near) == pids for near, pids in asked))
 """

@@ -437,6 +437,19 @@ def test_the_one_group_of_a_query_is_sent_once_by_each_task(store, threads):
     assert rows(db, "SELECT n, a FROM m") == [(1_840, 1_840)]
 
 
+def test_row_ids_go_on_where_those_of_the_epoch_before_ended(store):
+    """Epochs follow one another within a millisecond, and give more ids than a millisecond has."""
+    db = store.open(slots=2, threads=2, epoch_rows=4_000)
+    db.sql("CREATE SOURCE s (auction BIGINT) WITH (connector = 'nexmark', events = '90000', splits = '4')")
+    db.sql("CREATE MATERIALIZED VIEW m WITH (vnode_count = 2048) AS SELECT auction FROM s")
+    for _ in range(12):
+        db.flush()
+    (counted,) = db.sql("SELECT count(*) AS n FROM m").rows()
+    assert counted["n"] == 82_800
+    given = [task.row_ids_after_ms for task in store.tasks]
+    assert given == sorted(given) and len(set(given)) > 2, given
+
+
 def test_epochs_have_rows_and_metrics(store):
     db = store.open(slots=2, sources_paused=True)
     assert db.sql("SHOW EPOCHS").num_rows == db.epochs().num_rows
@@ -605,7 +618,7 @@ def test_groups_stay_in_the_process_of_a_task_until_others_have_changed_them(sto
 
 def test_groups_are_used_by_the_attempt_that_counts_and_within_a_budget():
     def groups(size):
-        return SimpleNamespace(size_bytes=size)
+        return SimpleNamespace(size_bytes=size, release=lambda: None)
 
     kept, states = KeptGroups(100), [("file:///s", table, b"") for table in range(4)]
     first, second = groups(60), groups(40)
@@ -621,6 +634,8 @@ def test_groups_are_used_by_the_attempt_that_counts_and_within_a_budget():
         kept.leave(states[table], "a", groups(size))
     assert kept.size_bytes == 70 and kept.take(states[0], "a") is None, "the oldest ones have gone"
     kept.leave(states[3], "a", groups(101))
+    assert kept.size_bytes == 70, "too large to be kept, and nothing else has to go"
+    kept.clear()
     assert kept.size_bytes == 0
 
 
