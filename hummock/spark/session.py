@@ -24,8 +24,8 @@ TASK_MEMORY_MB = 512            # of a Python worker; there is one per core
 LEAST_WORKER_BYTES = 384 << 20  # least memory in which a worker can import its modules and run a task
 HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters with workers on this machine
 PYTHON = "PYSPARK_PYTHON"
-QUICK_JVM = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: its compilers took a third of an epoch's CPU
-QUIET_JVM = "-XX:+UseSerialGC"  # the threads of its collector took a tenth
+C1_ONLY = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: its compilers took a third of an epoch's CPU
+SERIAL_GC = "-XX:+UseSerialGC"  # the threads of its collector took a tenth
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")   # options of each JVM that starts
 COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")       # a JVM for which two are chosen does not start
 ROWS_JVM = "-Darrow.enable_unsafe_memory_access=true"   # Arrow's bounds checks took a sixth of a JVM that reads rows
@@ -64,9 +64,9 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
     settings = dict(SETTINGS)
     is_here = HERE.fullmatch(master) is not None
     if is_here or not carries_rows:
-        options = ROWS_JVM if carries_rows else QUICK_JVM
+        options = ROWS_JVM if carries_rows else C1_ONLY
         if is_here and not carries_rows:
-            options = f"{QUICK_JVM} {QUIET_JVM}"
+            options = f"{C1_ONLY} {SERIAL_GC}"
         settings |= {f"spark.{process}.defaultJavaOptions": options for process in ("driver", "executor")}
     if archive is not None:
         settings |= {"spark.archives": f"{archive}#hummock", "spark.pyspark.python": "./hummock/bin/python"}
@@ -161,7 +161,7 @@ def _choose_one_collector(settings: dict[str, str]) -> None:
     named = [value for key, value in given.items() if key.endswith(".extraJavaOptions")]
     if any(map(COLLECTOR.search, (*named, *(os.environ.get(name, "") for name in JVM_VARIABLES)))):
         for key in [key for key in settings if key.endswith(".defaultJavaOptions")]:
-            settings[key] = settings[key].replace(QUIET_JVM, "").strip()
+            settings[key] = settings[key].replace(SERIAL_GC, "").strip()
 
 
 def _java() -> str | None:

@@ -47,10 +47,9 @@ def do_spec(version: str, work: str, spec: bytes, *, is_urgent: bool = False) ->
 
 
 def begin_task(version: str, *, is_urgent: bool = False) -> None:
-    """Applies our process settings, and the niceness, or, if it `is_urgent`, settings for a worker that runs one such
-    task after the other; and excludes what is imported from the garbage collection that Spark's workers run after each
-    task. Raises `ExecutorUnfit` if the driver has another
-    version.
+    """Applies our process settings and the niceness; if the task `is_urgent`, no niceness, and the settings of a worker
+    that runs one such task after the other. What is imported is excluded from the garbage collection that Spark's
+    workers run after each task. Raises `ExecutorUnfit` if the driver has another version.
     """
     if version != installed_version():
         found = f"it has version {installed_version()} of this package, the driver {version}"

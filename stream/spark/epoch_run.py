@@ -179,7 +179,7 @@ class EpochRun:
         graph = self._graph = StageGraph(
             self.epoch.actors,
             is_local,
-            is_divided=wanted > 1,
+            is_shuffled=wanted > 1,
             combines=lambda actor_id: actor_id not in self.epoch.uncombined,
         )
         counts = graph.task_counts(wanted)

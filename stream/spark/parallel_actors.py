@@ -79,19 +79,11 @@ def _parts_of(spec: ActorSpec, ids: Mapping[int, tuple[int, ...]]) -> list[Actor
     owners = None if spec.vnodes is None or len(own) == 1 else _owners(spec.vnodes, own)
     found = []
     for at, actor_id in enumerate(own):
-        inputs = []
-        for input in spec.inputs:
-            senders = [ids[upstream] for upstream in input.upstreams]
-            edge, upstreams = EdgeSpec(input.edge.edge_id), tuple(each for parts in senders for each in parts)
-            if owners is not None and input.edge.key:
-                edge = EdgeSpec(input.edge.edge_id, input.edge.key, owners, input.edge.rule)
-            elif owners is not None:
-                upstreams = tuple(parts[at] for parts in senders)
-            inputs.append(InputSpec(edge, upstreams))
         found.append(replace(
             spec,
             actor_id=actor_id,
-            inputs=tuple(inputs),
+            inputs=tuple(_input_of(input, [ids[upstream] for upstream in input.upstreams], at, owners)
+                         for input in spec.inputs),
             vnodes=spec.vnodes if owners is None else owners.bitmap_of(actor_id) * spec.vnodes,
             number=spec.number * len(own) + at,
             siblings=spec.siblings * len(own),
@@ -99,6 +91,20 @@ def _parts_of(spec: ActorSpec, ids: Mapping[int, tuple[int, ...]]) -> list[Actor
             partial_errors=spec.partial_errors if at == 0 or spec.partial_errors is None else {},
         ))
     return found
+
+
+def _input_of(
+    input: InputSpec, senders: Sequence[tuple[int, ...]], at: int, owners: VnodeMap | None
+) -> InputSpec:
+    """The input of part number `at`. `senders`: the parts of each upstream; `owners`: of vnodes, None: it is the only
+    part, and receives all rows."""
+    edge_id = input.edge.edge_id
+    if owners is None:
+        return InputSpec(EdgeSpec(edge_id), tuple(part for parts in senders for part in parts))
+    if input.edge.key:
+        hashed = EdgeSpec(edge_id, input.edge.key, owners, input.edge.rule)
+        return InputSpec(hashed, tuple(part for parts in senders for part in parts))
+    return InputSpec(EdgeSpec(edge_id), tuple(parts[at] for parts in senders))
 
 
 def _owners(vnodes: np.ndarray, parts: Sequence[int]) -> VnodeMap:

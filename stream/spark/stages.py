@@ -100,7 +100,7 @@ class Segment:
 
 class StageGraph:
     """The segments of `specs`, the only actors of their fragments. `is_local(spec)`: whether the driver must run it.
-    `is_divided`: segments may have several tasks each; otherwise what is connected is one segment, as far as one
+    `is_shuffled`: segments may have several tasks each; otherwise what is connected is one segment, as far as one
     process can run it, and nothing is shuffled in it. `combines(actor_id)`: whether the actor's aggregation should be
     sent states of groups instead of rows, if possible."""
 
@@ -109,7 +109,7 @@ class StageGraph:
         specs: Sequence[ActorSpec],
         is_local: Callable[[ActorSpec], bool],
         *,
-        is_divided: bool = True,
+        is_shuffled: bool = True,
         combines: Callable[[int], bool] = lambda actor_id: False,
     ) -> None:
         by_id = {spec.actor_id: spec for spec in specs}
@@ -130,7 +130,7 @@ class StageGraph:
         }  # by edge, of those whose ends are in different segments
         ordered = _in_order(by_id, incoming)
         local = {spec.actor_id: is_local(spec) for spec in specs}
-        if not is_divided:
+        if not is_shuffled:
             self._add_connected(ordered, incoming, local)
             return
         for spec in ordered:

@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
     "stream.runtime": "message relational.types relational.chunk",
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
-    "stream.actor_metrics": "",
+    "stream.actor_metrics": "epoch_figures",
     "stream.epoch_figures": "",
     "stream.engine_choice": "",
     "stream.job_profile": "plan",

@@ -87,8 +87,8 @@ def rows(session, query):
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
-def graph_of(session, is_local=lambda spec: False, *, is_divided=True):
-    return StageGraph(tuple(session._playground.node._running.values()), is_local, is_divided=is_divided)
+def graph_of(session, is_local=lambda spec: False, *, is_shuffled=True):
+    return StageGraph(tuple(session._playground.node._running.values()), is_local, is_shuffled=is_shuffled)
 
 
 def shown(graph):
@@ -141,11 +141,11 @@ def test_what_one_process_can_run_is_one_segment_if_there_is_one_task(store):
     db.sql("CREATE MATERIALIZED VIEW whole AS SELECT sum(n) AS n FROM m")
     db.sql("CREATE MATERIALIZED VIEW apart AS SELECT k % 3 AS g, count(*) AS n FROM u GROUP BY k % 3")
     db.flush()
-    assert shown(graph_of(db, is_divided=False)) == [
+    assert shown(graph_of(db, is_shuffled=False)) == [
         (0, "tasks", "t.0 m.0 m.1 whole.0 whole.1", ""),
         (0, "tasks", "u.0 apart.0 apart.1", ""),
     ]
-    assert shown(graph_of(db, lambda spec: spec.table.name in ("t", "whole"), is_divided=False)) == [
+    assert shown(graph_of(db, lambda spec: spec.table.name in ("t", "whole"), is_shuffled=False)) == [
         (0, "driver", "t.0", ""),
         (0, "tasks", "u.0 apart.0 apart.1", ""),
         (1, "tasks", "m.0 m.1", "forward"),
@@ -549,7 +549,7 @@ def test_the_parts_of_actors_have_each_vnode_and_each_split_once(store, threads)
     db.sql("CREATE MATERIALIZED VIEW m AS WITH c AS (SELECT auction AS a, price AS b FROM s) "
            "SELECT a, b FROM c UNION ALL SELECT a, count(*) FROM c GROUP BY a")
     db.sql("CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS n FROM m")
-    graph = graph_of(db, is_divided=False)
+    graph = graph_of(db, is_shuffled=False)
     (segment,) = graph.segments
     actors = graph.actors_of(segment, 0, graph.task_counts(1), {})
     divided = ParallelActors(actors, threads)
@@ -580,7 +580,7 @@ def test_a_watermark_of_a_source_has_one_reader_whatever_the_threads(store):
     db.sql("CREATE SOURCE s (auction BIGINT, date_time TIMESTAMP, WATERMARK FOR date_time AS date_time - INTERVAL '4' "
            "SECOND) WITH (connector = 'nexmark', events = '0', splits = '5')")
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT auction, count(*) AS n FROM s GROUP BY auction")
-    graph = graph_of(db, is_divided=False)
+    graph = graph_of(db, is_shuffled=False)
     divided = ParallelActors(graph.actors_of(graph.segments[0], 0, graph.task_counts(1), {}), 3)
     assert [part.siblings for part in divided.specs if part.splits is not None] == [1]
     assert max(part.siblings for part in divided.specs) == 3
