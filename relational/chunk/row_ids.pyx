@@ -33,6 +33,7 @@ cdef class RowIdGenerator:
     cdef int64_t millisecond            # of the epoch
     cdef int64_t given                  # ids since `millisecond` began
     cdef Py_ssize_t first_turn          # index in `vnodes` of the block with which it began
+    cdef readonly int64_t last_millisecond      # that of the last id; 0 before the first
 
     def __init__(self, vnodes, rule=VnodeRule.ROW_ID):
         """`vnodes`: those of this generator, in a layout of `rule`. ValueError for none, or for more than it has."""
@@ -49,11 +50,6 @@ cdef class RowIdGenerator:
         if millisecond > self.millisecond:
             self.begin(millisecond)
 
-    @property
-    def last_millisecond(self):
-        """That of the last id; of the epoch if there is none in it."""
-        return self.millisecond + max(self.given - 1, 0) // self.per_millisecond()
-
     def skip_past(self, int64_t row_id) -> None:
         """Later ids are above `row_id`, which was generated before a recovery."""
         cdef int64_t millisecond = row_id >> ROW_ID_TIME_SHIFT
@@ -66,6 +62,7 @@ cdef class RowIdGenerator:
         cdef int64_t[::1] out = ids
         if count > 0:
             self.fill(&out[0], count)
+            self.last_millisecond = self.millisecond + (self.given - 1) // self.per_millisecond()
         return ids
 
     cdef void begin(self, int64_t millisecond) noexcept nogil:

@@ -103,10 +103,12 @@ class HashAggExecutor(Executor):
         yield barrier
         for reason, rows in (self._partial_errors or {}).items():
             self._errors.add(reason, rows)
-        apply = self._apply if self._partial_errors is None else self._merge
         for message in messages:
             if isinstance(message, StreamChunk):
-                apply(message)
+                if self._partial_errors is None:
+                    self._apply(message)
+                else:
+                    self._merge(message)
                 if self._groups.dirty_groups >= self._flush_groups or self._groups.is_full:
                     yield from self._flush()
             elif isinstance(message, Barrier):

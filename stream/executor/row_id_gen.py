@@ -50,7 +50,7 @@ class RowIdGenExecutor(Executor):
 
     @property
     def last_ms(self) -> int:
-        """The millisecond of the last id. An actor that gives many is ahead of its epoch."""
+        """The millisecond of the last id, 0 if there is none. An actor that gives many is ahead of its epoch."""
         return self._generator.last_millisecond
 
     def execute(self) -> Iterator[Message]:

@@ -52,7 +52,7 @@ def test_a_running_view_has_rows_time_and_state_by_executor(db, load):
     counting, written, grouped, merged, reading, passed, scanned = rows
     assert (counting["actors"], reading["actors"], grouped["actors"]) == (2, 1, None)
     assert 0 < scanned["rows_per_second"] <= 2 * sent / elapsed
-    assert passed["rows_per_second"] == pytest.approx(0.75 * scanned["rows_per_second"], rel=0.02)
+    assert passed["rows_per_second"] == pytest.approx(0.75 * scanned["rows_per_second"], rel=0.1)
     assert merged["rows_per_second"] == pytest.approx(passed["rows_per_second"], rel=0.2)
     assert 0 < written["rows_per_second"] < merged["rows_per_second"] / 10
     assert counting["share"] + reading["share"] == pytest.approx(1, abs=0.001)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from hummock.epoch import Epoch
+from hummock.epoch import SPILL_BITS, Epoch
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store import open_object_store
 from relational.catalog.names import ObjectName
@@ -448,6 +448,7 @@ def test_row_ids_go_on_where_those_of_the_epoch_before_ended(store):
     assert counted["n"] == 82_800
     given = [task.row_ids_after_ms for task in store.tasks]
     assert given == sorted(given) and len(set(given)) > 2, given
+    assert all(task.row_ids_after_ms < task.epoch.curr >> SPILL_BITS for task in store.tasks), "few ids do not run ahead"
 
 
 def test_epochs_have_rows_and_metrics(store):
