@@ -45,6 +45,7 @@ SETTINGS = {
     "spark.speculation.quantile": "0.75",
     "spark.speculation.multiplier": "2",
     "spark.speculation.minTaskRuntime": "30s",
+    "spark.speculation.task.duration.threshold": "120s",     # else the only task of a stage is never speculated
     "spark.driver.memory": HEAP,
     "spark.executor.memory": HEAP,
     "spark.log.level": "ERROR",

@@ -448,7 +448,7 @@ def test_row_ids_go_on_where_those_of_the_epoch_before_ended(store):
     assert counted["n"] == 82_800
     given = [task.row_ids_after_ms for task in store.tasks]
     assert given == sorted(given) and len(set(given)) > 2, given
-    assert all(task.row_ids_after_ms < task.epoch.curr >> SPILL_BITS for task in store.tasks), "few ids do not run ahead"
+    assert all(task.row_ids_after_ms < task.epoch.curr >> SPILL_BITS for task in store.tasks), "few are not ahead"
 
 
 def test_epochs_have_rows_and_metrics(store):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NAMES = "catalog/name/"
 SPARK = {"spark.ui.enabled": "false", "spark.speculation.minTaskRuntime": "100ms", "spark.speculation.interval": "50ms",
+         "spark.speculation.task.duration.threshold": "2s",
          "spark.speculation.quantile": "0.5", "spark.speculation.multiplier": "1.1", "spark.task.maxFailures": "8",
          "spark.deploy.maxExecutorRetries": "-1"}
 QUERY = ("SELECT c, COUNT(*) AS g, SUM(s) AS s, MIN(lo) AS lo, MAX(hi) AS hi FROM ("
