@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG = pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(900)])
 
 
-@pytest.mark.parametrize("epochs", [10, LONG])
+@pytest.mark.parametrize("epochs", [5, LONG])
 def test_views_kept_by_threads_of_the_driver_equal_duckdb(spark, tmp_path, epochs):
     nexmark_epochs.run(spark, tmp_path, run_seed(), epochs)
 
 
-@pytest.mark.parametrize("epochs", [5, LONG])
+@pytest.mark.parametrize("epochs", [pytest.param(10, marks=pytest.mark.slow), LONG])
 def test_views_kept_by_two_executors_equal_duckdb(spark, tmp_path, epochs):
     """On a standalone cluster on this machine, of a process for each executor."""
     command = [sys.executable, "-m", nexmark_epochs.__name__, "local-cluster[2,1,1024]", str(tmp_path), str(run_seed()),
