@@ -65,9 +65,7 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
     settings = dict(SETTINGS)
     is_here = HERE.fullmatch(master) is not None
     if is_here or not carries_rows:
-        options = ROWS_JVM if carries_rows else C1_ONLY
-        if is_here and not carries_rows:
-            options = f"{C1_ONLY} {SERIAL_GC}"
+        options = ROWS_JVM if carries_rows else f"{C1_ONLY} {SERIAL_GC}" if is_here else C1_ONLY
         settings |= {f"spark.{process}.defaultJavaOptions": options for process in ("driver", "executor")}
     if archive is not None:
         settings |= {"spark.archives": f"{archive}#hummock", "spark.pyspark.python": "./hummock/bin/python"}
@@ -156,10 +154,7 @@ ASKED: dict[str, tuple[Callable[[str], bool], str]] = {
 
 def _choose_one_collector(settings: dict[str, str]) -> None:
     """Leaves out ours where the user, or the environment, names one."""
-    from pyspark import SparkConf
-
-    given = {**dict(SparkConf().getAll()), **settings}
-    named = [value for key, value in given.items() if key.endswith(".extraJavaOptions")]
+    named = [value for key, value in settings.items() if key.endswith(".extraJavaOptions")]
     if any(map(COLLECTOR.search, (*named, *(os.environ.get(name, "") for name in JVM_VARIABLES)))):
         for key in [key for key in settings if key.endswith(".defaultJavaOptions")]:
             settings[key] = settings[key].replace(SERIAL_GC, "").strip()

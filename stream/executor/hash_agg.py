@@ -16,7 +16,7 @@ chunk of an executor that begins, those of all groups, if they are not many more
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -48,8 +48,7 @@ class HashAggExecutor(Executor):
     exceeds its type.
 
     `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
-    after a barrier with a Stop, which REQUIRES that such a barrier is its last. `partial_errors`: the input are states
-    from PartialAggExecutors, which have counted these rows in this epoch; None: they are rows.
+    after a barrier with a Stop, which REQUIRES that such a barrier is its last.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class HashAggExecutor(Executor):
         chunk_rows: int,
         groups: AggGroups | None = None,
         leave: Callable[[AggGroups], None] | None = None,
-        partial_errors: Mapping[str, int] | None = None,
     ) -> None:
         self.info = info
         self._input = input
@@ -91,7 +89,6 @@ class HashAggExecutor(Executor):
         self._long_keys = [
             (table, columns) for table, columns in keys if may_be_long(input.info.schema.types, columns)
         ]
-        self._partial_errors = partial_errors
         self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
@@ -101,14 +98,9 @@ class HashAggExecutor(Executor):
         barrier = yield from first_barrier(messages, self.info.identity)
         self._open(barrier)
         yield barrier
-        for reason, rows in (self._partial_errors or {}).items():
-            self._errors.add(reason, rows)
         for message in messages:
             if isinstance(message, StreamChunk):
-                if self._partial_errors is None:
-                    self._apply(message)
-                else:
-                    self._merge(message)
+                self._apply(message)
                 if self._groups.dirty_groups >= self._flush_groups or self._groups.is_full:
                     yield from self._flush()
             elif isinstance(message, Barrier):
@@ -120,9 +112,7 @@ class HashAggExecutor(Executor):
                 yield message
 
     def _note(self, watermark: Watermark) -> None:
-        if self._partial_errors is not None:
-            self._watermarks[watermark.column] = watermark
-        elif watermark.column in self._group_by:
+        if watermark.column in self._group_by:
             position = self._group_by.index(watermark.column)
             self._watermarks[position] = Watermark(position, watermark.value)
 
@@ -161,12 +151,6 @@ class HashAggExecutor(Executor):
         for each in self._extremes:
             each.write(chunk, masks[each.call])
         self._groups.apply(chunk, located.ids, masks)
-
-    def _merge(self, chunk: StreamChunk) -> None:
-        states = chunk.compact()
-        located = self._groups.locate(states, of_states=True)
-        self._load(located.new_ids)
-        self._groups.merge(states, located.ids)
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch; at the first time that of all

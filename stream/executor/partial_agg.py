@@ -1,14 +1,15 @@
-"""Partial aggregation: the first half of an aggregation whose rows are exchanged, before the exchange.
+"""Two-phase aggregation: a partial one before an exchange, a final one behind it.
 
-Instead of each row, one row for each group is sent: the state of the group over the rows that are here. The second
-half, a HashAggExecutor that receives states, adds them to its groups. Nothing is stored here: an epoch ends with
-nothing left. A retraction may find nothing here to retract: the count of its group is then negative, and right in the
-sum of all states.
+Instead of each row, one row for each group is sent: the state of the group over the rows that are on this side. The
+final aggregation adds the states to its groups. The partial one stores nothing: an epoch ends with nothing left. A
+retraction may find nothing to retract there: the count of its group is then negative, and right in the sum of all
+states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from relational.agg import AggGroups
 from relational.catalog.objects import TableCatalog
@@ -18,7 +19,7 @@ from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.executor.hash_agg import agg_groups
+from stream.executor.hash_agg import HashAggExecutor, agg_groups
 from stream.message import Barrier, Message, Watermark
 
 
@@ -88,3 +89,28 @@ class PartialAggExecutor(Executor):
         yield from map(StreamChunk.inserts, self._groups.take_states())
         self._groups.release()
         self._groups = self._none()
+
+
+class FinalAggExecutor(HashAggExecutor):
+    """A HashAggExecutor whose input are the states of PartialAggExecutors, with their watermarks. They have counted the
+    rows `partial_errors`, by reason, in this epoch."""
+
+    def __init__(self, *given: Any, partial_errors: Mapping[str, int], **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._partial_errors = partial_errors
+
+    def execute(self) -> Iterator[Message]:
+        messages = super().execute()
+        yield (yield from first_barrier(messages, self.info.identity))  # now the counts are those that were stored
+        for reason, rows in self._partial_errors.items():
+            self._errors.add(reason, rows)
+        yield from messages
+
+    def _note(self, watermark: Watermark) -> None:
+        self._watermarks[watermark.column] = watermark
+
+    def _apply(self, chunk: StreamChunk) -> None:
+        states = chunk.compact()
+        located = self._groups.locate(states, of_states=True)
+        self._load(located.new_ids)
+        self._groups.merge(states, located.ids)

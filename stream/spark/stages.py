@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from hummock.base.key import KeyRange
-from relational.agg import AggGroups
 from relational.catalog.objects import TableCatalog
 from relational.chunk.vnode_map import VnodeMap
 from relational.types import Field, Schema, VnodeRule
@@ -121,12 +120,12 @@ class StageGraph:
         incoming: dict[int, list[StageEdge]] = {spec.actor_id: [] for spec in specs}
         for edge in self.edges:
             incoming[edge.receiver].append(edge)
-        aggregations = {spec.actor_id: mergeable_aggregation(spec) for spec in specs if combines(spec.actor_id)}
+        partials = {spec.actor_id: partial_of(spec) for spec in specs if combines(spec.actor_id)}
         self._partials = {
-            edge.number: partial_of(node)
+            edge.number: partial
             for edge in self.edges
-            if edge.kind is not EdgeKind.FORWARD and (node := aggregations.get(edge.receiver)) is not None
-            and set(edge.key) <= set(node.group_by)
+            if edge.kind is not EdgeKind.FORWARD and (partial := partials.get(edge.receiver)) is not None
+            and set(edge.key) <= set(partial.group_by)
         }  # by edge, of those whose ends are in different segments
         ordered = _in_order(by_id, incoming)
         local = {spec.actor_id: is_local(spec) for spec in specs}
@@ -326,35 +325,28 @@ def bundled(parts: Sequence[tuple[int, int]], slots: int) -> list[list[int]]:
     return tasks
 
 
-def mergeable_aggregation(spec: ActorSpec) -> HashAggNode | None:
-    """The aggregation of all that an actor receives, if the states of parts of its rows add up to that of all."""
+def partial_of(spec: ActorSpec) -> PartialAggNode | None:
+    """The first half of the aggregation of all that an actor receives, if the states of parts of its rows add up to
+    that of all."""
     found = [node for node in spec.root.walk() if isinstance(node, HashAggNode)]
     if len(spec.inputs) != 1 or len(found) != 1 or not isinstance(found[0].input, MergeNode):
         return None
     (node,) = found
     if node.kept or node.overflows:
         return None
-    return node if all(each.can_merge for each in _empty_groups(node).specs) else None
-
-
-def partial_of(node: HashAggNode) -> PartialAggNode:
-    """The first half of an aggregation."""
-    types = _empty_groups(node).state_types
-    schema = Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(types)))
+    groups = agg_groups(node.group_by, node.input.schema.types, node.calls, (), 0)
+    if not all(each.can_merge for each in groups.specs):
+        return None
+    schema = Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(groups.state_types)))
     input = MergeNode(node.input.schema, None, 0, None, 0)
     return PartialAggNode(schema, None, input, node.group_by, node.calls, node.state_table)
-
-
-def _empty_groups(node: HashAggNode) -> AggGroups:
-    return agg_groups(node.group_by, node.input.schema.types, node.calls, (), 0)
 
 
 def _sum_of(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """By reason."""
     found: Counter[str] = Counter()
     for each in counts:
-        for reason, rows in each.items():
-            found[reason] += rows
+        found.update(each)
     return dict(found)
 
 

@@ -34,6 +34,7 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
+from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
@@ -219,7 +220,10 @@ class ExecutorChain:
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
-        return HashAggExecutor(
+        kind: Callable[..., HashAggExecutor] = HashAggExecutor
+        if self.partial_errors is not None:
+            kind = partial(FinalAggExecutor, partial_errors=self.partial_errors)
+        return kind(
             info,
             self.build(node.input),
             node.group_by,
@@ -232,7 +236,6 @@ class ExecutorChain:
             chunk_rows=options.chunk_rows,
             groups=self.left_groups(node),
             leave=self.leaving(node),
-            partial_errors=self.partial_errors,
         )
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:

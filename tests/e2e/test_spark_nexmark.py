@@ -12,7 +12,6 @@ import pytest
 from tests.support.drivers import nexmark_epochs
 from tests.support.drivers.seeds import run_seed
 
-pytest.importorskip("duckdb")
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
 LONG = pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(900)])

@@ -66,6 +66,7 @@ def hash_agg(
     cache_bytes=1 << 24,
     flush_groups=1 << 20,
     chunk_rows=4096,
+    kind=HashAggExecutor,
     **handover,
 ):
     """The executor of the planner's node."""
@@ -74,7 +75,7 @@ def hash_agg(
     ids = iter(range(10, 100))
     view = table_catalog("mv", query.schema, range(len(group_by)), table_id=2)
     node = plan_query(view, query, lambda name: next(ids)).root.input
-    return HashAggExecutor(
+    return kind(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"),
         input,
         node.group_by,

@@ -6,7 +6,7 @@ from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggKind
 from relational.types import Schema
-from stream.executor.partial_agg import PartialAggExecutor
+from stream.executor.partial_agg import FinalAggExecutor, PartialAggExecutor
 from stream.message import Watermark
 from tests.stream.executor.test_hash_agg import INPUT, call, grouped, hash_agg
 from tests.support.drivers.catalogs import table_catalog
@@ -28,7 +28,8 @@ class TestTwoHalves(ExecutorSuite):
     cache_bytes = 1 << 20
 
     def build(self, input, store):
-        return hash_agg(partial_agg(input, cache_bytes=self.cache_bytes), store, (1,), CALLS, partial_errors={})
+        first = partial_agg(input, cache_bytes=self.cache_bytes)
+        return hash_agg(first, store, (1,), CALLS, kind=FinalAggExecutor, partial_errors={})
 
     def oracle(self, rows):
         return [row[:5] for row in grouped(rows)]
