@@ -1,8 +1,10 @@
 """Frames and streaming queries that insert into a table through the inbox, with two local slots."""
 
 import datetime
+import os
 import random
 import shutil
+import time
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -37,6 +39,7 @@ class Pipeline:
     def __init__(self, spark, directory: Path):
         self.spark, self.files, self.checkpoint = spark, directory / "files", directory / "checkpoint"
         self.url, self.expected, self._made = f"file://{directory}/store", [], 0
+        self._begun = time.time()
         self.files.mkdir()
 
     def session(self):
@@ -49,10 +52,13 @@ class Pipeline:
         return session
 
     def add(self, rows):
-        """A file with so many rows of new ids."""
+        """A file with so many rows of new ids. Spark reads files by their time, and those of one millisecond in any
+        order: each is a second younger than the one before."""
         first = self._made * 10_000
         self._made += 1
-        pq.write_table(rows_of(range(first, first + rows)), self.files / f"{self._made:05}.parquet")
+        path = self.files / f"{self._made:05}.parquet"
+        pq.write_table(rows_of(range(first, first + rows)), path)
+        os.utime(path, times=(self._begun + self._made,) * 2)
         self.expected += range(first, first + rows)
 
     def writer(self, **options):
