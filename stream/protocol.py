@@ -91,6 +91,7 @@ class ActorSpec:
     `siblings`, and this one is number `number`. `is_new`: its job has not read all rows yet that its upstream tables
     already have; with `loaded_at` only the changes since that epoch are missing, because the job's tables were loaded
     with the rest, or hold what they held when the job failed. `skip`: rows of a split that it skips before it begins.
+    `skippable`: malformed rows of each split that it may skip if it reads its source from the beginning.
     `is_resumed`: it reads its source once the statement that resumed its job is committed. `first_rows`: those that a
     new table inserts before all others. `writes`: the actor of the table that the actor of a sink writes.
     `is_detached`: it reads the tables of other jobs at committed epochs, apart from the graph. `partial_errors`: the
@@ -112,6 +113,7 @@ class ActorSpec:
     since: Epoch | None = None
     is_loaded: bool = False
     skip: SkippedRows | None = None
+    skippable: Mapping[str, int] = field(default_factory=dict)
     first_rows: FirstRows | None = field(default=None, compare=False)
     writes: int | None = None
     is_resumed: bool = False

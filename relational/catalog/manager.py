@@ -206,9 +206,10 @@ class CatalogManager:
         """
         return planning.note_failures(failures, beside)
 
-    def plan_resume(self, job_ids: Iterable[int]) -> MetaOperations:
-        """Operations that resume jobs set aside; they create no catalog version either."""
-        return planning.forget_failures(job_ids)
+    def plan_resume(self, job_ids: Iterable[int], records: Iterable[JobRecord] = ()) -> MetaOperations:
+        """Operations that resume jobs set aside, with new `records` of some; they create no catalog version either.
+        """
+        return planning.forget_failures(job_ids) + planning.put_job_records(records)
 
     def plan_rebuild(
         self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog], records: Sequence[JobRecord]

@@ -92,6 +92,7 @@ class SourceExecutor(Executor):
         connector: str = "",
         skips_malformed: bool = False,
         skip: SkippedRows | None = None,
+        skippable: Mapping[str, int] | None = None,
         is_resumed: bool = False,
         errors: ErrorCounts | None = None,
         least_chunk_rows: int = LEAST_CHUNK_ROWS,
@@ -122,7 +123,7 @@ class SourceExecutor(Executor):
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
         self._connector = connector
-        self._skips_malformed, self._skip = skips_malformed, skip
+        self._skips_malformed, self._skip, self._skippable = skips_malformed, skip, skippable or {}
         self._errors = errors
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
@@ -169,9 +170,13 @@ class SourceExecutor(Executor):
     def _begin(self) -> None:
         """Move the readers to the stored offsets, or those of a new job to where it begins."""
         self._allowance.load(self._readers)
+        has_stored = next(self._offset_table.scan(limit=1), None) is not None
+        if not has_stored:
+            for split, rows in self._skippable.items():
+                self._allowance.allow(split, rows)
         if self._skip is not None and self._skip.is_malformed:
             self._allowance.allow(self._skip.split, self._skip.rows)
-        is_new = not self._is_begun and next(self._offset_table.scan(limit=1), None) is None
+        is_new = not self._is_begun and not has_stored
         self._is_begun = not is_new
         for split, reader in self._readers.items():
             if is_new:

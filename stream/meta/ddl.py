@@ -316,9 +316,13 @@ class Ddl:
     def begin(self, beginnings: Sequence[Beginning]) -> None:
         """Jobs that were set aside run again, and are no longer recorded as failed in the catalog."""
         resumed = frozenset(beginning.job.job_id for beginning in beginnings)
+        known = self._catalog.snapshot
+        skipping = [(known.job_record(each.job.job_id), each.skip) for each in beginnings]
+        records = [record.skipping(skip.split, skip.rows) for record, skip in skipping
+                   if record is not None and skip is not None and skip.is_malformed]
         command = Command(
             lambda: self._prepare_resumed(beginnings),
-            JobChange(self._catalog.plan_resume(resumed)),
+            JobChange(self._catalog.plan_resume(resumed, records)),
             True,
             lambda: resumed.isdisjoint(self._failures.failed(self._catalog.snapshot)),
         )
@@ -326,19 +330,21 @@ class Ddl:
 
     def rebuild(self, closure: Sequence[TableCatalog], skip: SkippedRows | None = None) -> list[TableCatalog]:
         """Create views and indexes, given with all their readers, anew from the tables that they read; they have new
-        ids afterwards. The first of them skips `skip` of its source. The caller waits for them, see `Creations`.
-        REQUIRES that none of them runs."""
+        ids afterwards. The first of them also skips `skip` of its source. The caller waits for them, see
+        `Creations`. REQUIRES that none of them runs."""
         self._barriers.check_alive()
         ordered = sorted(closure, key=lambda table: table.id)
         views, jobs = self._planner.renewed(ordered)
         states = [state for job in jobs for state in job.plan.state_tables]
         old = [self._catalog.snapshot.job_record(table.id) for table in ordered if table.kind.is_job]
         kept = [None if each is None else each.parallelism for each in old]
-        records = [self._planner.record_of(job, wanted) for job, wanted in zip(jobs, kept, strict=True)]
-        plan = self._catalog.plan_rebuild(views, states, [record for record in records if record is not None])
+        planned = [self._planner.record_of(job, wanted) for job, wanted in zip(jobs, kept, strict=True)]
+        records = [record for record in planned if record is not None]
+        if skip is not None:
+            records[0] = records[0].skipping(skip.split, skip.rows)
+            jobs[0] = replace(jobs[0], skippable=records[0].skippable)
+        plan = self._catalog.plan_rebuild(views, states, records)
         beginnings = [Beginning(job, is_resumed=True) for job in jobs]
-        if beginnings:
-            beginnings[0] = replace(beginnings[0], skip=skip)
         change = JobChange(plan.operations, plan.stored)
         self._execute(lambda: self._prepare_resumed(beginnings), change)
         return views

@@ -56,7 +56,8 @@ class JobPlanner:
         """The job of a new materialized view, index or sink, over its inputs as they are now. PlanNotSupported,
         NotFound; CatalogError if a column that it reads was dropped after it was bound; UnknownConnector,
         ConnectorError."""
-        job = self._query_job(view, plan_known(view, self._catalog.get, self._new_id), parallelism)
+        job = self._query_job(view, plan_known(view, self._catalog.get, self._new_id))
+        job = self.with_parallelism(job, parallelism)
         root = job.plan.root
         if isinstance(root, SinkNode) and root.log is not None:
             identity = SinkIdentity(view.name, view.id)
@@ -74,7 +75,7 @@ class JobPlanner:
         """What the catalog stores of a job; None for that of a table."""
         if not job.plan.root.table.plan:
             return None
-        return JobRecord(job.job_id, stream_plan_to_text(job.plan), parallelism)
+        return JobRecord(job.job_id, stream_plan_to_text(job.plan), parallelism, job.skippable)
 
     def with_parallelism(self, job: Job, parallelism: int | None) -> Job:
         """The job with another parallelism; None: the session's."""
@@ -124,8 +125,7 @@ class JobPlanner:
         for view in views:
             if view.kind.is_job:
                 record = old[view.id]
-                plan = plan_known(view, table_of_id, self._new_id)
-                jobs.append(self._query_job(view, plan, None if record is None else record.parallelism))
+                jobs.append(self._query_job(view, plan_known(view, table_of_id, self._new_id), record))
         return views, jobs
 
     def check_readable(self) -> None:
@@ -151,7 +151,7 @@ class JobPlanner:
         try:
             if not table.plan:
                 return self._table_job(table, self._ids_of(table))
-            return self._query_job(table, plan, None if record is None else record.parallelism)
+            return self._query_job(table, plan, record)
         except ConnectorError as error:
             if not may_lack_connector:
                 raise
@@ -165,11 +165,12 @@ class JobPlanner:
             return None, plan_of_one_actor(table, self._catalog.get, self._ids_of(table))
         return record, stream_plan_from_text(record.plan, self._catalog.get)
 
-    def _query_job(self, table: TableCatalog, plan: StreamPlan, parallelism: int | None = None) -> Job:
+    def _query_job(self, table: TableCatalog, plan: StreamPlan, record: JobRecord | None = None) -> Job:
         """The job of a view or sink, with the splits of the sources that it reads. UnknownConnector, ConnectorError."""
+        record = JobRecord(table.id, "") if record is None else record
         described = {node.table.id: self._sources.describe(node.table) for node in plan.sources}
         splits = {table_id: source.splits for table_id, source in described.items() if source is not None}
-        return Job(table.id, plan, splits, self._wanted(parallelism))
+        return Job(table.id, plan, splits, self._wanted(record.parallelism), record.skippable)
 
     def _wanted(self, parallelism: int | None) -> int:
         if self._is_divided:

@@ -67,9 +67,9 @@ class JobRevival:
     def resume(self, table: TableCatalog, skip: int = 0) -> bool:
         """Resume the job of `table`, with those that were set aside because they read it; whether it was rebuilt.
         `skip`: how many rows its source skips: the next ones after its last commit, or the next malformed ones if such
-        a record failed the job; one that is rebuilt reads its source from the beginning, with all malformed rows there
-        are. InvalidStatement for a job that runs, JobNotRunning if it reads one that does not; JobFailed if it is
-        rebuilt and fails before it is complete: then it is set aside."""
+        a record failed the job; one that is rebuilt reads its source from the beginning, and also skips the malformed
+        rows that it was allowed to skip before. InvalidStatement for a job that runs, JobNotRunning if it reads one
+        that does not; JobFailed if it is rebuilt and fails before it is complete: then it is set aside."""
         with self._ddl.one:
             known = self._catalog.snapshot
             failures = self._failures.failed(known)

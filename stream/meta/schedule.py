@@ -40,12 +40,14 @@ STATELESS = (StreamScanNode, FilterNode, ProjectNode, ShareNode)
 @dataclass(frozen=True, slots=True)
 class Job:
     """The plan of a table, view or sink. `splits`: of the connectors that it reads, by the id of their table or source;
-    without those that cannot be read at present. `parallelism`: the actors of each of its fragments with vnodes."""
+    without those that cannot be read at present. `parallelism`: the actors of each of its fragments with vnodes.
+    `skippable`: malformed rows by split, see JobRecord."""
 
     job_id: int
     plan: StreamPlan
     splits: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     parallelism: int = 1
+    skippable: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def written_table(self) -> int | None:
@@ -199,6 +201,7 @@ def _spec(
         beginning.since,
         beginning.is_loaded,
         beginning.skip,
+        skippable=job.skippable,
         first_rows=None if beginning.rows is None else FirstRows(beginning.rows),
         is_resumed=beginning.is_resumed,
         is_detached=beginning.is_detached,

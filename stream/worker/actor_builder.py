@@ -372,6 +372,7 @@ class _ActorChain(ExecutorChain):
             connector=settings.connector,
             skips_malformed=settings.skips_malformed,
             skip=self.spec.skip,
+            skippable=self.spec.skippable,
             is_resumed=self.spec.is_resumed,
             errors=self.errors,
             barrier_interval_ms=self.options.barrier_interval_ms,

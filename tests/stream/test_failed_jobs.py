@@ -11,6 +11,7 @@ import pytest
 import stream
 from hummock.base.key import KeyRange
 from hummock.errors import EpochTooOld
+from relational.catalog.names import ObjectName
 from relational.errors import CatalogError
 from stream.errors import InvalidStatement, JobFailed, JobNotRunning, StatementsLost
 from stream.executor.hash_agg import HashAggExecutor
@@ -51,6 +52,10 @@ def job(db, name):
 
 def count_of(db, name):
     return db.sql(f"SELECT COUNT(*) AS n FROM {name}").rows()[0]["n"]
+
+
+def table_id(db, name):
+    return db._playground.catalog.resolve(ObjectName.parse(name)).id
 
 
 def poisoned(db, record, **options):
@@ -407,6 +412,33 @@ def test_a_rebuilt_job_skips_the_malformed_rows_of_its_source(tmp_path):
         failed_with_a_source(db, 1, feed.UNDECODABLE, 2)
         db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
         check_ids(db, 1, 2, 100)
+
+
+def test_a_rebuilt_job_skips_what_it_was_allowed_to_skip_before(tmp_path):
+    """Of two splits, one after the other, each time from the beginning of both."""
+    with connected(f"file://{tmp_path / 'store'}", failed_job_history_ms=0) as db:
+        feeds = feed.feeds(["f", "g"])
+        for name in feeds:
+            db.sql(f"CREATE SOURCE {name} ({feed.COLUMNS.split(', PRIMARY KEY')[0]}) "
+                   f"WITH (connector = 'feed', name = '{name}')")
+        db.sql("CREATE TABLE s (id BIGINT PRIMARY KEY)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM s UNION ALL SELECT id FROM f UNION ALL SELECT id FROM g")
+        for first, made in enumerate(feeds.values()):
+            made.add(10 * first, feed.UNDECODABLE, 10 * first + 1, feed.UNDECODABLE, 10 * first + 2)
+        ids = set()
+        for resumed in range(4):
+            eventually(lambda: states(db)["v"] == "FAILED")
+            db.sql(f"INSERT INTO s VALUES ({100 + resumed})")
+            db.flush()
+            ids.add(table_id(db, "v"))
+            with suppress(JobFailed):       # as long as it fails before it is created
+                db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+        db.wait_created()
+        assert len(ids) == 4 and table_id(db, "v") not in ids
+        eventually(lambda: count_of(db, "v") == 10)
+        assert states(db)["v"] == "RUNNING"
+        found = sorted(row["id"] for row in db.sql("SELECT id FROM v").rows())
+        assert found == [0, 1, 2, 10, 11, 12, 100, 101, 102, 103]
 
 
 def test_a_job_whose_rebuild_fails_is_set_aside_and_not_dropped(tmp_path):
