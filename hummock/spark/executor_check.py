@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hummock.base.process import installed_version
 from hummock.errors import ExecutorUnfit, HummockError, InvalidOption
 from hummock.object_store import open_object_store
 from hummock.object_store.base import PROBE_PREFIX, ObjectStore
-from hummock.spark.jobs import run_job, slots
+from hummock.spark.jobs import is_connect, run_job, slots
 from hummock.spark.worker import NICENESS, SHIPPING, shared_url, task_niceness, task_store
 
 if TYPE_CHECKING:
@@ -31,13 +32,12 @@ def check_executors(spark: SparkSession, url: str) -> int:
     """
     tasks = 2 * slots(spark)
     paths = [_probe_path()]
-    answers_of = _answering(shared_url(url), paths[0])
+    reachable = shared_url(url)
     store = open_object_store(url)
     try:
         _put(store, paths[0], b"driver")
-        frame = spark.range(0, tasks, 1, tasks).mapInArrow(answers_of, "answer string")
-        rows = run_job(spark, frame.collect, name="hummock: check of the executors")
-        answers = [json.loads(row.answer) for row in rows]
+        action = partial(_answers, spark, tasks, *_answering(reachable, paths[0]))
+        answers = list(map(json.loads, run_job(spark, action, name="hummock: check of the executors")))
         paths += [answer["path"] for answer in answers if "path" in answer]
     finally:
         store.delete(paths)
@@ -90,23 +90,35 @@ def _judge(answer: dict[str, Any]) -> None:
         raise ExecutorUnfit(answer["host"], answer["store"], NOT_SHARED)
 
 
-def _answering(url: str, driver_path: str) -> Any:
-    """A function that is pickled by value, so that an executor without this package can report that."""
+def _answers(spark: SparkSession, tasks: int, answer_of: Any, batches_of: Any) -> list[str]:
+    """By an RDD, which starts in seconds less than the first frame of a session; Spark Connect has frames only."""
+    if is_connect(spark):
+        frame = spark.range(0, tasks, 1, tasks).mapInArrow(batches_of, "answer string")
+        return [row.answer for row in frame.collect()]
+    return spark.sparkContext.parallelize(range(tasks), tasks).map(answer_of).collect()
 
-    def answers_of(batches: Iterable[Any]) -> Iterator[Any]:
+
+def _answering(url: str, driver_path: str) -> tuple[Any, Any]:
+    """A function of a row, and one of Arrow batches, that are pickled by value, so that an executor without this
+    package can report that."""
+
+    def answer_of(_: int) -> str:
         import json
         import os
         import socket
 
+        answer = {"host": socket.gethostname(), "executor": f"{socket.gethostname()} {os.getppid()}", "error": ""}
+        try:
+            from hummock.spark.executor_check import probe
+            answer.update(probe(url, driver_path))
+        except Exception as error:
+            answer["error"] = f"{type(error).__name__}: {error}"
+        return json.dumps(answer)
+
+    def batches_of(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow
 
         for _ in batches:
-            answer = {"host": socket.gethostname(), "executor": f"{socket.gethostname()} {os.getppid()}", "error": ""}
-            try:
-                from hummock.spark.executor_check import probe
-                answer.update(probe(url, driver_path))
-            except Exception as error:
-                answer["error"] = f"{type(error).__name__}: {error}"
-            yield pyarrow.record_batch({"answer": [json.dumps(answer)]})
+            yield pyarrow.record_batch({"answer": [answer_of(0)]})
 
-    return answers_of
+    return answer_of, batches_of

@@ -66,7 +66,7 @@ def _answers(
     and what it does once in all. By an RDD, a job of which starts in half the time that one of a frame takes; Spark
     Connect has frames only."""
     task = partial(do_specs, installed_version(), work, is_urgent)
-    if not _is_connect(spark):
+    if not is_connect(spark):
         context = spark.sparkContext
         pairs = list(enumerate(specs))
         rdd = rdd_near(context, pairs, near) if any(near) else context.parallelize(pairs, len(pairs))
@@ -147,7 +147,7 @@ def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
 
 def slots(spark: SparkSession) -> int:
     """Number of tasks that run at once, as far as known; at least 1."""
-    if _is_connect(spark):
+    if is_connect(spark):
         cores, executors = (int(spark.conf.get(f"spark.executor.{key}", "1") or 1) for key in ("cores", "instances"))
         return max(1, cores * executors)
     return max(1, spark.sparkContext.defaultParallelism)
@@ -160,7 +160,7 @@ def cpus_of_task(spark: SparkSession) -> int:
 
 def runs_in_driver(spark: SparkSession) -> bool:
     """Whether tasks are threads of the driver's JVM, and so its Python workers on this machine."""
-    return not _is_connect(spark) and re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
+    return not is_connect(spark) and re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
 
 
 class _Job:
@@ -171,25 +171,25 @@ class _Job:
         self._group = f"hummock-{os.urandom(8).hex()}"
 
     def __enter__(self) -> None:
-        if _is_connect(self._spark):
+        if is_connect(self._spark):
             self._spark.addTag(self._group)
             return
         context = self._spark.sparkContext
         context.setJobGroup(self._group, self._name, interruptOnCancel=True)
 
     def __exit__(self, *caught: object) -> None:
-        if _is_connect(self._spark):
+        if is_connect(self._spark):
             self._spark.removeTag(self._group)
 
     def cancel(self) -> None:
-        if _is_connect(self._spark):
+        if is_connect(self._spark):
             self._spark.interruptTag(self._group)
         else:
             self._spark.sparkContext.cancelJobGroup(self._group)
 
     def progress(self) -> tuple[int, int]:
         """Tasks finished, and the total known so far; unknown with Spark Connect."""
-        if _is_connect(self._spark):
+        if is_connect(self._spark):
             return 0, 0
         tracker = self._spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
@@ -198,7 +198,7 @@ class _Job:
         return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
-def _is_connect(spark: SparkSession) -> bool:
+def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -19,7 +19,7 @@ from tests.simulation.test_crash import POINTS
 from tests.support.drivers.seeds import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
-BATCHES, ROWS, KILLS = 6, 25, 3
+BATCHES, ROWS, KILLS = 6, 25, 2
 ANSWER_MS, ENDS_SECONDS = 120_000, 60
 pytestmark = pytest.mark.timeout(300)
 
