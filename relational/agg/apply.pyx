@@ -226,8 +226,8 @@ cdef void compare_states(AggKernel kernel, Py_ssize_t rows, bint is_emitted, uin
     for row in range(rows):
         if not kernel.same_state(kernel.picked(~row), kernel.picked(row)):
             state_changed[row] = 1
-            if is_emitted and not kernel.same_output(kernel.picked(~row), kernel.picked(row)):
-                output_changed[row] = 1
+            if is_emitted and not output_changed[row]:
+                output_changed[row] = not kernel.same_output(kernel.picked(~row), kernel.picked(row))
 
 
 cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_width, Py_ssize_t rows, uint8_t* target,

@@ -80,6 +80,17 @@ cdef extern from * nogil:
     }
     static inline int hummock_average(const void *sum, int64_t count, int more_digits, void *out) {
         hummock_i128 total = hummock_i128_of(sum);
+        if (total == (int64_t)total && more_digits < 19) {      /* divisions of 64 bits are several times as fast */
+            int64_t narrow = (int64_t)total, power = 1, rest;
+            for (int digit = 0; digit < more_digits; digit++) power *= 10;
+            if (!__builtin_mul_overflow(narrow % count, power, &rest)) {
+                hummock_i128 quotient = (hummock_i128)(narrow / count) * power + rest / count;
+                uint64_t left = (uint64_t)(rest < 0 ? -(rest % count) : rest % count);
+                if (2 * left >= (uint64_t)count) quotient += total < 0 ? -1 : 1;
+                memcpy(out, &quotient, 16);
+                return 0;
+            }
+        }
         return hummock_scale_quotient(total / count, total % count, count, more_digits, total < 0 ? -1 : 1, out);
     }
     static inline int hummock_magnitude(const void *sum, int64_t high, uint64_t *limbs) {

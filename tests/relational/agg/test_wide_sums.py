@@ -207,6 +207,25 @@ def test_a_sum_of_any_number_of_rows_is_read_back(count):
             assert [row for _, row in change.output.changes()] == [(before,), (after,)]
 
 
+@pytest.mark.parametrize("scale", [0, 6, 10, 18])
+def test_averages_are_exact_where_64_bits_end(scale):
+    """Sums and counts of which the sum, or a product on the way, just fits 64 bits, or does not."""
+    totals = [sign * (limit + more) for limit in (0, 1 << 31, 1 << 63, 10**18) for more in (-1, 0, 1)
+              for sign in (1, -1)]
+    counts = [1, 2, 3, 7, *(min((1 << 63) // 10**scale + more, 1 << 62) for more in range(3)), 1 << 31, 1 << 61]
+    pairs = [(total, count) for total in totals for count in counts if abs(total) // count < 10**(38 - scale)]
+    groups = AggGroups([0], [DataType.BIGINT], [AggSpec("avg", 1, TYPES[0], DataType.numeric(38, scale))])
+    schema = Schema.of(k="bigint", v="numeric(38,0)")
+    chunk = StreamChunk.from_rows(schema, [(Op.INSERT, (key, exact(0, 0))) for key in range(len(pairs))])
+    located = groups.locate(chunk)
+    stored = Schema.of(k="bigint", n="bigint", s="numeric(38,0)", c="bigint", above="bigint")
+    rows = [(key, count, exact(total, 0), count, 0) for key, (total, count) in enumerate(pairs)]
+    groups.load(located.new_ids, DataChunk.from_rows(stored, rows))
+    found = dict(groups.results().rows())
+    assert found == {key: exact(rounded(Fraction(total, count) * 10**scale), scale)
+                     for key, (total, count) in enumerate(pairs)}
+
+
 def result_of(average):
     """The average as NUMERIC(38, 10); None if it does not fit."""
     found = rounded(average * 10**10)
