@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.version": "base sstable",
     "hummock.state_store": "base columnar sstable",
     "hummock.loaded_files": "base sstable",
-    "hummock.spark": "base object_store sstable",
+    "hummock.spark": "base columnar object_store sstable",
     "hummock.pipeline": "base columnar iterator object_store sstable",
     "hummock.compaction": "base columnar iterator object_store pipeline spark sstable version",
     "hummock.meta_client": "base compaction loaded_files sstable version",
