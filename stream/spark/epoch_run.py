@@ -258,6 +258,7 @@ class EpochRun:
             chunk_rows=options.chunk_rows,
             source_rows=min(rows, options.checkpoint_rows or rows),
             source_ms=min(options.barrier_interval_ms if self._in_driver else SOURCE_MS, MOST_SOURCE_MS),
+            aggregation_cache_bytes=options.aggregation_cache_bytes,
             scanning=frozenset(spec.actor_id for spec in actors if self._is_scanning(spec)),
             held=self.epoch.held,
             is_paused=self.epoch.is_paused,

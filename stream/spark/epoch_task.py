@@ -236,7 +236,7 @@ def _options_of(task: EpochTask) -> StreamOptions:
         checkpoint_rows=task.source_rows,
         barrier_interval_ms=MS_LIMIT,
         split_discovery_ms=0,
-        aggregation_cache_bytes=StreamOptions().aggregation_cache_bytes // task.threads,
+        aggregation_cache_bytes=max(1, task.aggregation_cache_bytes // task.threads),
     )
 
 
