@@ -200,6 +200,7 @@ def _distributed(
         return child, wanted
     if isinstance(child, UnionNode):
         exchanges = [branch for branch in child.branches if isinstance(branch, ExchangeNode)]
+        assert len(exchanges) == len(child.branches), "each branch of a union has an exchange"
         parts = tuple(replace(exchange, key=key, vnode_count=vnode_count, rule=rule) for exchange in exchanges)
         return replace(child, branches=parts), wanted
     if isinstance(child, ExchangeNode) and child.key is None:

@@ -150,7 +150,7 @@ class _Planner:
         if isinstance(query, Scan):
             return StreamScanNode(query.schema, query.stream_key, query.table, query.columns, self._progress())
         if isinstance(query, Union):
-            return UnionNode(query.schema, query.stream_key, tuple(self.plan(branch) for branch in query.branches))
+            return UnionNode(query.schema, query.stream_key, self._branches(query))
         if isinstance(query, Share):
             return self._share(query)
         if isinstance(query, Filter):
@@ -160,6 +160,11 @@ class _Planner:
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
+
+    def _branches(self, query: Union) -> tuple[StreamNode, ...]:
+        """Those of a union, and instead of a branch that is a union its branches."""
+        planned = [self.plan(branch) for branch in query.branches]
+        return tuple(each for node in planned for each in (node.branches if isinstance(node, UnionNode) else (node,)))
 
     def _source(self, query: Scan) -> StreamNode:
         """The job's own reader of a source, and the row ids of a query that needs them [R32]. All sources of a job

@@ -194,7 +194,7 @@ class ShareNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class UnionNode(StreamNode):
-    """The rows of all `branches`, whose columns are the same; each is the input of an exchange."""
+    """The rows of all `branches`, whose columns are the same; each is the input of an exchange, and none is a union."""
 
     branches: tuple[StreamNode, ...]
 

@@ -27,6 +27,7 @@ VIEWS = {
     "merged": "SELECT v, COUNT(*) AS n FROM (SELECT v FROM t UNION ALL SELECT high FROM grouped) AS x GROUP BY v",
     "shared": "WITH c AS (SELECT k, SUM(v) AS s FROM t GROUP BY k) "
               "SELECT k, s FROM c WHERE k < 8 UNION ALL SELECT k + 100, s FROM c",
+    "nested": "SELECT v FROM t UNION SELECT x FROM (SELECT DISTINCT k AS x FROM t UNION ALL SELECT -v FROM t) AS both",
     "over": "SELECT high, SUM(n) AS n FROM grouped WHERE n > 1 GROUP BY high",
 }
 
@@ -92,7 +93,7 @@ def test_views_equal_their_queries_at_every_epoch(parallelism):
 
 
 def test_a_view_may_scan_a_table_at_other_parallelism_than_it_is_written(db):
-    for parallelism, (name, query) in zip((1, 3, 2, 1, 4, 2, 3, 1, 2), VIEWS.items(), strict=True):
+    for parallelism, (name, query) in zip((1, 3, 2, 1, 4, 2, 3, 1, 2, 3), VIEWS.items(), strict=True):
         db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (parallelism = {parallelism}) AS {query}")
     insert(db, range(2_000))
     check_views(db)
