@@ -38,10 +38,15 @@ class Relation:
 
 @dataclass
 class QueryMaker:
-    """Queries from one seed. `is_view`: without ORDER BY, LIMIT and rows without a table."""
+    """Queries from one seed. `is_view`: without ORDER BY, LIMIT and rows without a table. `has_sums`: with SUM, AVG,
+    FILTER and several groups, whose types may not fit each other in a union. `views`: by name, beside TABLES."""
 
     seed: object
     is_view: bool = False
+    has_sums: bool = False
+    views: dict[str, list[Column]] = field(default_factory=dict)
+    columns: list[Column] = field(default_factory=list)
+    """Of the last query."""
     _names: int = 0
     _named: list[tuple[str, list[Column]]] = field(default_factory=list)
 
@@ -53,6 +58,7 @@ class QueryMaker:
         self._named = []
         text = self._with() if self._random.random() < 0.5 else ""
         body, columns = self._union(2) if self._random.random() < 0.6 else self._select(3)
+        self.columns = columns
         return text + body + (self._arranged(len(columns)) if not self.is_view else "")
 
     def _arranged(self, width: int) -> str:
@@ -112,7 +118,8 @@ class QueryMaker:
         relation = self._relation(depth)
         where = f" WHERE {self._condition(relation)}" if chance.random() < 0.4 else ""
         if kinds is None and chance.random() < 0.25:
-            return self._grouped(relation, where)
+            grouped = self._summed if self.has_sums and chance.random() < 0.7 else self._grouped
+            return grouped(relation, where)
         if kinds is None and chance.random() < 0.3 and len({each.name for each in relation.columns}) == len(
             relation.columns
         ):
@@ -138,6 +145,23 @@ class QueryMaker:
         )
         return text, columns
 
+    def _summed(self, relation: Relation, where: str) -> tuple[str, list[Column]]:
+        """Several aggregates by any number of columns."""
+        chance = self._random
+        groups = chance.sample(relation.columns, min(chance.randint(0, 2), len(relation.columns)))
+        named = [self._column(relation, group) for group in groups]
+        columns = [Column(self._name(), group.kind) for group in groups]
+        items = [f"{text} AS {column.name}" for text, column in zip(named, columns, strict=True)]
+        for _ in range(chance.randint(1, 3)):
+            value = chance.choice(relation.columns)
+            call = chance.choice(("count", "min", "max", *(() if value.kind == "t" else ("sum", "avg", "avg"))))
+            kind = value.kind if call in ("min", "max") or value.kind == "f" else "n"
+            columns.append(Column(self._name(), "i" if call == "count" else kind))
+            kept = f" FILTER (WHERE {self._condition(relation)})" if chance.random() < 0.3 else ""
+            items.append(f"{call}({self._column(relation, value)}){kept} AS {columns[-1].name}")
+        text = f"SELECT {', '.join(items)} FROM {relation.text}{where}"
+        return text + (f" GROUP BY {', '.join(named)}" if named else ""), columns
+
     def _relation(self, depth: int) -> Relation:
         chance = self._random
         alias = self._name()
@@ -148,6 +172,9 @@ class QueryMaker:
         if named and chance.random() < 0.6:
             name = chance.choice(list(named))
             columns = named[name]
+        elif self.views and chance.random() < 0.3:
+            name = chance.choice(list(self.views))
+            columns = self.views[name]
         else:
             name = chance.choice([each for each in TABLES if each not in named] or ["u"])
             columns = [Column(*pair) for pair in zip(TABLES[name][2], TABLES[name][1], strict=True)]

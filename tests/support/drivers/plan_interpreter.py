@@ -1,0 +1,186 @@
+"""A naive interpreter of logical plans over lists of rows: what a query means, whoever executes it.
+
+Every operator is a few lines over Python lists, without keys, states, changes or order of execution. Only scalar
+expressions are evaluated by the product, column at a time; DuckDB and PostgreSQL's answers are their oracles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import cmp_to_key
+from typing import Any, TypeAlias
+
+from relational.chunk import DataChunk
+from relational.expr.aggregates import AggCall, AggKind
+from relational.expr.eval import Evaluator
+from relational.expr.expression import Expression
+from relational.plan.logical import (
+    Aggregate,
+    ColumnValues,
+    Filter,
+    Limit,
+    LogicalPlan,
+    Project,
+    Scan,
+    Share,
+    Sort,
+    Union,
+    Values,
+)
+from relational.types import DataType, Schema
+from relational.types.ordering import SortKey
+
+Rows: TypeAlias = "list[tuple[Any, ...]]"
+MOST_DIGITS = 38
+
+
+def interpret(plan: LogicalPlan, tables: Mapping[int, Rows]) -> Rows:
+    """The rows of `plan`, hidden columns included, in its order if it has one. `tables`: by id the rows of each table,
+    with all of its columns. An expression without a value is NULL, as in a view."""
+    return _INTERPRETERS[type(plan)](plan, tables)
+
+
+def visible(plan: LogicalPlan, rows: Rows) -> Rows:
+    """The rows without the hidden columns of `plan`."""
+    return [tuple(row[column] for column in plan.visible) for row in rows]
+
+
+def evaluated(expression: Expression, schema: Schema, rows: Rows) -> list[Any]:
+    """The value of an expression for each row."""
+    if not rows:
+        return []
+    chunk = DataChunk.from_rows(schema, rows) if len(schema) else DataChunk([], capacity=len(rows))
+    return Evaluator(expression)(chunk).to_pylist()
+
+
+def _scan(plan: Scan, tables: Mapping[int, Rows]) -> Rows:
+    return [tuple(row[column] for column in plan.columns) for row in tables[plan.table.id]]
+
+
+def _filter(plan: Filter, tables: Mapping[int, Rows]) -> Rows:
+    rows = interpret(plan.input, tables)
+    keeps = evaluated(plan.predicate, plan.input.schema, rows)
+    return [row for row, keep in zip(rows, keeps, strict=True) if keep]
+
+
+def _project(plan: Project, tables: Mapping[int, Rows]) -> Rows:
+    rows = interpret(plan.input, tables)
+    columns = [evaluated(each, plan.input.schema, rows) for each in plan.expressions]
+    return [tuple(column[row] for column in columns) for row in range(len(rows))]
+
+
+def _aggregate(plan: Aggregate, tables: Mapping[int, Rows]) -> Rows:
+    rows = interpret(plan.input, tables)
+    schema = plan.input.schema
+    filters = [None if call.filter is None else evaluated(call.filter, schema, rows) for call in plan.calls]
+    groups: dict[Any, list[int]] = {} if plan.group_by else {(): []}
+    for number, row in enumerate(rows):
+        groups.setdefault(tuple(_key(row[column]) for column in plan.group_by), []).append(number)
+    found = []
+    for numbers in groups.values():
+        key = tuple(rows[numbers[0]][column] for column in plan.group_by) if plan.group_by else ()
+        values = [
+            _aggregated(call, [rows[number] for number in numbers if kept is None or kept[number]])
+            for call, kept in zip(plan.calls, filters, strict=True)
+        ]
+        found.append((*key, *values))
+    return found
+
+
+def _aggregated(call: AggCall, rows: Rows) -> Any:
+    if call.argument is None:
+        return len(rows)
+    values = [row[call.argument] for row in rows if row[call.argument] is not None]
+    if call.distinct:
+        values = list({_key(value): value for value in values}.values())
+    if call.kind is AggKind.COUNT:
+        return len(values)
+    if not values:
+        return None
+    if call.kind in (AggKind.MIN, AggKind.MAX):
+        return (min if call.kind is AggKind.MIN else max)(values, key=cmp_to_key(_compare))
+    if isinstance(values[0], float):
+        total = math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+        return total if call.kind is AggKind.SUM else total / len(values)
+    exact = sum(map(Fraction, values)) / (1 if call.kind is AggKind.SUM else len(values))
+    return _fitted(exact, call.data_type)
+
+
+def _fitted(exact: Fraction, data_type: DataType) -> int | Decimal | None:
+    """A number of the type, rounded half away from zero; None if it does not fit."""
+    if data_type == DataType.BIGINT:
+        return int(exact) if -(1 << 63) <= exact < 1 << 63 else None
+    scale = data_type.scale or 0
+    unscaled = math.floor(abs(exact) * 10**scale + Fraction(1, 2))
+    if unscaled >= 10 ** (data_type.precision or MOST_DIGITS):
+        return None
+    return Decimal((exact < 0, tuple(map(int, str(unscaled))), -scale))
+
+
+def _sort(plan: Sort, tables: Mapping[int, Rows]) -> Rows:
+    return sorted(interpret(plan.input, tables), key=cmp_to_key(lambda one, other: _in_order(plan.keys, one, other)))
+
+
+def _in_order(keys: Sequence[SortKey], one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+    for key in keys:
+        a, b = one[key.column], other[key.column]
+        if a is None or b is None:
+            found = (b is None) - (a is None)
+            found = found if key.order.nulls_first else -found
+        else:
+            found = -_compare(a, b) if key.order.descending else _compare(a, b)
+        if found:
+            return found
+    return 0
+
+
+def _limit(plan: Limit, tables: Mapping[int, Rows]) -> Rows:
+    rows = interpret(plan.input, tables)[plan.offset :]
+    return rows if plan.count is None else rows[: plan.count]
+
+
+def _union(plan: Union, tables: Mapping[int, Rows]) -> Rows:
+    return [row for branch in plan.branches for row in interpret(branch, tables)]
+
+
+def _share(plan: Share, tables: Mapping[int, Rows]) -> Rows:
+    return interpret(plan.input, tables)
+
+
+def _values(plan: Values, tables: Mapping[int, Rows]) -> Rows:
+    return [tuple(evaluated(cell, Schema(()), [()])[0] for cell in row) for row in plan.rows]
+
+
+def _column_values(plan: ColumnValues, tables: Mapping[int, Rows]) -> Rows:
+    return list(zip(*(column.to_pylist() for column in plan.columns), strict=True))
+
+
+_INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]] = {
+    Scan: _scan,
+    Filter: _filter,
+    Project: _project,
+    Aggregate: _aggregate,
+    Sort: _sort,
+    Limit: _limit,
+    Union: _union,
+    Share: _share,
+    Values: _values,
+    ColumnValues: _column_values,
+}
+
+
+def _key(value: Any) -> Any:
+    """Equal for values that are one group: NULLs, NaNs, zeros of either sign."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value
+
+
+def _compare(one: Any, other: Any) -> int:
+    """SQL's order of two values: texts by code points, NaN above all numbers."""
+    if isinstance(one, float) and isinstance(other, float) and (math.isnan(one) or math.isnan(other)):
+        return math.isnan(one) - math.isnan(other)
+    return (one > other) - (one < other)
