@@ -1,4 +1,5 @@
-"""Random views over random change streams: at every epoch each holds what the interpreter of its plan computes.
+"""Random views over random change streams, with restarts: at every epoch each holds what the interpreter of its plan
+computes.
 
 HUMMOCK_VIEW_PROGRAMS is the number of programs; HUMMOCK_VIEW_SEED runs one of them. A failure shows seed and query.
 """
@@ -36,14 +37,10 @@ KEYS = {"t": 1, "u": 2, "v": 0}
 class Program:
     """A session, the rows that its tables should have, and the plans of its views."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, url: str) -> None:
         self.rng, self._maker = random.Random(seed), QueryMaker(seed, is_view=True, has_sums=True)
-        self.db = stream.connect(
-            "memory://",
-            barrier_interval_ms=3_600_000,
-            parallelism=self.rng.choice([1, 2, 3]),
-            aggregation_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
-        )
+        self._url = url
+        self.db = self._connected()
         self.tables: dict[str, Rows] = {}
         self.views: dict[str, tuple[str, LogicalPlan]] = {}
         self._made = 0
@@ -51,8 +48,19 @@ class Program:
             self.db.sql(statement)
             self.tables[name] = []
 
+    def _connected(self) -> stream.Session:
+        return stream.connect(
+            self._url,
+            barrier_interval_ms=3_600_000,
+            parallelism=self.rng.choice([1, 2, 3]),
+            aggregation_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
+        )
+
     def run(self) -> None:
         for _ in range(EPOCHS):
+            if self.rng.random() < 0.2:
+                self.db.close()
+                self.db = self._connected()
             for _ in range(self.rng.randint(0, 3)):
                 self._change(self.rng.choice(list(TABLES)))
             if len(self.views) < VIEWS and self.rng.random() < 0.7:
@@ -164,9 +172,9 @@ TYPES = {"i": "INT", "t": "VARCHAR", "n": "NUMERIC(10, 2)", "f": "DOUBLE PRECISI
 
 
 @pytest.mark.parametrize("number", range(PROGRAMS) if ONE is None else [ONE])
-def test_views_hold_what_the_interpreter_computes(number):
+def test_views_hold_what_the_interpreter_computes(number, tmp_path):
     seed = ONE if ONE is not None else f"{run_seed()} {number}"
-    program = Program(seed)
+    program = Program(seed, f"file://{tmp_path}/store")
     try:
         program.run()
     except Exception as error:
