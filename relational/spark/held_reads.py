@@ -1,7 +1,7 @@
 """HeldReads: how long the files of planned reads are kept, judged by the queries that Spark runs.
 
-Spark plans the read of a Python data source once per frame, keeps the plan, and does not tell the source when a query
-of the frame begins or ends. What it does tell is which queries run, when they began, and the attribute ids of the scans
+Spark plans the read of a Python data source once per frame, keeps the plan, and does not notify the source when a query
+of the frame begins or ends. What it reports is which queries run, when they began, and the attribute ids of the scans
 in their plans: an id belongs to one frame. From these it is concluded which queries a read may belong to; where that is
 not certain, a read is kept longer than necessary, never shorter.
 """

@@ -1,7 +1,7 @@
 """ReadService: plans the reads of the data source in the driver's Python process, and holds their files.
 
-Spark plans a Python data source in short-lived processes of its own: they end a minute after their last use, and cannot
-tell when a read has ended. So they ask this service over a local socket, whose address travels with the registered
+Spark plans a Python data source in short-lived processes of its own: they end a minute after their last use, and do not
+know when a read has ended. So they ask this service over a local socket, whose address travels with the registered
 class. It keeps stores open, with one lease per store that a thread renews, shares pins between reads, and releases them
 when their queries have ended. If the driver dies, what it held is kept for one more lease.
 
