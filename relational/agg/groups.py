@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from relational.agg.apply import GroupStates
+from relational.agg.bool_agg import BoolAggKernel
 from relational.agg.changes import plan
 from relational.agg.exact_sum import ExactSumKernel
 from relational.agg.float_sum import FloatSumKernel
@@ -385,6 +386,8 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
     """The kernel for the states of a call."""
     if spec.kind == "count":
         return CountKernel(spec, strict)
+    if spec.is_of_truth:
+        return BoolAggKernel(spec, strict)
     if spec.is_min_max:
         if spec.keeps_values:
             return TopValuesKernel(spec, strict)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from relational.types import DataType
 
-KINDS = ("count", "sum", "avg", "min", "max")
+KINDS = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
 MAX_PRECISION = 38
 NARROW_PRECISION = 19
 """Up to this many digits, 2**63 arguments add up to less than 38 digits."""
@@ -42,6 +42,8 @@ class AggSpec:
             raise ValueError(f"{self.kind} needs an argument")
         if self.kind in ("sum", "avg") and not self.argument_type.is_numeric:
             raise ValueError(f"{self.kind} of {self.input_type}")
+        if self.is_of_truth and self.input_type != DataType.BOOLEAN:
+            raise ValueError(f"{self.kind} of {self.input_type}")
 
     @property
     def argument_type(self) -> DataType:
@@ -61,6 +63,11 @@ class AggSpec:
         return not (self.is_retractable or (self.kind in ("sum", "avg") and self.argument_type.is_float))
 
     @property
+    def is_of_truth(self) -> bool:
+        """Whether it says of how many arguments a condition holds: of all, or of any."""
+        return self.kind in ("bool_and", "bool_or")
+
+    @property
     def is_min_max(self) -> bool:
         return self.kind in ("min", "max")
 
@@ -69,6 +76,8 @@ class AggSpec:
         """The types of the adjacent columns that store this call's state in the value row of a group."""
         if self.kind == "count":
             return (DataType.BIGINT,)
+        if self.is_of_truth:
+            return (DataType.BIGINT, DataType.BIGINT)
         if self.is_min_max:
             return (DataType.BYTEA if self.keeps_values else self.argument_type, DataType.BIGINT)
         if self.argument_type.is_float:

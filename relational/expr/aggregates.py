@@ -1,8 +1,9 @@
 """Aggregate calls of a GROUP BY: the function, its result type, and the state that it needs.
 
-The count, sum and average of a group follow from running values, with retractions too. A minimum or maximum follows
-from a running value only while nothing is retracted; otherwise the group's values are kept with their numbers of rows,
-or, where values do not fit a word, the group's inputs in order (materialized input).
+The count, sum and average of a group, and whether a condition holds for all or any of its rows, follow from running
+values, with retractions too. A minimum or maximum follows from a running value only while nothing is retracted;
+otherwise the group's values are kept with their numbers of rows, or, where values do not fit a word, the group's inputs
+in order (materialized input).
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ class AggKind(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    BOOL_AND = "bool_and"
+    BOOL_OR = "bool_or"
+
+    @property
+    def ignores_repetition(self) -> bool:
+        """Whether the result for distinct values is that for all."""
+        return self not in (AggKind.COUNT, AggKind.SUM, AggKind.AVG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,8 @@ def aggregate_type(kind: AggKind, argument: DataType | None) -> DataType | None:
         return DataType.BIGINT
     if argument is None:
         return None
+    if kind in (AggKind.BOOL_AND, AggKind.BOOL_OR):
+        return DataType.BOOLEAN if argument == DataType.BOOLEAN else None
     if kind in (AggKind.MIN, AggKind.MAX):
         return argument
     if not argument.is_numeric:

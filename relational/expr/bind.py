@@ -48,7 +48,8 @@ ALIASES = {
     "btrim": "trim",
     "mod": "modulo",
 }
-AGGREGATES = ("count", "sum", "avg", "min", "max")
+AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
+AGGREGATE_ALIASES = {"every": "bool_and"}
 MAX_DEPTH = 120
 """Nested operations; recursive functions traverse, write and read expressions."""
 FEW_MEMBERS = 16
@@ -375,7 +376,7 @@ _SHORTHANDS = {
 def known_functions() -> list[str]:
     """The function names that SQL accepts, for suggestions."""
     plain = [name for name in FUNCTIONS if not name.startswith(("extract_", "date_trunc_"))]
-    return [*plain, *_SHORTHANDS, *ALIASES, *AGGREGATES]
+    return [*plain, *_SHORTHANDS, *ALIASES, *AGGREGATES, *AGGREGATE_ALIASES]
 
 
 def span_of(term: UnboundExpr) -> TextSpan | None:

@@ -38,6 +38,16 @@ def max(argument: UnboundExpr | str) -> UnboundAggregate:
     return UnboundAggregate("max", _argument(argument))
 
 
+def bool_and(argument: UnboundExpr | str) -> UnboundAggregate:
+    """Whether all values are true; NULL for a group without values."""
+    return UnboundAggregate("bool_and", _argument(argument))
+
+
+def bool_or(argument: UnboundExpr | str) -> UnboundAggregate:
+    """Whether any value is true; NULL for a group without values."""
+    return UnboundAggregate("bool_or", _argument(argument))
+
+
 def when(condition: UnboundExpr, result: object) -> UnboundCase:
     """CASE WHEN condition THEN result; continued by `.when` and `.default`."""
     return UnboundCase(((condition, as_unbound(result)),))

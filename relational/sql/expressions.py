@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
-from relational.expr.bind import AGGREGATES, error_span
+from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
 from relational.expr.unbound import (
     Name,
     TextSpan,
@@ -106,8 +106,8 @@ class Translator:
         """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
         span = self.span(node)
-        if name in AGGREGATES:
-            return self._aggregate(node, name)
+        if name in AGGREGATES or name in AGGREGATE_ALIASES:
+            return self._aggregate(node, AGGREGATE_ALIASES.get(name, name))
         if name in _VOLATILE:
             if node.expressions:
                 raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))

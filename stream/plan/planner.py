@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
-from relational.expr.aggregates import AggKind
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.plan.logical import (
@@ -226,7 +225,7 @@ class _Planner:
         prefix = f"{self._job.name}.agg{number}"
         child = self.plan(query.input)
         for call in query.calls:
-            if call.distinct and call.kind not in (AggKind.MIN, AggKind.MAX):
+            if call.distinct and not call.kind.ignores_repetition:
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
         job, closing, is_append_only = self._job, query.closing_group, query.input.is_append_only

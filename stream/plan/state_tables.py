@@ -145,6 +145,8 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
     if call.kind is AggKind.COUNT:
         return (DataType.BIGINT,)
     assert argument is not None
+    if call.kind in (AggKind.BOOL_AND, AggKind.BOOL_OR):
+        return (DataType.BIGINT, DataType.BIGINT)
     if call.kind in (AggKind.MIN, AggKind.MAX):
         return (argument, DataType.BIGINT)
     if argument.kind in (TypeKind.REAL, TypeKind.DOUBLE):

@@ -30,12 +30,13 @@ INPUT = Schema.of(
     double="double",
     text="varchar",
     day="date",
+    flag="boolean",
 )
 TYPES = INPUT.types
 
 
 def result_type(kind, data_type):
-    if kind in ("min", "max"):
+    if kind in ("min", "max", "bool_and", "bool_or"):
         return data_type
     if kind == "count":
         return DataType.BIGINT
@@ -56,6 +57,8 @@ SPECS = [
     spec("count", 3),
     *(spec(kind, column) for column in range(1, 7) for kind in ("sum", "avg")),
     *(spec(kind, column, True) for column in (2, 4, 6, 7, 8) for kind in ("min", "max")),
+    spec("bool_and", 9),
+    spec("bool_or", 9),
 ]
 
 
@@ -65,6 +68,8 @@ def expected_result(call, values):
         return len(values)
     if not values:
         return None
+    if call.kind in ("bool_and", "bool_or"):
+        return all(values) if call.kind == "bool_and" else any(values)
     if call.kind in ("min", "max"):
         return (min if call.kind == "min" else max)(values)
     if call.input_type.is_float:
@@ -102,6 +107,7 @@ def random_row(rng):
         maybe(rng.choice([rng.uniform(-1e12, 1e12), 1e-7, 0.25])),
         maybe(rng.choice(["", "x", "12345678", "123456789", "zz" * rng.randrange(9)])),
         maybe(np.datetime64("2013-01-01").astype(object).replace(day=rng.randrange(1, 29))),
+        maybe(rng.random() < 0.7),
     )
 
 

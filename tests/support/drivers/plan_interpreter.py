@@ -100,6 +100,8 @@ def _aggregated(call: AggCall, rows: Rows) -> Any:
         return len(values)
     if not values:
         return None
+    if call.kind in (AggKind.BOOL_AND, AggKind.BOOL_OR):
+        return all(values) if call.kind is AggKind.BOOL_AND else any(values)
     if call.kind in (AggKind.MIN, AggKind.MAX):
         return (min if call.kind is AggKind.MIN else max)(values, key=cmp_to_key(_compare))
     if isinstance(values[0], float):

@@ -152,6 +152,10 @@ class QueryMaker:
         named = [self._column(relation, group) for group in groups]
         columns = [Column(self._name(), group.kind) for group in groups]
         items = [f"{text} AS {column.name}" for text, column in zip(named, columns, strict=True)]
+        if chance.random() < 0.3:
+            columns.append(Column(self._name(), "i"))
+            truth = f"{chance.choice(('bool_and', 'bool_or'))}({self._condition(relation)})"
+            items.append(f"CASE WHEN {truth} THEN 1 WHEN NOT {truth} THEN 0 END AS {columns[-1].name}")
         for _ in range(chance.randint(1, 3)):
             value = chance.choice(relation.columns)
             call = chance.choice(("count", "min", "max", *(() if value.kind == "t" else ("sum", "avg", "avg"))))
