@@ -10,6 +10,7 @@ import pyarrow as pa
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
+from relational.plan.logical import JoinKind
 from relational.plan.tree_text import grouping_text, select_items, tree_text
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
@@ -174,6 +175,33 @@ class BatchUnion(BatchNode):
     @property
     def details(self) -> str:
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHashJoin(BatchNode):
+    """The pairs of a left and a right row that are equal in their `keys` and for which `condition`, over the output, is
+    true. `null_safe`: of each key, whether NULL equals NULL. The rows of the right input are kept in memory. The output
+    is the first columns of each input, as many as `widths` says; the others are computed keys."""
+
+    left: BatchNode
+    right: BatchNode
+    kind: JoinKind
+    keys: tuple[tuple[int, int], ...]
+    null_safe: tuple[bool, ...]
+    condition: Expression | None
+    widths: tuple[int, int]
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return self.left, self.right
+
+    @property
+    def details(self) -> str:
+        left, right = self.left.schema.names, self.right.schema.names
+        pairs = zip(self.keys, self.null_safe, strict=True)
+        terms = [f"{left[a]} {'IS NOT DISTINCT FROM' if is_safe else '='} {right[b]}" for (a, b), is_safe in pairs]
+        terms += [] if self.condition is None else [self.condition.describe(self.schema.names)]
+        return f"{self.kind} on {' AND '.join(terms)}"
 
 
 @dataclass(frozen=True, slots=True)

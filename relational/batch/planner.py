@@ -14,6 +14,7 @@ from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
     BatchHashAgg,
+    BatchHashJoin,
     BatchLimit,
     BatchNode,
     BatchPointGet,
@@ -24,12 +25,24 @@ from relational.batch.plan import (
     BatchUnion,
     BatchValues,
 )
-from relational.expr.coercion import WIDE, digits
-from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts
+from relational.expr.aggregates import MAX_PRECISION
+from relational.expr.coercion import WIDE, digits, is_exact
+from relational.expr.expression import (
+    Call,
+    Cast,
+    Expression,
+    InputRef,
+    Literal,
+    conjunction,
+    conjuncts,
+    input_columns,
+    remap,
+)
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
     Filter,
+    Join,
     Limit,
     LogicalPlan,
     Project,
@@ -42,6 +55,7 @@ from relational.plan.logical import (
 )
 from relational.plan.optimizer import optimize
 from relational.types.data_type import DataType, TypeKind
+from relational.types.schema import Field, Schema
 
 
 def plan_query(query: LogicalPlan) -> BatchNode:
@@ -95,6 +109,33 @@ class _Planner:
     def union(self, query: Union, limit: int | None) -> BatchNode:
         return BatchUnion(query.schema, tuple(self.plan(branch, limit) for branch in query.branches))
 
+    def join(self, query: Join, limit: int | None) -> BatchNode:
+        """By the columns or expressions that must be equal; without any, by a constant that all rows have."""
+        width = len(query.left.schema)
+        moved = {width + column: column for column in range(len(query.right.schema))}
+        pairs: list[tuple[Expression, Expression, bool]] = []
+        rest: list[Expression] = []
+        for term in query.terms:
+            sides = _equal_sides(term, width)
+            if sides is None:
+                rest.append(term)
+            else:
+                pairs.append((sides[0], remap(sides[1], moved), isinstance(term, Call) and term.function != "equal"))
+        if not pairs:
+            pairs.append((_SAME, _SAME, False))
+        left, left_keys = _with_keys(self.plan(query.left), [one for one, _, _ in pairs])
+        right, right_keys = _with_keys(self.plan(query.right), [other for _, other, _ in pairs])
+        return BatchHashJoin(
+            query.schema,
+            left,
+            right,
+            query.kind,
+            tuple(zip(left_keys, right_keys, strict=True)),
+            tuple(is_safe for _, _, is_safe in pairs),
+            conjunction(rest) if rest else None,
+            (width, len(query.right.schema)),
+        )
+
     def share(self, query: Share, limit: int | None) -> BatchNode:
         if query.number not in self._shares:
             is_kept = any(isinstance(node, Aggregate | Sort | Limit) for node in nodes(query.input))
@@ -112,8 +153,51 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     Sort: _Planner.sort,
     Limit: _Planner.limit,
     Union: _Planner.union,
+    Join: _Planner.join,
     Share: _Planner.share,
 }
+
+
+_SAME = Literal(1, DataType.INT)
+
+
+def _equal_sides(term: Expression, width: int) -> tuple[Expression, Expression] | None:
+    """The side of an equality over left columns alone and the one over right columns alone, in one type; None for other
+    terms, and without a type that has all values of both."""
+    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct"):
+        return None
+    for left, right in (term.args, term.args[::-1]):
+        below, above = input_columns(left), input_columns(right)
+        if below and above and max(below) < width <= min(above):
+            data_type = _exact_type(left.data_type, right.data_type)
+            return None if data_type is None else (_in_type(left, data_type), _in_type(right, data_type))
+    return None
+
+
+def _exact_type(one: DataType, other: DataType) -> DataType | None:
+    """The type that represents all values of both; None if there is none."""
+    if one == other:
+        return one
+    if not (is_exact(one) and is_exact(other)):
+        return None
+    whole, scale = (max(parts) for parts in zip(digits(one), digits(other), strict=True))
+    return DataType.numeric(whole + scale, scale) if whole + scale <= MAX_PRECISION else None
+
+
+def _in_type(value: Expression, data_type: DataType) -> Expression:
+    return value if value.data_type == data_type else Cast(value, data_type)
+
+
+def _with_keys(node: BatchNode, keys: list[Expression]) -> tuple[BatchNode, list[int]]:
+    """The node with a column more for each key that is not a column, and the positions of the keys."""
+    computed = [key for key in dict.fromkeys(keys) if not isinstance(key, InputRef)]
+    width = len(node.schema)
+    positions = [key.index if isinstance(key, InputRef) else width + computed.index(key) for key in keys]
+    if not computed:
+        return node, positions
+    columns = [InputRef(column, data_type) for column, data_type in enumerate(node.schema.types)]
+    added = [Field(f"key_{number}", key.data_type) for number, key in enumerate(computed)]
+    return BatchProject(Schema((*node.schema, *added)), node, (*columns, *computed)), positions
 
 
 def point_get(scan: Scan, predicate: Expression) -> BatchNode | None:

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
+from relational.batch.hash_join import HashJoin
 from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
     BatchHashAgg,
+    BatchHashJoin,
     BatchLimit,
     BatchNode,
     BatchPointGet,
@@ -162,6 +164,9 @@ class _Query:
         for branch in plan.branches:
             yield from self.run(branch)
 
+    def join(self, plan: BatchHashJoin) -> Chunks:
+        yield from HashJoin(plan, self.run(plan.right)).rows(self.run(plan.left))
+
     def share(self, plan: BatchShare) -> Chunks:
         if not plan.is_kept:
             yield from self.run(plan.input)
@@ -191,6 +196,7 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchSort: _Query.sort,
     BatchLimit: _Query.limit,
     BatchUnion: _Query.union,
+    BatchHashJoin: _Query.join,
     BatchShare: _Query.share,
 }
 

@@ -23,6 +23,8 @@ from relational.expr.expression import Call, Case, Cast, Expression, InputRef, L
 from relational.plan.logical import (
     Aggregate,
     Filter,
+    Join,
+    JoinKind,
     Limit,
     LogicalPlan,
     Project,
@@ -38,8 +40,10 @@ from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 2
-FIRST_VERSION = 1
+FORMAT_VERSION = 3
+FIRST_VERSION, UNION_VERSION = 1, 2
+"""A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
+third joins."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -48,9 +52,10 @@ def plan_to_text(plan: LogicalPlan) -> str:
     shares = {node.number: node for node in nodes(plan) if isinstance(node, Share)}
     positions = {number: position for position, number in enumerate(sorted(shares))}
     record: dict[str, Any] = {"version": FIRST_VERSION, "root": _plan(plan, positions)}
-    if any(isinstance(node, Union | Share) for node in nodes(plan)):
+    has_join = any(isinstance(node, Join) for node in nodes(plan))
+    if has_join or any(isinstance(node, Union | Share) for node in nodes(plan)):
         shared = [_plan(shares[number].input, positions) for number in positions]
-        record |= {"version": FORMAT_VERSION, "shared": shared}
+        record |= {"version": FORMAT_VERSION if has_join else UNION_VERSION, "shared": shared}
     return json.dumps(record, sort_keys=True)
 
 
@@ -90,6 +95,10 @@ def _plan(plan: LogicalPlan, positions: Mapping[int, int]) -> dict[str, Any]:
     if isinstance(plan, Union):
         key = None if plan.key is None else list(plan.key)
         return {"node": "union", "branches": [_plan(branch, positions) for branch in plan.branches], "key": key}
+    if isinstance(plan, Join):
+        on = None if plan.on is None else expression_to_json(plan.on)
+        left, right = (_plan(each, positions) for each in plan.inputs)
+        return {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right}
     if isinstance(plan, Values):
         fields = [[field.name, str(field.data_type)] for field in plan.fields]
         rows = [[expression_to_json(each) for each in row] for row in plan.rows]
@@ -139,6 +148,10 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
     if node == "union":
         branches = tuple(_read_plan(each, table_of_id, shares) for each in record["branches"])
         return Union(branches, None if record["key"] is None else tuple(record["key"]))
+    if node == "join":
+        left, right = (_read_plan(record[side], table_of_id, shares) for side in ("left", "right"))
+        on = None if record["on"] is None else expression_from_json(record["on"])
+        return Join(left, right, JoinKind(record["kind"]), on)
     return _read_unary(record, _read_plan(record["input"], table_of_id, shares))
 
 

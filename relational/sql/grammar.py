@@ -79,7 +79,11 @@ class TextParser(RisingWaveParser):
         first = self._index
         key = first, skip_join_token, parse_bracket
         if key not in self._joins:
-            self._joins[key] = super()._parse_join(skip_join_token, parse_bracket, alias_tokens), self._index
+            is_comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+            parsed = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+            if parsed is not None:
+                parsed.meta["is_comma"] = is_comma
+            self._joins[key] = parsed, self._index
         join, after = self._joins[key]
         self._retreat(after)
         return join

@@ -56,6 +56,18 @@ def _word(node: exp.Expr) -> Words:
     return () if "start" in node.meta or word in SILENT else (word,)
 
 
+def is_comma(node: exp.Join) -> bool:
+    """Whether a relation follows another one after a comma, without JOIN."""
+    return bool(node.meta.get("is_comma"))
+
+
+def _join(node: exp.Join) -> Words:
+    if is_comma(node):
+        return ()
+    words = [node.side, node.kind, "JOIN", "ON" if node.args.get("on") is not None else ""]
+    return tuple(word.upper() for word in words if word)
+
+
 KNOWN: dict[type[exp.Expr], Known] = {
     exp.Add: _pair(TokenType.PLUS),
     exp.Sub: _pair(TokenType.DASH),
@@ -108,11 +120,12 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.TableAlias: _known("this columns"),
     exp.Table: _known("this db catalog alias"),
     exp.Subquery: _known("this alias order limit offset with_"),
-    exp.Select: _known("expressions from_ where group having distinct order limit offset with_", ("SELECT",)),
+    exp.Select: _known("expressions from_ joins where group having distinct order limit offset with_", ("SELECT",)),
     exp.Union: _known("this expression distinct order limit offset with_"),
     exp.With: _known("expressions", ("WITH",)),
     exp.CTE: _known("this alias"),
     exp.From: _known("this", ("FROM",)),
+    exp.Join: _known("this on side kind", _join),
     exp.Where: _known("this", ("WHERE",)),
     exp.Group: _known("expressions", ("GROUP BY",)),
     exp.Having: _known("this", ("HAVING",)),
@@ -162,6 +175,7 @@ UNWEIGHTED = (
     exp.Ordered,
     exp.Order,
     exp.From,
+    exp.Join,
     exp.Where,
     exp.Group,
     exp.Having,
@@ -223,6 +237,7 @@ CLAUSES = {
     "columns": "a list of columns",
     "query": "a subquery",
     "limit_options": "WITH TIES or PERCENT",
+    "method": "this kind",
     "this": "what is before it",
 }
 """Names of arguments in messages, if not their own."""

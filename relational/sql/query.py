@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -15,16 +16,31 @@ from relational.expr.scope import FromItem
 from relational.expr.unbound import Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral
 from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
 from relational.plan.descent import with_shares_from
-from relational.plan.logical import LogicalPlan, Scan, Share, Values
+from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
 from relational.plan.serialize import plan_from_text
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
+from relational.sql.nodes import is_comma
 from relational.sql.tree import unsupported
 from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema
 
 MAX_LIMIT = (1 << 63) - 1
+MAX_RELATIONS = 64
+"""In one FROM."""
+_JOINS = {
+    "": JoinKind.INNER,
+    "INNER": JoinKind.INNER,
+    "CROSS": JoinKind.INNER,
+    "LEFT": JoinKind.LEFT,
+    "LEFT OUTER": JoinKind.LEFT,
+    "RIGHT": JoinKind.RIGHT,
+    "RIGHT OUTER": JoinKind.RIGHT,
+    "FULL": JoinKind.FULL,
+    "FULL OUTER": JoinKind.FULL,
+}
+"""By the words before JOIN."""
 _CLAUSES = ("order", "limit", "offset", "with_")
 """Clauses of a query as a whole, in sqlglot's tree."""
 _NAMES: dict[type[exp.Expr], str] = {
@@ -134,7 +150,7 @@ class QueryBinder:
                 )
 
     def _select(self, node: exp.Select) -> LogicalPlan:
-        plan, scope = self._source(node.args.get("from_"))
+        plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
         return select(plan, self._selection(node), scope)
 
     def _selection(self, node: exp.Select) -> Selection:
@@ -160,13 +176,61 @@ class QueryBinder:
 
     # -- relations -------------------------------------------------------------------------------------
 
-    def _source(self, node: exp.From | None) -> tuple[LogicalPlan, Scope]:
-        """The relation of a FROM clause and its names; a row without columns if there is none."""
+    def _source(self, node: exp.From | None, joins: Sequence[exp.Join]) -> tuple[LogicalPlan, Scope]:
+        """The relations of a FROM clause and their names; a row without columns if there is none. JOIN connects from
+        left to right, and before commas do."""
         if node is None:
             return Values(Schema(), ((),)), Scope(Schema())
-        relation, path = self._from_item(node.this)
-        relation = self._renamed(relation, node.this, path[-1] if path else "")
-        return relation.plan, Scope.of_items((FromItem(relation.schema, relation.hidden, path),))
+        if len(joins) >= MAX_RELATIONS:
+            span = self._translate.span(joins[MAX_RELATIONS - 1])
+            raise BindError(f"a FROM has at most {MAX_RELATIONS} relations", **error_span(span))
+        commas = [at for at, join in enumerate(joins) if is_comma(join)]
+        plan: LogicalPlan | None = None
+        items: list[FromItem] = []
+        for start, end in zip([-1, *commas], [*commas, len(joins)], strict=True):
+            first = node.this if start < 0 else joins[start].this
+            part, named = self._join_chain(first, joins[start + 1 : end], items)
+            items += (replace(item, first=item.first + len(plan.schema)) for item in named) if plan else named
+            plan = part if plan is None else Join(plan, part, JoinKind.INNER, None)
+        assert plan is not None
+        return plan, Scope.of_items(items)
+
+    def _join_chain(
+        self, first: exp.Expr, joins: Sequence[exp.Join], others: Sequence[FromItem]
+    ) -> tuple[LogicalPlan, list[FromItem]]:
+        """Relations between two commas. BindError if one has the name of another, or of one of `others`."""
+        plan, item = self._named_item(first, 0, others)
+        items = [item]
+        for join in joins:
+            right, item = self._named_item(join.this, len(plan.schema), (*others, *items))
+            items.append(item)
+            plan = self._joined(plan, right, join, Scope.of_items(items))
+        return plan, items
+
+    def _named_item(
+        self, node: exp.Expr, first: int, others: Sequence[FromItem]
+    ) -> tuple[LogicalPlan, FromItem]:
+        """A relation of a FROM whose columns begin at position `first`."""
+        relation, path = self._from_item(node)
+        if path and any(path == other.path for other in others):
+            message = f"relation {path[-1]!r} occurs twice in FROM: give one of them an alias, {path[-1]} AS …"
+            raise BindError(message, **error_span(self._translate.span(node)))
+        relation = self._renamed(relation, node, path[-1] if path else "")
+        return relation.plan, FromItem(relation.schema, relation.hidden, path, first)
+
+    def _joined(self, left: LogicalPlan, right: LogicalPlan, node: exp.Join, scope: Scope) -> LogicalPlan:
+        """Two relations as a JOIN connects them. `scope`: the columns of both."""
+        name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
+        kind, span = _JOINS.get(name), self._translate.span(node)
+        if kind is None:
+            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
+        if (condition is None) != (name == "CROSS"):
+            what = "CROSS JOIN has no ON" if name == "CROSS" else f"{name} JOIN needs ON".lstrip()
+            raise ParseError(what, **error_span(span))
+        if condition is None:
+            return Join(left, right, kind, None)
+        bound = ExprBinder(scope).condition(self._translate.term(condition), "ON")
+        return Join(left, right, kind, bound)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
         """A relation and the path by which its columns can be qualified."""

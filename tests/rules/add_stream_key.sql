@@ -322,3 +322,32 @@ SELECT id FROM orders UNION ALL SELECT id + 1 FROM shop.sold
 --     Project ?column? AS id, 1 AS _branch (hidden), _id (hidden)
 --       Project (id + 1) AS ?column?, id AS _id (hidden)
 --         Scan sold (id, price)
+
+-- that of a join is made of those of both sides
+SELECT amount, c FROM orders JOIN pairs ON amount < c
+-- before
+--   Project amount, c
+--     Join inner on (amount < c)
+--       Scan orders (id, region, amount, at)
+--       Scan pairs (a, b, c)
+-- after
+--   Project amount, c, id AS _id (hidden), a AS _a (hidden), b AS _b (hidden)
+--     Join inner on (amount < c)
+--       Scan orders (id, region, amount, at)
+--       Scan pairs (a, b, c)
+
+-- also where the left side gets it
+SELECT o.amount, p.c FROM (SELECT amount FROM orders) AS o LEFT JOIN pairs AS p ON o.amount < p.c
+-- before
+--   Project amount, c
+--     Join left on (amount < c)
+--       Project amount
+--         Scan orders (id, region, amount, at)
+--       Scan pairs (a, b, c)
+-- after
+--   Project amount, c, _id (hidden), a AS _a (hidden), b AS _b (hidden)
+--     Project amount, a, b, c, _id (hidden)
+--       Join left on (amount < c)
+--         Project amount, id AS _id (hidden)
+--           Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)

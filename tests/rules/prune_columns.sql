@@ -164,3 +164,16 @@ WITH n AS (SELECT region AS r, count(*) AS n, sum(amount) AS s, max(at) AS m FRO
 --     Project s
 --       Filter (s > 1)
 --         Share 0 (above)
+
+-- a join reads what its condition needs
+SELECT region FROM orders JOIN pairs ON id = a AND amount < c
+-- before
+--   Project region
+--     Join inner on ((id = CAST(a AS BIGINT)) AND (amount < c))
+--       Scan orders (id, region, amount, at)
+--       Scan pairs (a, b, c)
+-- after
+--   Project region
+--     Join inner on ((id = CAST(a AS BIGINT)) AND (amount < c))
+--       Scan orders (id, region, amount)
+--       Scan pairs (a, c)

@@ -209,3 +209,51 @@ WITH n AS (SELECT region AS r, count(*) AS n FROM orders GROUP BY region) SELECT
 --               Scan orders (id, region, amount, at)
 --     Project negate(n) AS ?column?
 --       Share 0 (above)
+
+-- each side of a join gets what concerns it alone, and the condition what concerns both
+SELECT region FROM orders JOIN pairs ON id = a WHERE region = 'a' AND c > 1 AND amount < c
+-- before
+--   Project region
+--     Filter ((region = 'a') AND (c > 1) AND (amount < c))
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+-- after
+--   Project region
+--     Join inner on ((id = CAST(a AS BIGINT)) AND (amount < c))
+--       Filter (region = 'a')
+--         Scan orders (id, region, amount, at)
+--       Filter (c > 1)
+--         Scan pairs (a, b, c)
+
+-- but not below the side of an outer join that may be NULL
+SELECT region FROM orders LEFT JOIN pairs ON id = a AND c > 1 AND amount > 0 WHERE region = 'a' AND c IS NULL
+-- before
+--   Project region
+--     Filter ((region = 'a') AND (c IS NULL))
+--       Join left on ((id = CAST(a AS BIGINT)) AND (c > 1) AND (amount > 0))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+-- after
+--   Project region
+--     Filter (c IS NULL)
+--       Join left on ((id = CAST(a AS BIGINT)) AND (amount > 0))
+--         Filter (region = 'a')
+--           Scan orders (id, region, amount, at)
+--         Filter (c > 1)
+--           Scan pairs (a, b, c)
+
+-- and below no side of a full one
+SELECT region FROM orders FULL JOIN pairs ON id = a AND c > 1 WHERE region = 'a'
+-- before
+--   Project region
+--     Filter (region = 'a')
+--       Join full on ((id = CAST(a AS BIGINT)) AND (c > 1))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+-- after
+--   Project region
+--     Filter (region = 'a')
+--       Join full on ((id = CAST(a AS BIGINT)) AND (c > 1))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)

@@ -5,6 +5,7 @@ One file per kind of node. Column indices are positions in the output of a node'
 
 from relational.plan.logical.aggregate import Aggregate
 from relational.plan.logical.filter import Filter
+from relational.plan.logical.join import Join, JoinKind
 from relational.plan.logical.node import LogicalPlan, nodes, positions_of
 from relational.plan.logical.project import Project, only
 from relational.plan.logical.scan import Scan, table_schema
@@ -17,6 +18,8 @@ __all__ = [
     "Aggregate",
     "ColumnValues",
     "Filter",
+    "Join",
+    "JoinKind",
     "Limit",
     "LogicalPlan",
     "Project",

@@ -71,6 +71,7 @@ def test_a_text_of_the_second_format_is_read_and_written_as_it_was(catalog):
         ("SELECT region, max(amount) FROM orders WHERE id > 1 GROUP BY region", 1),
         ("WITH a AS (SELECT id FROM orders) SELECT id FROM a", 1),
         ("SELECT id FROM orders UNION ALL SELECT a FROM pairs", 2),
+        ("SELECT id FROM orders JOIN pairs ON id = a", 3),
         ("WITH a AS (SELECT region FROM orders) SELECT region FROM a UNION SELECT upper(region) FROM a", 2),
     ],
 )
@@ -107,7 +108,7 @@ def test_other_tables_are_put_into_shared_inputs_too(catalog):
     ("change", "error", "message"),
     [
         ({"version": 0}, ValueError, "format 0 of the plan of a view"),
-        ({"version": 3}, FormatTooNew, "format 3, this one reads up to 2"),
+        ({"version": 4}, FormatTooNew, "format 4, this one reads up to 3"),
         ({"root": {"node": "teleport", "input": {"node": "scan", "table": 1, "columns": [0]}}}, ValueError, "teleport"),
         ({"root": {"node": "share", "place": 1}}, ValueError, "no shared input 1"),
         ({"root": {"node": "share", "place": -1}}, ValueError, "no shared input -1"),
@@ -124,6 +125,7 @@ UNWRITTEN = {ColumnValues}
 EXAMPLES = (
     "SELECT region, count(*) FROM orders WHERE id > 1 GROUP BY region ORDER BY 2 LIMIT 3",
     "WITH a AS (VALUES (1), (2)) SELECT * FROM a UNION ALL SELECT * FROM a",
+    "SELECT region FROM orders LEFT JOIN pairs ON id = a, plain",
 )
 
 

@@ -21,6 +21,7 @@ from relational.plan.logical import (
     Aggregate,
     ColumnValues,
     Filter,
+    Join,
     Limit,
     LogicalPlan,
     Project,
@@ -148,6 +149,24 @@ def _union(plan: Union, tables: Mapping[int, Rows]) -> Rows:
     return [row for branch in plan.branches for row in interpret(branch, tables)]
 
 
+def _join(plan: Join, tables: Mapping[int, Rows]) -> Rows:
+    left, right = (interpret(each, tables) for each in plan.inputs)
+    pairs = [(one, other) for one in range(len(left)) for other in range(len(right))]
+    rows = [left[one] + right[other] for one, other in pairs]
+    if plan.on is not None:
+        holds = evaluated(plan.on, plan.schema, rows)
+        pairs = [pair for pair, kept in zip(pairs, holds, strict=True) if kept]
+        rows = [row for row, kept in zip(rows, holds, strict=True) if kept]
+    found = [{pair[side] for pair in pairs} for side in (0, 1)]
+    if plan.kind.keeps_left:
+        none = (None,) * len(plan.right.schema)
+        rows += [row + none for number, row in enumerate(left) if number not in found[0]]
+    if plan.kind.keeps_right:
+        none = (None,) * len(plan.left.schema)
+        rows += [none + row for number, row in enumerate(right) if number not in found[1]]
+    return rows
+
+
 def _share(plan: Share, tables: Mapping[int, Rows]) -> Rows:
     return interpret(plan.input, tables)
 
@@ -168,6 +187,7 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Sort: _sort,
     Limit: _limit,
     Union: _union,
+    Join: _join,
     Share: _share,
     Values: _values,
     ColumnValues: _column_values,

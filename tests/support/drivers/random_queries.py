@@ -1,5 +1,5 @@
-"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION [ALL], in the dialect that DuckDB
-shares.
+"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION [ALL], joins, in the dialect that
+DuckDB shares.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ class Relation:
 @dataclass
 class QueryMaker:
     """Queries from one seed. `is_view`: without ORDER BY, LIMIT and rows without a table. `has_sums`: with SUM, AVG,
-    FILTER and several groups, whose types may not fit each other in a union. `views`: by name, beside TABLES."""
+    FILTER and several groups, whose types may not fit each other in a union. `has_joins`: of two relations, or three.
+    `views`: by name, beside TABLES."""
 
     seed: object
     is_view: bool = False
     has_sums: bool = False
+    has_joins: bool = False
     views: dict[str, list[Column]] = field(default_factory=dict)
     columns: list[Column] = field(default_factory=list)
     """Of the last query."""
@@ -123,7 +125,7 @@ class QueryMaker:
         if kinds is None and chance.random() < 0.3 and len({each.name for each in relation.columns}) == len(
             relation.columns
         ):
-            star = chance.choice(("*", f"{relation.name}.*"))
+            star = chance.choice(("*", f"{relation.name}.*" if relation.name else "*"))
             return f"SELECT {star} FROM {relation.text}{where}", relation.columns
         kinds = kinds or [chance.choice("itnf") for _ in range(chance.randint(1, 3))]
         items = [self._item(relation, kind) for kind in kinds]
@@ -166,8 +168,41 @@ class QueryMaker:
         text = f"SELECT {', '.join(items)} FROM {relation.text}{where}"
         return text + (f" GROUP BY {', '.join(named)}" if named else ""), columns
 
-    def _relation(self, depth: int) -> Relation:
+    def _joined(self, depth: int) -> Relation:
+        """Relations whose columns all have names of their own, so that none needs a qualifier."""
         chance = self._random
+        found = self._renamed(depth - 1)
+        count = chance.choice((1, 1, 2))
+        for number in range(count):
+            other = self._renamed(depth - 1)
+            kind = chance.choice(("JOIN", "INNER JOIN", "LEFT JOIN", "RIGHT OUTER JOIN", "FULL JOIN", ","))
+            pairs = [(one.name, two.name) for one in found.columns for two in other.columns
+                     if (one.kind == "t") == (two.kind == "t")]
+            if kind == "," or not pairs:
+                text = f"{found.text}{',' if number == count - 1 else ' CROSS JOIN'} {other.text}"
+            else:
+                terms = [f"{one} = {two}" for one, two in chance.sample(pairs, chance.randint(1, min(2, len(pairs))))]
+                if kind != "FULL JOIN" and chance.random() < 0.4:
+                    terms.append(self._condition(Relation("", found.columns + other.columns, "")))
+                    terms[-1] = f"({terms[-1]})"
+                if kind != "FULL JOIN" and chance.random() < 0.2:
+                    terms = [chance.choice(("{} < {}", "{} IS NOT DISTINCT FROM {}")).format(*chance.choice(pairs))]
+                text = f"{found.text} {kind} {other.text} ON {' AND '.join(terms)}"
+            found = Relation(text, found.columns + other.columns, "")
+        return found
+
+    def _renamed(self, depth: int) -> Relation:
+        """A relation under an alias, with new names for all of its columns."""
+        found = self._relation(max(depth, 0), is_single=True)
+        columns = [Column(self._name(), column.kind) for column in found.columns]
+        alias = self._name()
+        text = f"(SELECT * FROM {found.text}) AS {alias}({', '.join(column.name for column in columns)})"
+        return Relation(text, columns, alias)
+
+    def _relation(self, depth: int, *, is_single: bool = False) -> Relation:
+        chance = self._random
+        if self.has_joins and depth and not is_single and chance.random() < 0.35:
+            return self._joined(depth)
         alias = self._name()
         if depth and chance.random() < 0.35:
             body, columns = self._union(0) if chance.random() < 0.3 else self._select(depth - 1)
@@ -194,6 +229,8 @@ class QueryMaker:
         return Relation(f"{text}{chance.choice((' AS ', ' '))}{alias}{listed}", changed, alias)
 
     def _column(self, relation: Relation, column: Column) -> str:
+        if not relation.name:
+            return column.name
         return f"{relation.name}.{column.name}" if self._random.random() < 0.5 else column.name
 
     def _item(self, relation: Relation, kind: str) -> str:
