@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hummock.errors import InvalidOption, SparkMissing
-from hummock.spark.worker import NICENESS, NICENESS_WANTED, is_niceness
+from hummock.spark.worker import (
+    DISK_CACHE,
+    DISK_CACHE_WANTED,
+    NICENESS,
+    NICENESS_WANTED,
+    is_niceness,
+    is_size,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +37,6 @@ SERIAL_GC = "-XX:+UseSerialGC"  # the threads of its collector took a tenth
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")   # options of each JVM that starts
 COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")       # a JVM for which two are chosen does not start
 ROWS_JVM = "-Darrow.enable_unsafe_memory_access=true"   # Arrow's bounds checks took a sixth of a JVM that reads rows
-UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",      # halves the cost of a Python task
@@ -136,18 +143,11 @@ def with_retries(master: str, failures: str) -> str:
     return f"local[{threads[1] or 1},{failures}]" if threads else master
 
 
-def size_of(text: str, unit: str = "m") -> int:
-    """Bytes of a size in Spark's notation: 512m, 1g, and a bare number in `unit`s."""
-    found = re.fullmatch(r"\s*(\d+)\s*([bkmgt]?)b?\s*", text.lower())
-    if found is None:
-        raise InvalidOption("size", text, "a number with b, k, m, g or t behind it")
-    return int(found[1]) * UNIT_BYTES[found[2] or unit]
-
-
 ASKED: dict[str, tuple[Callable[[str], bool], str]] = {
     "spark.executor.pyspark.memory": (
         lambda value: not 0 < size_of(value) < LEAST_WORKER_BYTES, "384m or more, or not set"),
     f"spark.executorEnv.{NICENESS}": (is_niceness, f"{NICENESS_WANTED}, or not set"),
+    f"spark.executorEnv.{DISK_CACHE}": (is_size, f"{DISK_CACHE_WANTED}, or not set"),
 }
 """What our jobs fail under: a setting, whether a value of it does, and what is wanted."""
 

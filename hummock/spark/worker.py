@@ -28,6 +28,11 @@ SHIPPING = ("install the driver's wheel of this package in the executors' image,
             "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
 LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
 NICENESS = "HUMMOCK_TASK_NICENESS"      # in an executor's environment: nice value of its tasks
+DISK_CACHE = "HUMMOCK_TASK_DISK_CACHE"  # in an executor's environment: bytes that each worker caches, 0: none
+DISK_CACHE_BYTES = 1 << 30              # of a remote store, where Spark names a local directory
+DISK_CACHE_WANTED = "a number of bytes in Spark's notation: 512m, 4g, 0"
+SIZE = re.compile(r"\s*(\d+)\s*([bkmgt]?)b?\s*")
+UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 TASK_NICENESS = 10
 NICENESS_WANTED = "a whole number from 0 to 19"
 KEPT_FREED_BYTES = 128 << 20    # of workers that run a task after the other: new pages took a fifth of their CPU time
@@ -117,6 +122,31 @@ def local_directory() -> str | None:
     """
     named = [each for each in os.environ.get(LOCAL_DIRECTORIES, "").split(",") if each and Path(each).is_dir()]
     return named[os.getpid() % len(named)] if named else None
+
+
+def disk_cache(url: str) -> tuple[str, int]:
+    """A directory for the caches of the workers of an executor, and the bytes that each may keep there of the files of
+    the store at `url`; 0 of one on a local disk. Spark removes it with the executor. Raises `InvalidOption`."""
+    text = os.environ.get(DISK_CACHE, str(DISK_CACHE_BYTES))
+    if not is_size(text):
+        raise InvalidOption(DISK_CACHE, text, DISK_CACHE_WANTED)
+    size, below = size_of(text, "b"), local_directory()
+    if url.startswith("file:") or below is None or not size:
+        return "", 0
+    return str(Path(below) / "hummock-cache"), size
+
+
+def is_size(text: str) -> bool:
+    """Whether it is a size in Spark's notation."""
+    return SIZE.fullmatch(text.lower()) is not None
+
+
+def size_of(text: str, unit: str = "m") -> int:
+    """Bytes of a size in Spark's notation: 512m, 1g, and a bare number in `unit`s."""
+    found = SIZE.fullmatch(text.lower())
+    if found is None:
+        raise InvalidOption("size", text, "a number with b, k, m, g or t behind it")
+    return int(found[1]) * UNIT_BYTES[found[2] or unit]
 
 
 @cache

@@ -10,8 +10,8 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,10 +20,10 @@ import pyarrow as pa
 from hummock.base.json_fields import MALFORMED, check_format, natural
 from hummock.base.key import KeyRange
 from hummock.epoch import Epoch
-from hummock.errors import InvalidTask
+from hummock.errors import DiskCacheInUse, InvalidTask
 from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
-from hummock.spark.worker import begin_task, task_store
+from hummock.spark.worker import begin_task, disk_cache, task_store
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
@@ -42,6 +42,8 @@ from relational.types import Schema
 FORMAT = 1
 OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=16_384)
 KEPT_READERS = 1_024
+MOST_CACHES = 64
+"""On the disk of one executor. A worker that is started again finds one with the blocks of a former worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +179,10 @@ class KeptFiles(SstableStore):
 
 @cache
 def files_of(url: str) -> KeptFiles:
-    """The files at `url`, cached for the lifetime of the worker process."""
+    """The files at `url`, cached for the lifetime of the worker process, also on its local disk if they are remote."""
+    directory, size = disk_cache(url)
+    for number in range(MOST_CACHES if size else 0):
+        options = replace(OPTIONS, disk_cache_directory=f"{directory}/{number}", disk_cache_bytes=size)
+        with suppress(DiskCacheInUse):  # by another worker of the executor
+            return KeptFiles(task_store(url), options)
     return KeptFiles(task_store(url), OPTIONS)

@@ -11,7 +11,8 @@ import pytest
 from hummock.errors import InvalidOption, SparkMissing
 from hummock.spark import check_session, spark_session, spark_settings
 from hummock.spark import session as session_module
-from hummock.spark.session import LEAST_WORKER_BYTES, _choose_one_collector, size_of, with_retries
+from hummock.spark.session import LEAST_WORKER_BYTES, _choose_one_collector, with_retries
+from hummock.spark.worker import size_of
 
 pytestmark = pytest.mark.spark
 
@@ -111,9 +112,12 @@ def test_a_session_under_which_tasks_would_fail_is_refused_by_the_settings_name(
     pytest.importorskip("pyspark")
     check_session(Session())
     memory, niceness = "spark.executor.pyspark.memory", "spark.executorEnv.HUMMOCK_TASK_NICENESS"
-    for name, value in ((memory, "512m"), (memory, f"{LEAST_WORKER_BYTES}b"), (niceness, "0"), (niceness, "19")):
+    cache = "spark.executorEnv.HUMMOCK_TASK_DISK_CACHE"
+    for name, value in ((memory, "512m"), (memory, f"{LEAST_WORKER_BYTES}b"), (niceness, "0"), (niceness, "19"),
+                        (cache, "0"), (cache, "4g")):
         check_session(Session({name: value}))
-    for name, value in ((memory, "100m"), (niceness, "20"), (niceness, "-1"), (niceness, "ten"), (niceness, "")):
+    for name, value in ((memory, "100m"), (niceness, "20"), (niceness, "-1"), (niceness, "ten"), (niceness, ""),
+                        (cache, "lots")):
         with pytest.raises(InvalidOption, match=re.escape(name)):
             check_session(Session({name: value}))
     with pytest.raises(InvalidOption, match="pyspark"):
