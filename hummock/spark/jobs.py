@@ -199,6 +199,7 @@ class _Job:
 
 
 def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a session of Spark Connect, which has neither RDDs nor a JVM in reach."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

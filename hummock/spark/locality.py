@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 POOL = "HUMMOCK_WORKER_POOL"    # in the environment of a worker; Spark keeps workers by their environments
 EXECUTOR = "executor_"          # before a host and an executor's id, in Spark's notation of a preferred location
-
-
 _NAMES: WeakKeyDictionary[SparkContext, tuple[Any, Any, Any, Any]] = WeakKeyDictionary()
 """Of the JVM of a context; each part of a name is a request when it is looked up."""
 

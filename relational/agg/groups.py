@@ -386,7 +386,7 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
     """The kernel for the states of a call."""
     if spec.kind == "count":
         return CountKernel(spec, strict)
-    if spec.is_of_truth:
+    if spec.is_bool:
         return BoolAggKernel(spec, strict)
     if spec.is_min_max:
         if spec.keeps_values:

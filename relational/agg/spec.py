@@ -42,7 +42,7 @@ class AggSpec:
             raise ValueError(f"{self.kind} needs an argument")
         if self.kind in ("sum", "avg") and not self.argument_type.is_numeric:
             raise ValueError(f"{self.kind} of {self.input_type}")
-        if self.is_of_truth and self.input_type != DataType.BOOLEAN:
+        if self.is_bool and self.input_type != DataType.BOOLEAN:
             raise ValueError(f"{self.kind} of {self.input_type}")
 
     @property
@@ -63,8 +63,8 @@ class AggSpec:
         return not (self.is_retractable or (self.kind in ("sum", "avg") and self.argument_type.is_float))
 
     @property
-    def is_of_truth(self) -> bool:
-        """Whether it says of how many arguments a condition holds: of all, or of any."""
+    def is_bool(self) -> bool:
+        """Whether it is BOOL_AND or BOOL_OR."""
         return self.kind in ("bool_and", "bool_or")
 
     @property
@@ -76,7 +76,7 @@ class AggSpec:
         """The types of the adjacent columns that store this call's state in the value row of a group."""
         if self.kind == "count":
             return (DataType.BIGINT,)
-        if self.is_of_truth:
+        if self.is_bool:
             return (DataType.BIGINT, DataType.BIGINT)
         if self.is_min_max:
             return (DataType.BYTEA if self.keeps_values else self.argument_type, DataType.BIGINT)

@@ -1,5 +1,5 @@
 """HashJoin: a join of a batch query. The rows of the right input are indexed by their key, then those of the left one
-are matched, chunk by chunk, with the index of streaming joins [R4].
+probe the index, chunk by chunk. Keys are equal as in groups and stored keys [R4].
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class HashJoin:
                 yield pairs
         if self._plan.kind.keeps_left and not has_partner.all():
             alone = left.take(np.flatnonzero(~has_partner).astype(np.int32))
-            width, _ = self._plan.widths
-            absent = _nulls(Schema(self._plan.right.schema.fields[: self._plan.widths[1]]), alone.capacity)
+            width, right_width = self._plan.widths
+            absent = _nulls(self._plan.right.schema, right_width, alone.capacity)
             yield DataChunk([*alone.columns[:width], *absent], capacity=alone.capacity)
 
     def _joined(self, left: DataChunk, left_rows: np.ndarray, right_rows: np.ndarray) -> DataChunk:
@@ -79,9 +79,10 @@ class HashJoin:
     def _without_left(self, columns: list[Column]) -> DataChunk:
         width, right_width = self._plan.widths
         rows = len(columns[0])
-        absent = _nulls(Schema(self._plan.left.schema.fields[:width]), rows)
+        absent = _nulls(self._plan.left.schema, width, rows)
         return DataChunk([*absent, *columns[:right_width]], capacity=rows)
 
 
-def _nulls(schema: Schema, rows: int) -> list[Column]:
-    return [Column(pa.nulls(rows, field.data_type.arrow)) for field in schema]
+def _nulls(schema: Schema, width: int, rows: int) -> list[Column]:
+    """So many rows of NULL in the first `width` columns."""
+    return [Column(pa.nulls(rows, data_type.arrow)) for data_type in schema.types[:width]]

@@ -138,7 +138,7 @@ class _Planner:
 
     def share(self, query: Share, limit: int | None) -> BatchNode:
         if query.number not in self._shares:
-            is_kept = any(isinstance(node, Aggregate | Sort | Limit) for node in nodes(query.input))
+            is_kept = any(isinstance(node, Aggregate | Join | Sort | Limit) for node in nodes(query.input))
             self._shares[query.number] = BatchShare(query.schema, self.plan(query.input), query.number, is_kept)
         return self._shares[query.number]
 

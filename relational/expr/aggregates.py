@@ -30,7 +30,7 @@ class AggKind(StrEnum):
     BOOL_OR = "bool_or"
 
     @property
-    def ignores_repetition(self) -> bool:
+    def ignores_duplicates(self) -> bool:
         """Whether the result for distinct values is that for all."""
         return self not in (AggKind.COUNT, AggKind.SUM, AggKind.AVG)
 

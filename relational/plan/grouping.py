@@ -90,7 +90,7 @@ class GroupBinder(ExprBinder):
         if term.function not in AGGREGATES:
             raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
         kind = AggKind(term.function)
-        if term.distinct and not kind.ignores_repetition:
+        if term.distinct and not kind.ignores_duplicates:
             raise BindError(f"{term.function}(DISTINCT …) is not supported", **error_span(term.span))
         argument = None if term.argument is None else self._input.bind(term.argument)
         if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:

@@ -177,8 +177,8 @@ class QueryBinder:
     # -- relations -------------------------------------------------------------------------------------
 
     def _source(self, node: exp.From | None, joins: Sequence[exp.Join]) -> tuple[LogicalPlan, Scope]:
-        """The relations of a FROM clause and their names; a row without columns if there is none. JOIN connects from
-        left to right, and before commas do."""
+        """The relations of a FROM clause and their names; a row without columns if there is none. JOIN binds tighter
+        than a comma, and from left to right."""
         if node is None:
             return Values(Schema(), ((),)), Scope(Schema())
         if len(joins) >= MAX_RELATIONS:
@@ -190,7 +190,8 @@ class QueryBinder:
         for start, end in zip([-1, *commas], [*commas, len(joins)], strict=True):
             first = node.this if start < 0 else joins[start].this
             part, named = self._join_chain(first, joins[start + 1 : end], items)
-            items += (replace(item, first=item.first + len(plan.schema)) for item in named) if plan else named
+            width = 0 if plan is None else len(plan.schema)
+            items += (replace(item, first=width + item.first) for item in named)
             plan = part if plan is None else Join(plan, part, JoinKind.INNER, None)
         assert plan is not None
         return plan, Scope.of_items(items)

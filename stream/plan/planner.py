@@ -225,7 +225,7 @@ class _Planner:
         prefix = f"{self._job.name}.agg{number}"
         child = self.plan(query.input)
         for call in query.calls:
-            if call.distinct and not call.kind.ignores_repetition:
+            if call.distinct and not call.kind.ignores_duplicates:
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
         job, closing, is_append_only = self._job, query.closing_group, query.input.is_append_only

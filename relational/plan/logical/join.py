@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, input_columns, remap
 from relational.plan.logical.filter import where
@@ -111,19 +111,19 @@ class Join(LogicalPlan):
         above: list[Expression] = []
         for term in self.terms:
             side = _side_of(term, width)
-            if side == 0 and not self.kind.keeps_left:
+            if side is _Side.LEFT and not self.kind.keeps_left:
                 low_left.append(term)
-            elif side == 1 and not self.kind.keeps_right:
+            elif side is _Side.RIGHT and not self.kind.keeps_right:
                 low_right.append(term)
             else:
                 on.append(term)
         for term in terms:
             side = _side_of(term, width)
-            if side == 0 and not self.kind.keeps_right:
+            if side is _Side.LEFT and not self.kind.keeps_right:
                 low_left.append(term)
-            elif side == 1 and not self.kind.keeps_left:
+            elif side is _Side.RIGHT and not self.kind.keeps_left:
                 low_right.append(term)
-            elif side == 2 and self.kind is JoinKind.INNER:
+            elif side is _Side.BOTH and self.kind is JoinKind.INNER:
                 on.append(term)
             else:
                 above.append(term)
@@ -151,11 +151,19 @@ class Join(LogicalPlan):
         return Project(join, expressions, names, hidden)
 
 
-def _side_of(term: Expression, width: int) -> int:
-    """0 for a term over the left columns alone, 1 for the right ones, 2 for both, 3 for none."""
+class _Side(Enum):
+    """The inputs whose columns a term has."""
+
+    NEITHER = auto()
+    LEFT = auto()
+    RIGHT = auto()
+    BOTH = auto()
+
+
+def _side_of(term: Expression, width: int) -> _Side:
     columns = input_columns(term)
     if not columns:
-        return 3
+        return _Side.NEITHER
     if max(columns) < width:
-        return 0
-    return 1 if min(columns) >= width else 2
+        return _Side.LEFT
+    return _Side.RIGHT if min(columns) >= width else _Side.BOTH
