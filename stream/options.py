@@ -33,6 +33,7 @@ RANGES = {
     "state_write_bytes": (1, BYTES_LIMIT),
     "aggregation_cache_bytes": (1, BYTES_LIMIT),
     "aggregation_flush_groups": (1, ROWS_LIMIT),
+    "join_cache_bytes": (1, BYTES_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "detached_creation_bytes": (0, BYTES_LIMIT),
@@ -90,6 +91,9 @@ class StreamOptions:
     """Memory for the groups of one aggregation; beyond it clean groups are evicted at barriers."""
     aggregation_flush_groups: int = 1_000_000
     """Dirty groups of one aggregation beyond which its changes are emitted before the barrier."""
+    join_cache_bytes: int = 512 << 20
+    """Memory for the rows of both inputs of one actor of a join; beyond it those of the keys that were looked up
+    longest ago are evicted at barriers."""
     sources_paused: bool = False
     """Sources are paused until `Session.resume()`, so that views can be created before the first row."""
     column_cache_bytes: int = 64 << 20

@@ -11,7 +11,7 @@ from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import JoinKind
-from relational.plan.tree_text import grouping_text, select_items, tree_text
+from relational.plan.tree_text import grouping_text, join_text, select_items, tree_text
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
@@ -197,11 +197,8 @@ class BatchHashJoin(BatchNode):
 
     @property
     def details(self) -> str:
-        left, right = self.left.schema.names, self.right.schema.names
-        pairs = zip(self.keys, self.null_safe, strict=True)
-        terms = [f"{left[a]} {'IS NOT DISTINCT FROM' if is_safe else '='} {right[b]}" for (a, b), is_safe in pairs]
-        terms += [] if self.condition is None else [self.condition.describe(self.schema.names)]
-        return f"{self.kind} on {' AND '.join(terms)}"
+        names = self.left.schema.names, self.right.schema.names
+        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ if they are fewer or cost more than those that are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -25,19 +25,8 @@ from relational.batch.plan import (
     BatchUnion,
     BatchValues,
 )
-from relational.expr.aggregates import MAX_PRECISION
-from relational.expr.coercion import WIDE, digits, is_exact
-from relational.expr.expression import (
-    Call,
-    Cast,
-    Expression,
-    InputRef,
-    Literal,
-    conjunction,
-    conjuncts,
-    input_columns,
-    remap,
-)
+from relational.expr.coercion import WIDE, digits
+from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -53,9 +42,9 @@ from relational.plan.logical import (
     Values,
     nodes,
 )
+from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.optimizer import optimize
 from relational.types.data_type import DataType, TypeKind
-from relational.types.schema import Field, Schema
 
 
 def plan_query(query: LogicalPlan) -> BatchNode:
@@ -111,29 +100,19 @@ class _Planner:
 
     def join(self, query: Join, limit: int | None) -> BatchNode:
         """By the columns or expressions that must be equal; without any, by a constant that all rows have."""
-        width = len(query.left.schema)
-        moved = {width + column: column for column in range(len(query.right.schema))}
-        pairs: list[tuple[Expression, Expression, bool]] = []
-        rest: list[Expression] = []
-        for term in query.terms:
-            sides = _equal_sides(term, width)
-            if sides is None:
-                rest.append(term)
-            else:
-                pairs.append((sides[0], remap(sides[1], moved), isinstance(term, Call) and term.function != "equal"))
-        if not pairs:
-            pairs.append((_SAME, _SAME, False))
-        left, left_keys = _with_keys(self.plan(query.left), [one for one, _, _ in pairs])
-        right, right_keys = _with_keys(self.plan(query.right), [other for _, other, _ in pairs])
+        pairs, rest = query.equalities
+        pairs = pairs or (EVERY_PAIR,)
+        left, left_keys = _with_keys(self.plan(query.left), [each.left for each in pairs])
+        right, right_keys = _with_keys(self.plan(query.right), [each.right for each in pairs])
         return BatchHashJoin(
             query.schema,
             left,
             right,
             query.kind,
             tuple(zip(left_keys, right_keys, strict=True)),
-            tuple(is_safe for _, _, is_safe in pairs),
+            tuple(each.is_null_safe for each in pairs),
             conjunction(rest) if rest else None,
-            (width, len(query.right.schema)),
+            (len(query.left.schema), len(query.right.schema)),
         )
 
     def share(self, query: Share, limit: int | None) -> BatchNode:
@@ -158,46 +137,10 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
 }
 
 
-_SAME = Literal(1, DataType.INT)
-
-
-def _equal_sides(term: Expression, width: int) -> tuple[Expression, Expression] | None:
-    """The side of an equality over left columns alone and the one over right columns alone, in one type; None for other
-    terms, and without a type that has all values of both."""
-    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct"):
-        return None
-    for left, right in (term.args, term.args[::-1]):
-        below, above = input_columns(left), input_columns(right)
-        if below and above and max(below) < width <= min(above):
-            data_type = _exact_type(left.data_type, right.data_type)
-            return None if data_type is None else (_in_type(left, data_type), _in_type(right, data_type))
-    return None
-
-
-def _exact_type(one: DataType, other: DataType) -> DataType | None:
-    """The type that represents all values of both; None if there is none."""
-    if one == other:
-        return one
-    if not (is_exact(one) and is_exact(other)):
-        return None
-    whole, scale = (max(parts) for parts in zip(digits(one), digits(other), strict=True))
-    return DataType.numeric(whole + scale, scale) if whole + scale <= MAX_PRECISION else None
-
-
-def _in_type(value: Expression, data_type: DataType) -> Expression:
-    return value if value.data_type == data_type else Cast(value, data_type)
-
-
-def _with_keys(node: BatchNode, keys: list[Expression]) -> tuple[BatchNode, list[int]]:
+def _with_keys(node: BatchNode, keys: Sequence[Expression]) -> tuple[BatchNode, tuple[int, ...]]:
     """The node with a column more for each key that is not a column, and the positions of the keys."""
-    computed = [key for key in dict.fromkeys(keys) if not isinstance(key, InputRef)]
-    width = len(node.schema)
-    positions = [key.index if isinstance(key, InputRef) else width + computed.index(key) for key in keys]
-    if not computed:
-        return node, positions
-    columns = [InputRef(column, data_type) for column, data_type in enumerate(node.schema.types)]
-    added = [Field(f"key_{number}", key.data_type) for number, key in enumerate(computed)]
-    return BatchProject(Schema((*node.schema, *added)), node, (*columns, *computed)), positions
+    positions, added = key_columns(node.schema, keys)
+    return (node if added is None else BatchProject(added[0], node, added[1])), positions
 
 
 def point_get(scan: Scan, predicate: Expression) -> BatchNode | None:

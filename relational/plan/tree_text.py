@@ -47,6 +47,23 @@ def select_items(expressions: Iterable[Expression], inputs: Sequence[str], names
     return [text if text == name else f"{text} AS {name}" for text, name in pairs]
 
 
+def join_text(
+    keys: Sequence[tuple[int, int]],
+    null_safe: Sequence[bool],
+    condition: Expression | None,
+    inputs: tuple[Sequence[str], Sequence[str]],
+    widths: tuple[int, int],
+) -> str:
+    """The keys of a join, and its condition over the first columns of both inputs, whose columns are called `inputs`.
+    """
+    left, right = inputs
+    pairs = zip(keys, null_safe, strict=True)
+    terms = [f"{left[a]} {'IS NOT DISTINCT FROM' if is_safe else '='} {right[b]}" for (a, b), is_safe in pairs]
+    if condition is not None:
+        terms.append(condition.describe((*left[: widths[0]], *right[: widths[1]])))
+    return " AND ".join(terms)
+
+
 def grouping_text(group_by: Iterable[int], calls: Iterable[AggCall], inputs: tuple[str, ...]) -> str:
     """The group columns and the aggregates over columns called `inputs`."""
     groups = ", ".join(inputs[index] for index in group_by)

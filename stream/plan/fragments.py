@@ -6,6 +6,8 @@ The planner inserts an exchange where the distribution of rows changes:
                                   as many vnodes
     below one without groups      to one actor
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
+    below each input of a join    by the join key; without equal columns to one actor. An input that is distributed by
+                                  it already ends its fragment as well: its rows stay with the owner of their vnode
     below a branch of a union     by what is needed above the union, else by the key of the union
     below the sink                to one actor, unless its job is a single fragment
     above a share                 for each reader, as it needs it: the fragment below is executed once
@@ -25,10 +27,12 @@ from typing import TypeAlias
 
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.expr.expression import InputRef
+from relational.plan.logical import JoinKind
 from relational.types import VnodeRule
 from stream.plan.stream_plan import (
     ExchangeNode,
     HashAggNode,
+    HashJoinNode,
     MaterializeNode,
     MergeNode,
     ProjectNode,
@@ -161,6 +165,8 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         return node, None
     if isinstance(node, UnionNode):
         return _union(node)
+    if isinstance(node, HashJoinNode):
+        return _join(node)
     child, distribution = _parted(node.inputs[0])
     if isinstance(node, ShareNode):
         shared = replace(node, input=child)
@@ -190,6 +196,33 @@ def _union(node: UnionNode) -> tuple[StreamNode, Distribution]:
     return replace(node, branches=tuple(parts)), wanted if node.stream_key else SINGLE
 
 
+def _join(node: HashJoinNode) -> tuple[StreamNode, Distribution]:
+    """A join over an exchange for each input; no fragment reads two inputs otherwise [R11]."""
+    inputs = []
+    for child, table in zip(node.inputs, node.tables, strict=True):
+        below, distribution = _parted(child)
+        below, _ = _distributed(below, distribution, (table.distribution_key, table.vnode_count, VnodeRule.HASH))
+        if not isinstance(below, ExchangeNode | UnionNode):
+            below = ExchangeNode(below.schema, below.stream_key, below, None, 0)
+        inputs.append(below)
+    return _with_inputs(node, inputs), _distribution_of_join(node)
+
+
+def _distribution_of_join(node: HashJoinNode) -> Distribution:
+    """By the key of the side whose columns are never NULL for want of a partner."""
+    if not node.tables[0].distribution_key:
+        return SINGLE
+    if node.kind is JoinKind.FULL:
+        return None
+    shift = 0
+    (left, right), (width, right_width) = zip(*node.keys, strict=True), node.widths
+    if node.kind is JoinKind.RIGHT:
+        left, width, shift = right, right_width, width
+    if max(left) >= width:
+        return None
+    return tuple(shift + column for column in left), node.tables[0].vnode_count, VnodeRule.HASH
+
+
 def _distributed(
     child: StreamNode, distribution: Distribution, by: tuple[tuple[int, ...], int, VnodeRule]
 ) -> tuple[StreamNode, Distribution]:
@@ -216,6 +249,9 @@ def _among(columns: tuple[int, ...], vnode_count: int, rule: VnodeRule, kept: Se
 def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:
     if isinstance(node, UnionNode):
         return replace(node, branches=tuple(inputs))
+    if isinstance(node, HashJoinNode):
+        left, right = inputs
+        return replace(node, left=left, right=right)
     return replace(node, input=inputs[0]) if inputs else node  # type: ignore[call-arg]
 
 

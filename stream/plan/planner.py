@@ -17,6 +17,7 @@ from relational.expr.expression import Expression, InputRef, conjunction, conjun
 from relational.plan.logical import (
     Aggregate,
     Filter,
+    Join,
     LogicalPlan,
     Project,
     Scan,
@@ -26,6 +27,7 @@ from relational.plan.logical import (
     positions_of,
     table_schema,
 )
+from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
@@ -35,6 +37,7 @@ from stream.plan.stream_plan import (
     ExchangeNode,
     FilterNode,
     HashAggNode,
+    HashJoinNode,
     KeptInput,
     MaterializeNode,
     ProjectNode,
@@ -115,14 +118,15 @@ def _has_exchange(root: StreamNode) -> bool:
 
 
 class _Planner:
-    """Plans one job; numbers its aggregations and its scans from the root down. `is_of_one_actor`: as the first release
-    did; then scans do not store how far they have read the existing rows, and states of groups keep no values."""
+    """Plans one job; numbers its aggregations, joins and scans from the root down. `is_of_one_actor`: as the first
+    release did; then scans do not store how far they have read the existing rows, and states of groups keep no values.
+    """
 
     def __init__(self, job: TableCatalog, table_ids: TableIds, *, is_of_one_actor: bool = False) -> None:
         self._job = job
         self._table_ids = table_ids
         self._is_of_one_actor = is_of_one_actor
-        self._aggregations = self._scans = 0
+        self._aggregations = self._joins = self._scans = 0
         self._shares: dict[int, ShareNode] = {}
         self._offsets: TableCatalog | None = None
         self._sources: list[TableCatalog] = []
@@ -158,7 +162,47 @@ class _Planner:
             return self._project(query)
         if isinstance(query, Aggregate):
             return self._aggregate(query)
+        if isinstance(query, Join):
+            return self._join(query)
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
+
+    def _join(self, query: Join) -> StreamNode:
+        """By the columns or expressions that must be equal; without any, by a constant in one actor."""
+        pairs, rest = query.equalities
+        vnode_count = self._job.vnode_count if pairs else None
+        pairs = pairs or (EVERY_PAIR,)
+        number = self._joins
+        self._joins += 1
+        children = [self.plan(child) for child in query.inputs]
+        sides = [[each.left for each in pairs], [each.right for each in pairs]]
+        inputs, keys, tables = [], [], []
+        for child, side, name in zip(children, sides, ("left", "right"), strict=True):
+            key, added = key_columns(child.schema, side)
+            node = child if added is None else ProjectNode(added[0], child.stream_key, child, added[1])
+            if node.stream_key is None:
+                raise PlanNotSupported("Join", f"its {name} input cannot tell its rows apart")
+            table = f"{self._job.name}.join{number}.{name}"
+            tables.append(
+                state_tables.join_table(
+                    self._table_ids(table), table, self._job.id, node.schema, key, node.stream_key, vnode_count
+                )
+            )
+            inputs.append(node)
+            keys.append(key)
+        left, right = inputs
+        return HashJoinNode(
+            query.schema,
+            query.stream_key,
+            left,
+            right,
+            query.kind,
+            tuple(zip(*keys, strict=True)),
+            tuple(each.is_null_safe for each in pairs),
+            conjunction(rest) if rest else None,
+            (len(query.left.schema), len(query.right.schema)),
+            (query.left.is_append_only, query.right.is_append_only),
+            (tables[0], tables[1]),
+        )
 
     def _branches(self, query: Union) -> tuple[StreamNode, ...]:
         """Those of a union, and instead of a branch that is a union its branches."""

@@ -1,9 +1,9 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1, 2 or 3, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 4, "root": node, "errors": table id or null, "is_single": bool}
 
-Version 2 has watermarks, version 3 overflow tables of MIN and MAX. A plan is written in the first version that has what
-it needs, which older releases read.
+Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins. A plan is written in the first
+version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -20,6 +20,7 @@ from typing import Any
 from hummock.base.json_fields import check_format
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
+from relational.plan.logical import JoinKind
 from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
 from relational.types import DataType, Field, Schema, VnodeRule
 from stream.plan.planner import with_source_filters
@@ -28,6 +29,7 @@ from stream.plan.stream_plan import (
     ExchangeNode,
     FilterNode,
     HashAggNode,
+    HashJoinNode,
     KeptInput,
     MaterializeNode,
     MergeNode,
@@ -44,7 +46,7 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
+FORMAT_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 4, 3, 2, 1
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -80,8 +82,10 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, HashAggNode) and node.overflows:
+    if isinstance(node, HashJoinNode):
         return FORMAT_VERSION
+    if isinstance(node, HashAggNode) and node.overflows:
+        return OVERFLOWS_VERSION
     if isinstance(node, WatermarkFilterNode) or (isinstance(node, HashAggNode) and node.closing is not None):
         return WATERMARKS_VERSION
     return FIRST_VERSION
@@ -118,6 +122,11 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         **({} if node.closing is None else {"closing": node.closing}),
         **({"overflows": [[each.call, each.table.id, list(each.columns)] for each in node.overflows]}
            if node.overflows else {})}),
+    HashJoinNode: ("join", lambda node: {
+        "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
+        "condition": None if node.condition is None else expression_to_json(node.condition),
+        "widths": list(node.widths), "append_only": list(node.append_only),
+        "tables": [table.id for table in node.tables]}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -184,6 +193,24 @@ class _Reader:
         groups, table = tuple(record["group_by"]), self._table(record["table"])
         return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"), overflows)
 
+    def join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
+        condition = None if record["condition"] is None else expression_from_json(record["condition"])
+        (width, right_width), (of_left, of_right) = record["widths"], record["append_only"]
+        left_table, right_table = map(self._table, record["tables"])
+        return HashJoinNode(
+            schema,
+            key,
+            left,
+            right,
+            JoinKind(record["kind"]),
+            tuple((one, other) for one, other in record["keys"]),
+            tuple(record["null_safe"]),
+            condition,
+            (width, right_width),
+            (of_left, of_right),
+            (left_table, right_table),
+        )
+
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
         rule = VnodeRule(record.get("rule", VnodeRule.HASH))
@@ -221,6 +248,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "filter": _Reader.filter,
     "project": _Reader.project,
     "aggregate": _Reader.aggregate,
+    "join": _Reader.join,
     "exchange": _Reader.exchange,
     "share": _Reader.share,
     "union": _Reader.union,

@@ -5,6 +5,7 @@
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
     aggregation, overflow group columns, argument                    | number of rows
+    join, one input       join key, stream key                       | all other columns
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
     log of a sink         sequence number                            | changes
@@ -178,6 +179,23 @@ def overflow_table(
     pk = [*(SortKey(index) for index in _key_order(len(groups), closing)), SortKey(len(groups), order)]
     fields = [*columns, Field("row_count", DataType.BIGINT)]
     return internal_table(table_id, name, job_id, fields, pk, groups, len(groups), vnode_count)
+
+
+def join_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    schema: Schema,
+    key: tuple[int, ...],
+    stream_key: tuple[int, ...],
+    vnode_count: int | None,
+) -> TableCatalog:
+    """The rows of one input of a join, whose columns are those of `schema`, by the columns `key` by which they are
+    looked up. `vnode_count` None: the join has one actor."""
+    pk = [SortKey(column) for column in dict.fromkeys((*key, *stream_key))]
+    if vnode_count is None:
+        return internal_table(table_id, name, job_id, schema, pk, (), len(key))
+    return internal_table(table_id, name, job_id, schema, pk, key, len(key), vnode_count)
 
 
 def input_columns(

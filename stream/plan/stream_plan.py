@@ -16,7 +16,8 @@ from relational.catalog.watermarks import watermark_text
 from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
-from relational.plan.tree_text import grouping_text, select_items
+from relational.plan.logical import JoinKind
+from relational.plan.tree_text import grouping_text, join_text, select_items
 from relational.types import Schema, VnodeRule
 
 
@@ -269,6 +270,37 @@ class HashAggNode(_UnaryNode):
         names = self.input.schema.names
         closing = "" if self.closing is None else f" until watermark [{names[self.group_by[self.closing]]}]"
         return grouping_text(self.group_by, self.calls, names) + closing
+
+
+@dataclass(frozen=True, slots=True)
+class HashJoinNode(StreamNode):
+    """The rows of `kind` of two inputs, each behind an exchange. Rows match if they are equal in `keys`, a column of
+    either input each, where `null_safe` says whether NULL equals NULL, and if `condition`, over the first columns of
+    both inputs, is true. The output has these columns, as many as `widths` says; the others are computed keys.
+    `append_only`: of each input, whether its rows are only inserted. `tables`: the rows of each."""
+
+    left: StreamNode
+    right: StreamNode
+    kind: JoinKind
+    keys: tuple[tuple[int, int], ...]
+    null_safe: tuple[bool, ...]
+    condition: Expression | None
+    widths: tuple[int, int]
+    append_only: tuple[bool, bool]
+    tables: tuple[TableCatalog, TableCatalog]
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return self.left, self.right
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return self.tables
+
+    @property
+    def details(self) -> str:
+        names = self.left.schema.names, self.right.schema.names
+        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
+from stream.executor.hash_join import HashJoinExecutor
+from stream.executor.join_side import JoinInput, JoinSide, Shown
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
@@ -50,6 +52,7 @@ from stream.plan.stream_plan import (
     DmlNode,
     FilterNode,
     HashAggNode,
+    HashJoinNode,
     MaterializeNode,
     MergeNode,
     ProjectNode,
@@ -238,6 +241,17 @@ class ExecutorChain:
             leave=self.leaving(node),
         )
 
+    def hash_join(self, node: HashJoinNode, info: ExecutorInfo) -> Executor:
+        return HashJoinExecutor(
+            info,
+            [self.build(child) for child in node.inputs],
+            join_sides(node, self.state_table, self.options.join_cache_bytes),
+            node.condition,
+            self.errors,
+            has_pairs=node.kind.has_pairs,
+            chunk_rows=self.options.chunk_rows,
+        )
+
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
         """The groups of `node` that the executor continues with."""
         return None
@@ -283,6 +297,28 @@ def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], State
         MaterializedInput(each.call, open_table(each.table), each.columns, each.argument) for each in node.kept
     ]
     return found + [OverflowTable(each.call, open_table(each.table), each.columns) for each in node.overflows]
+
+
+def join_sides(
+    node: HashJoinNode, open_table: Callable[[TableCatalog], StateTable], cache_bytes: int
+) -> tuple[JoinSide, JoinSide]:
+    """Both inputs of a join, which share `cache_bytes`."""
+    shown = Shown.UNMATCHED if node.kind.keeps_left else Shown.NONE if node.kind.has_pairs else Shown.MATCHED
+    shown_sides = shown, Shown.UNMATCHED if node.kind.keeps_right else Shown.NONE
+    left, right = (
+        JoinSide(
+            JoinInput(child.schema.types, key, child.stream_key or (), is_append_only, width, shown),
+            open_table(table),
+            node.null_safe,
+            node.condition is not None,
+            max(cache_bytes // 2, 1),
+        )
+        for child, key, is_append_only, width, shown, table in zip(
+            node.inputs, zip(*node.keys, strict=True), node.append_only, node.widths, shown_sides, node.tables,
+            strict=True,
+        )
+    )
+    return left, right
 
 
 class _ActorChain(ExecutorChain):
@@ -494,6 +530,7 @@ BUILDERS: BuilderFunctions = {
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,
+    HashJoinNode: ExecutorChain.hash_join,
     MaterializeNode: ExecutorChain.materialize,
     SinkNode: ExecutorChain.sink,
 }

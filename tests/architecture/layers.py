@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
-        "relational.agg relational.table relational.encoding relational.catalog"
+        "relational.agg relational.join relational.table relational.encoding relational.catalog"
     ),
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (

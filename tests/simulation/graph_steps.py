@@ -209,8 +209,13 @@ class _Drawing:
         names = sorted(inputs)
         first, second = rng.choice([*names, *(name for name in TIMED if name in inputs)]), rng.choice(names)
         job = _query(rng, first, inputs[first])
-        if rng.random() < 0.35:
+        kind = rng.random()
+        if kind < 0.25:
             job = _union(rng, first, inputs[first], second, inputs[second])
+        elif kind < 0.5:
+            flat = sorted(set(names) - {job.name for job in self.jobs.values() if " JOIN " in job.query})
+            first, second = rng.choice(flat), rng.choice(flat)
+            job = _join(rng, first, inputs[first], second, inputs[second])
         self.made += 1
         if rng.random() < 0.3:
             return _as_sink(rng, replace(job, name=f"k{self.made}"))
@@ -291,6 +296,22 @@ def _union(
     both = "SELECT g AS a, n AS b FROM c WHERE g > 2 UNION ALL SELECT n, g FROM c"
     both += f" UNION ALL SELECT 0, {second} FROM {other}"
     return _defined(f"WITH c AS ({shared}) {both}", ("a", "b"), source, other)
+
+
+def _join(
+    rng: random.Random, source: str, columns: tuple[str, ...], other: str, others: tuple[str, ...]
+) -> Definition:
+    """A query over the pairs of rows of two relations, or of one with itself."""
+    kind = rng.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
+    on = f"x.{columns[0]} = y.{rng.choice(others)}"
+    if kind != "FULL JOIN" and rng.random() < 0.4:      # which DuckDB does not have
+        on += f" AND x.{rng.choice(columns)} > y.{rng.choice(others)}"
+    relations = f"{source} AS x {kind} {other} AS y ON {on}"
+    one, two = f"x.{rng.choice(columns)}", f"y.{rng.choice(others)}"
+    if rng.random() < 0.4:
+        query = f"SELECT {one} AS g, COUNT({two}) AS a, MAX({two}) AS b FROM {relations} GROUP BY {one}"
+        return _defined(query, ("g", "a", "b"), source, other)
+    return _defined(f"SELECT {one} AS a, {two} AS b FROM {relations}", ("a", "b"), source, other)
 
 
 def _defined(query: str, columns: tuple[str, ...], *inputs: str) -> Definition:

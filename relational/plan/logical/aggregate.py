@@ -50,6 +50,7 @@ class Aggregate(UnaryPlan):
             constants=frozenset(new for new, old in enumerate(self.group_by) if old in known.constants),
             shares=known.shares,
             watermarks=frozenset(new for new, old in enumerate(self.group_by) if old in known.watermarks),
+            not_null=frozenset(new for new, old in enumerate(self.group_by) if old in known.not_null),
         )
 
     @property

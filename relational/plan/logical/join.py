@@ -1,69 +1,140 @@
-"""Join: pairs of rows of two inputs."""
+"""Join: pairs of rows of two inputs, or the rows of one that have a partner in the other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 
-from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, input_columns, remap
+from relational.expr.expression import Expression, InputRef, Literal, conjunction, conjuncts, input_columns, remap
+from relational.plan.logical.equalities import Equality, equalities
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import NONE, AddKeys, LogicalPlan, Positions, Properties, Prune, Push
-from relational.plan.logical.project import Project
+from relational.plan.logical.project import Project, hidden_name, only
+from relational.types.data_type import DataType
 from relational.types.schema import Schema
 
 
 class JoinKind(StrEnum):
-    """Which rows without a partner are kept, with NULL for the other side: none, those of one side, or all."""
+    """Which rows are the result: the pairs, and with NULL for the other side the rows without a partner of neither
+    side, of one, or of both; or the left rows that have a partner, or none, without the right columns."""
 
     INNER = "inner"
     LEFT = "left"
     RIGHT = "right"
     FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def has_pairs(self) -> bool:
+        return self not in (JoinKind.SEMI, JoinKind.ANTI)
 
     @property
     def keeps_left(self) -> bool:
-        return self in (JoinKind.LEFT, JoinKind.FULL)
+        """Whether left rows without a partner are in the result."""
+        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
 
     @property
     def keeps_right(self) -> bool:
+        """Whether right rows without a partner are in the result."""
         return self in (JoinKind.RIGHT, JoinKind.FULL)
 
 
 @dataclass(frozen=True, slots=True)
 class Join(LogicalPlan):
     """The pairs of a left and a right row for which `on`, over the columns of both, is true; None: all pairs. The
-    columns of the left input come first.
+    columns of the left input come first; those of the right one are absent where the kind has no pairs.
 
-    The keys of both inputs together identify a row, unless rows of both sides are kept without a partner: a row of
-    either side may have NULL in all of them."""
+    `is_keyed`: the rows of the inputs are kept as state, so these have their stream keys. The stream key of the result
+    has the keys of both sides, without right (or left) columns that an equality determines, and the columns by which
+    the rows are distributed [R8]. Where rows of both sides may come without a partner, each side must have a column
+    without NULL in it."""
 
     left: LogicalPlan
     right: LogicalPlan
     kind: JoinKind
     on: Expression | None
+    is_keyed: bool = field(default=False, compare=False, repr=False)
 
     def _derived(self) -> Properties:
         left, right, width = self.left.properties, self.right.properties, len(self.left.schema)
-        keys, is_unique = None, self.kind is not JoinKind.FULL
-        if is_unique and left.stream_key is not None and right.stream_key is not None:
-            keys = (*left.stream_key, *(width + column for column in right.stream_key))
-        constants = NONE if self.kind.keeps_right else left.constants
-        if not self.kind.keeps_left:
-            constants |= frozenset(width + column for column in right.constants)
+        if not self.kind.has_pairs:
+            return self._derived_of_left(left, right)
         return Properties(
             schema=Schema((*left.schema, *right.schema)),
-            hidden=left.hidden | frozenset(width + column for column in right.hidden),
-            stream_key=keys,
-            is_append_only=self.kind is JoinKind.INNER and left.is_append_only and right.is_append_only,
-            unique_keys=tuple(
-                one | frozenset(width + column for column in other)
-                for one in left.unique_keys
-                for other in right.unique_keys
-                if is_unique
-            ),
-            constants=constants,
+            hidden=left.hidden | _moved(right.hidden, width),
+            stream_key=self._stream_key(left, right),
+            is_append_only=self._is_append_only,
+            unique_keys=self._unique_keys(left, right),
+            constants=self._where_always(left.constants, right.constants),
             shares=left.shares | right.shares,
+            not_null=self._where_always(left.not_null, right.not_null),
         )
+
+    def _derived_of_left(self, left: Properties, right: Properties) -> Properties:
+        key = left.stream_key
+        if key is not None:
+            (pairs, _) = self.equalities
+            key = (*key, *(column for column in _columns(each.left for each in pairs) if column not in key))
+        return Properties(
+            schema=left.schema,
+            hidden=left.hidden,
+            stream_key=key,
+            is_append_only=self.kind is JoinKind.SEMI and self._is_append_only,
+            unique_keys=left.unique_keys,
+            constants=left.constants,
+            shares=left.shares | right.shares,
+            not_null=left.not_null,
+        )
+
+    @property
+    def _is_append_only(self) -> bool:
+        inputs_are = self.left.is_append_only and self.right.is_append_only
+        return inputs_are and self.kind in (JoinKind.INNER, JoinKind.SEMI)
+
+    def _where_always(self, left: frozenset[int], right: frozenset[int]) -> frozenset[int]:
+        """Columns of those sides whose columns are never NULL for want of a partner."""
+        found = NONE if self.kind.keeps_right else left
+        return found if self.kind.keeps_left else found | _moved(right, len(self.left.schema))
+
+    def _stream_key(self, left: Properties, right: Properties) -> tuple[int, ...] | None:
+        if left.stream_key is None or right.stream_key is None:
+            return None
+        pairs, _ = self.equalities
+        width = len(left.schema)
+        left_columns = _columns(each.left for each in pairs)
+        right_columns = [width + column for column in _columns(each.right for each in pairs)]
+        left_key = list(left.stream_key)
+        right_key = [width + column for column in right.stream_key]
+        if self.kind is JoinKind.FULL:
+            of_left, of_right = _presence(left), _presence(right)
+            if of_left is None or of_right is None:
+                return None
+            present = [of_left, width + of_right]
+            return tuple(dict.fromkeys([*left_key, *right_key, *left_columns, *right_columns, *present]))
+        equal_left = {each.columns[0] for each in pairs if each.columns[1] is not None}
+        equal_right = {each.columns[1] for each in pairs if each.columns[0] is not None}
+        keys = []
+        if not self.kind.keeps_right:
+            rest = [column for column in right_key if column - width not in equal_right]
+            keys.append(tuple(dict.fromkeys([*left_key, *left_columns, *rest])))
+        if not self.kind.keeps_left:
+            rest = [column for column in left_key if column not in equal_left]
+            keys.append(tuple(dict.fromkeys([*rest, *right_key, *right_columns])))
+        return min(keys, key=len)
+
+    def _unique_keys(self, left: Properties, right: Properties) -> tuple[frozenset[int], ...]:
+        if self.kind is JoinKind.FULL:
+            return ()
+        pairs, _ = self.equalities
+        width = len(left.schema)
+        found = [one | _moved(other, width) for one in left.unique_keys for other in right.unique_keys]
+        if not self.kind.keeps_right and right.is_unique(_known(each.columns[1] for each in pairs)):
+            found += left.unique_keys
+        if not self.kind.keeps_left and left.is_unique(_known(each.columns[0] for each in pairs)):
+            found += (_moved(key, width) for key in right.unique_keys)
+        return tuple(dict.fromkeys(found))
 
     @property
     def inputs(self) -> tuple[LogicalPlan, ...]:
@@ -71,7 +142,7 @@ class Join(LogicalPlan):
 
     def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Join:
         left, right = inputs
-        return Join(left, right, self.kind, self.on)
+        return replace(self, left=left, right=right)
 
     @property
     def evaluated(self) -> tuple[Expression, ...]:
@@ -79,7 +150,8 @@ class Join(LogicalPlan):
 
     @property
     def summary(self) -> str:
-        condition = "" if self.on is None else f" on {self.on.describe(self.schema.names)}"
+        names = (*self.left.schema.names, *self.right.schema.names)
+        condition = "" if self.on is None else f" on {self.on.describe(names)}"
         return f"Join {self.kind}{condition}"
 
     @property
@@ -87,18 +159,26 @@ class Join(LogicalPlan):
         """The conjuncts of `on`."""
         return () if self.on is None else conjuncts(self.on)
 
+    @property
+    def equalities(self) -> tuple[tuple[Equality, ...], tuple[Expression, ...]]:
+        """The terms that are equalities of both sides, and the other ones."""
+        return equalities(self.terms, len(self.left.schema))
+
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
-        """What is wanted and what the condition needs, on each side."""
+        """What is wanted, what the condition needs, and the keys of rows that are kept, on each side."""
         width = len(self.left.schema)
         needed = wanted | (frozenset() if self.on is None else input_columns(self.on))
+        if self.is_keyed:
+            needed |= frozenset(self.left.stream_key or ()) | _moved(self.right.stream_key or (), width)
+            needed |= frozenset(self.stream_key or ())
         left, left_positions = prune(self.left, frozenset(column for column in needed if column < width))
         right, right_positions = prune(self.right, frozenset(column - width for column in needed if column >= width))
-        positions = dict(left_positions)
-        positions |= {width + old: len(left.schema) + new for old, new in right_positions.items()}
+        moved = {width + old: len(left.schema) + new for old, new in right_positions.items()}
+        positions = left_positions | moved if self.kind.has_pairs else left_positions
         if left is self.left and right is self.right:
             return self, positions
-        on = None if self.on is None else remap(self.on, positions)
-        return Join(left, right, self.kind, on), positions
+        on = None if self.on is None else remap(self.on, left_positions | moved)
+        return replace(self, left=left, right=right, on=on), positions
 
     def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
         """Of the condition, what concerns one side alone goes below that side, unless its rows are kept without a
@@ -132,23 +212,33 @@ class Join(LogicalPlan):
         right = push(self.right, tuple(remap(term, moved) for term in low_right))
         if left is self.left and right is self.right and tuple(on) == self.terms:
             return where(self, tuple(above))
-        return where(Join(left, right, self.kind, conjunction(tuple(on)) if on else None), tuple(above))
+        condition = conjunction(tuple(on)) if on else None
+        return where(replace(self, left=left, right=right, on=condition), tuple(above))
 
     def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
-        """The keys of both sides. What that appends to the left one comes after all columns."""
-        is_wanted = is_needed and self.kind is not JoinKind.FULL
-        left, right = add(self.left, is_wanted), add(self.right, is_wanted)
+        """With the keys of both sides, whoever needs them. What that appends to the left one comes after all
+        columns."""
+        left, right = (self._identified(add(child, True)) for child in self.inputs)
         width, more = len(self.left.schema), len(left.schema) - len(self.left.schema)
-        if not more:
+        if self.is_keyed and not more:
             return self.over((left, right))
         moved = {width + column: width + more + column for column in range(len(self.right.schema))}
         on = None if self.on is None else remap(self.on, dict(enumerate(range(width))) | moved)
-        join = Join(left, right, self.kind, on)
-        shown = [*range(width), *range(width + more, len(join.schema)), *range(width, width + more)]
-        expressions = tuple(InputRef(column, join.schema[column].data_type) for column in shown)
-        names = tuple(join.schema[column].name for column in shown)
-        hidden = frozenset(at for at, column in enumerate(shown) if column in join.hidden)
-        return Project(join, expressions, names, hidden)
+        join = Join(left, right, self.kind, on, is_keyed=True)
+        if not self.kind.has_pairs:
+            return join
+        return only(join, [*range(width), *range(width + more, len(join.schema)), *range(width, width + more)])
+
+    def _identified(self, side: LogicalPlan) -> LogicalPlan:
+        """An input with a column without NULL, if its absence must be seen."""
+        if self.kind is not JoinKind.FULL or side.stream_key is None or _presence(side.properties) is not None:
+            return side
+        columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(side.schema.types))
+        names = (*side.schema.names, hidden_name(PRESENT, side.schema.names))
+        return Project(side, (*columns, Literal(True, DataType.BOOLEAN)), names, side.hidden | {len(columns)})
+
+
+PRESENT = "_present"
 
 
 class _Side(Enum):
@@ -167,3 +257,22 @@ def _side_of(term: Expression, width: int) -> _Side:
     if max(columns) < width:
         return _Side.LEFT
     return _Side.RIGHT if min(columns) >= width else _Side.BOTH
+
+
+def _presence(side: Properties) -> int | None:
+    """A column without NULL, one of the key if possible; None if none is known."""
+    in_key = [column for column in side.stream_key or () if column in side.not_null]
+    return min(in_key or side.not_null, default=None)
+
+
+def _moved(columns: Iterable[int], by: int) -> frozenset[int]:
+    return frozenset(by + column for column in columns)
+
+
+def _columns(expressions: Iterable[Expression]) -> list[int]:
+    """All columns of the expressions, each once."""
+    return list(dict.fromkeys(column for each in expressions for column in sorted(input_columns(each))))
+
+
+def _known(columns: Iterable[int | None]) -> frozenset[int]:
+    return frozenset(column for column in columns if column is not None)

@@ -39,7 +39,8 @@ class Properties:
     `is_append_only`: rows are never retracted. `unique_keys`: sets of columns in which no two rows are equal, where
     NULL equals NULL. `constants`: columns with one value in all rows. `order`: the sort keys by which a batch query
     gets the rows in order. `shares`: the numbers of the Shares in the plan. `watermarks`: columns in which a stream has
-    a watermark: changes have no values there below a bound that rises.
+    a watermark: changes have no values there below a bound that rises. `not_null`: columns that are known to have no
+    NULL.
     """
 
     schema: Schema
@@ -51,6 +52,7 @@ class Properties:
     order: tuple[SortKey, ...] = ()
     shares: frozenset[int] = NONE
     watermarks: frozenset[int] = NONE
+    not_null: frozenset[int] = NONE
 
     def but(
         self,
@@ -71,6 +73,7 @@ class Properties:
             self.order if order is None else order,
             self.shares if shares is None else shares,
             self.watermarks,
+            self.not_null,
         )
 
     def is_unique(self, columns: frozenset[int]) -> bool:

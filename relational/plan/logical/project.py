@@ -58,6 +58,11 @@ class Project(UnaryPlan):
             order=_order_of(known.order, passed) if known.order else (),
             shares=known.shares,
             watermarks=_watermarks(expressions, known.watermarks) if known.watermarks else NONE,
+            not_null=frozenset(
+                position
+                for position, part in enumerate(expressions)
+                if passed[position] in known.not_null or (isinstance(part, Literal) and part.value is not None)
+            ),
         )
 
     @property

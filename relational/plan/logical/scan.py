@@ -45,6 +45,7 @@ class Scan(LogicalPlan):
             is_append_only=table.is_append_only,
             unique_keys=() if stored is None else (frozenset(stored),),
             watermarks=_marked(table, self.columns) if table.watermarks else NONE,
+            not_null=_without_null(table, self.columns),
         )
 
     @property
@@ -92,6 +93,14 @@ def _marked(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:
     """Positions within `columns` of the table's columns with a watermark."""
     marked = table.watermark_columns
     return frozenset(position for position, index in enumerate(columns) if index in marked)
+
+
+def _without_null(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:
+    """Positions within `columns` of the primary key of a table, which refuses NULL [R55], or of its row id."""
+    known = table.pk_indices if table.kind is TableKind.TABLE else ()
+    if table.row_id_index is not None:
+        known = (table.row_id_index,)
+    return frozenset(position for position, index in enumerate(columns) if index in known)
 
 
 def table_schema(table: TableCatalog, columns: tuple[int, ...]) -> Schema:

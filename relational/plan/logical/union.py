@@ -52,6 +52,7 @@ class Union(LogicalPlan):
             unique_keys=() if self.key is None else (frozenset(self.key),),
             shares=frozenset().union(*(each.shares for each in known)),
             watermarks=first.watermarks.intersection(*(each.watermarks for each in known)),
+            not_null=first.not_null.intersection(*(each.not_null for each in known)),
         )
 
     @property

@@ -182,10 +182,10 @@ class QueryMaker:
                 text = f"{found.text}{',' if number == count - 1 else ' CROSS JOIN'} {other.text}"
             else:
                 terms = [f"{one} = {two}" for one, two in chance.sample(pairs, chance.randint(1, min(2, len(pairs))))]
-                if kind != "FULL JOIN" and chance.random() < 0.4:
+                if (kind != "FULL JOIN" or self.is_view) and chance.random() < 0.4:
                     terms.append(self._condition(Relation("", found.columns + other.columns, "")))
                     terms[-1] = f"({terms[-1]})"
-                if kind != "FULL JOIN" and chance.random() < 0.2:
+                if (kind != "FULL JOIN" or self.is_view) and chance.random() < 0.2:
                     terms = [chance.choice(("{} < {}", "{} IS NOT DISTINCT FROM {}")).format(*chance.choice(pairs))]
                 text = f"{found.text} {kind} {other.text} ON {' AND '.join(terms)}"
             found = Relation(text, found.columns + other.columns, "")
