@@ -36,6 +36,12 @@ from relational.types.ordering import SortKey
 
 Rows: TypeAlias = "list[tuple[Any, ...]]"
 MOST_DIGITS = 38
+MOST_PAIRS = 1_000_000
+"""Of rows that a join looks at."""
+
+
+class TooManyPairs(Exception):
+    """A join of so many rows that looking at all pairs is no test any more."""
 
 
 def interpret(plan: LogicalPlan, tables: Mapping[int, Rows]) -> Rows:
@@ -151,6 +157,8 @@ def _union(plan: Union, tables: Mapping[int, Rows]) -> Rows:
 
 def _join(plan: Join, tables: Mapping[int, Rows]) -> Rows:
     left, right = (interpret(each, tables) for each in plan.inputs)
+    if len(left) * len(right) > MOST_PAIRS:
+        raise TooManyPairs
     pairs = [(one, other) for one in range(len(left)) for other in range(len(right))]
     rows = [left[one] + right[other] for one, other in pairs]
     if plan.on is not None:
