@@ -38,10 +38,10 @@ class HashJoin:
         self._is_matched = np.zeros(self._index.rows if plan.kind.keeps_right else 0, np.bool_)
 
     def rows(self, left: Iterable[DataChunk]) -> Iterator[DataChunk]:
-        """The pairs, in the order of the left rows, and after each chunk its rows without a partner; last the right
-        rows without one. REQUIRES one call."""
+        """The pairs, in the order of the left rows, and after each chunk its rows without a partner, last the right
+        rows without one; or the left rows that the kind says. REQUIRES one call."""
         for chunk in left:
-            yield from self._pairs(chunk.compact())
+            yield from self._pairs(chunk.compact()) if self._plan.kind.has_pairs else self._filtered(chunk.compact())
         if not self._plan.kind.keeps_right:
             return
         alone = np.flatnonzero(~self._is_matched).astype(np.int32)
@@ -49,6 +49,20 @@ class HashJoin:
             yield self._without_left(list(map(Column, self._index.gather(alone[first : first + BATCH_ROWS]))))
         for chunk in self._keyless:
             yield self._without_left(chunk.columns)
+
+    def _filtered(self, left: DataChunk) -> Iterator[DataChunk]:
+        """The left rows with, or without, a partner."""
+        ids = self._index.locate([left.columns[column] for column in self._left_keys], is_adding=False).ids
+        if self._condition is None:
+            has_partner = self._index.counts(ids) > 0
+        else:
+            has_partner = np.zeros(left.capacity, np.bool_)
+            for left_rows, right_rows in JoinProbe(self._index, ids, BATCH_ROWS):
+                holds = self._condition(self._joined(left, left_rows, right_rows), strict=True)
+                has_partner[left_rows[mask_of(holds).view(np.bool_)]] = True
+        kept = left.project(range(self._plan.widths[0])).filter(has_partner ^ self._plan.kind.keeps_left)
+        if kept.visible_rows:
+            yield kept
 
     def _pairs(self, left: DataChunk) -> Iterator[DataChunk]:
         ids = self._index.locate([left.columns[column] for column in self._left_keys], is_adding=False).ids

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from relational.expr.unbound import (
     UnboundColumn,
     UnboundExpr,
     UnboundLiteral,
+    UnboundSubquery,
 )
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
@@ -56,11 +57,21 @@ FEW_MEMBERS = 16
 """IN lists up to this length are compared value by value."""
 
 
-class ExprBinder:
-    """Binds terms over one scope. `[rows]`, the binding of aggregates, is for a subclass."""
+class BindSubquery(Protocol):
+    """How an expression binds a subquery."""
 
-    def __init__(self, scope: Scope):
+    def __call__(self, term: UnboundSubquery, operands: Sequence[Expression]) -> Expression:
+        """What stands for the value of `term`, whose `operands` are bound."""
+        ...
+
+
+class ExprBinder:
+    """Binds terms over one scope; subqueries with `subqueries`, None: there may be none. The binding of aggregates is
+    for a subclass."""
+
+    def __init__(self, scope: Scope, subqueries: BindSubquery | None = None):
         self.scope = scope
+        self._subqueries = subqueries
         self._depth = 0
 
     def bind(self, term: UnboundExpr) -> Expression:
@@ -84,6 +95,10 @@ class ExprBinder:
             return convert(self.bind(term.operand), term.data_type, term.span)
         if isinstance(term, UnboundCase):
             return self._case(term)
+        if isinstance(term, UnboundSubquery):
+            if self._subqueries is None:
+                raise BindError("a subquery is not supported here", **error_span(term.span))
+            return self._subqueries(term, [self.bind(each) for each in term.operands])
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term

@@ -72,6 +72,28 @@ class InputRef(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class OuterRef(Expression):
+    """Column `index` of the row of the query around a subquery; none is left in a plan whose subqueries are joins."""
+
+    index: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"outer ${self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubqueryValue(Expression):
+    """Value `number` of the subqueries of a SELECT; a column of their join takes its place."""
+
+    number: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"subquery {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Literal(Expression):
     """A constant of a type; `value` is the Python value of `data_type`, or None for NULL."""
 

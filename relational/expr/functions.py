@@ -300,6 +300,8 @@ def _table() -> dict[str, tuple[Overload, ...]]:
         "is_not_null": (_any_value(_over_values(pc.is_valid)),),
         "array": (_array(),),
         "row": (_row(),),
+        "single_value": (Overload(lambda types: (types, types[0]) if types[1:] == (BIGINT,) else None,
+                                  comparison.single_value),),
         "coalesce": (_common(None),),
         "greatest": (_common(lambda e, args, _: comparison.extreme("greater", e, args)),),
         "least": (_common(lambda e, args, _: comparison.extreme("less", e, args)),),

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from relational.errors import BindError
-from relational.expr.expression import InputRef
+from relational.expr.expression import InputRef, OuterRef
 from relational.expr.unbound import Name, TextSpan, UnboundColumn
 from relational.types.schema import Schema
 
@@ -56,7 +56,7 @@ class Scope:
     def __init__(self, schema: Schema, hidden: frozenset[int] = frozenset(), name: str | None = None) -> None:
         self.items: tuple[FromItem, ...] = (FromItem(schema, hidden, () if name is None else (name,)),)
         self.outer: Scope | None = None
-        self._columns: dict[tuple[tuple[str, ...], str], InputRef] = {}
+        self._columns: dict[tuple[tuple[str, ...], str], InputRef | OuterRef] = {}
 
     @classmethod
     def of_items(cls, items: Iterable[FromItem], outer: Scope | None = None) -> Scope:
@@ -65,9 +65,10 @@ class Scope:
         scope.items, scope.outer = tuple(items), outer
         return scope
 
-    def resolve(self, term: Name) -> InputRef:
-        """The column of a name. BindError with a suggestion if there is none, one that names the relations if there is
-        more than one, and one for a column of the enclosing query."""
+    def resolve(self, term: Name) -> InputRef | OuterRef:
+        """The column of a name, or of the row of the enclosing query if only that has it. BindError with a suggestion
+        if there is none, one that names the relations if there is more than one, and one for a column of the query
+        around the enclosing one."""
         key = term.qualifier, term.name
         if key not in self._columns:
             self._columns[key] = self._found(term)
@@ -91,12 +92,15 @@ class Scope:
         is_here = any(item.is_called(term.qualifier) and item.find(term.name) for item in self.items)
         return is_here or (self.outer is not None and self.outer.knows(term))
 
-    def _found(self, term: Name) -> InputRef:
+    def _found(self, term: Name) -> InputRef | OuterRef:
         items = [item for item in self.items if item.is_called(term.qualifier)]
         found = [(item, position) for item in items for position in item.find(term.name)]
         if not found and self.outer is not None and self.outer.knows(term):
+            column = self.outer.resolve(term)
+            if isinstance(column, InputRef):
+                return OuterRef(column.index, column.data_type)
             name = ".".join((*term.qualifier, term.name))
-            message = f"{name!r} is of the enclosing query: a subquery cannot refer to it"
+            message = f"{name!r} is of the query around the enclosing one: a subquery cannot refer to it"
             raise BindError(message, **error_span(term.span))
         if len(items) != 1:
             self._called(term.qualifier, term.span)

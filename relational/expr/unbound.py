@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum, auto
 from typing import Any
 
 from relational.errors import BindError
@@ -241,6 +242,29 @@ class UnboundAggregate(UnboundExpr):
         return UnboundAggregate(self.function, self.argument, both, self.distinct)
 
 
+class SubqueryUse(Enum):
+    """What a subquery in an expression is: its only value, whether it has a row, whether it has an equal row."""
+
+    VALUE = auto()
+    EXISTS = auto()
+    IN = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class UnboundSubquery(UnboundExpr):
+    """A query in an expression. `query` is the syntax tree of the front end that made it. `operands`: what IN compares
+    with its columns."""
+
+    use: SubqueryUse
+    query: Any
+    operands: tuple[UnboundExpr, ...] = ()
+    span: TextSpan | None = None
+
+    @property
+    def children(self) -> tuple[UnboundExpr, ...]:
+        return self.operands
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """An output column: a term and its name."""
@@ -293,10 +317,19 @@ def _chained(function: str, first: UnboundExpr, other: object) -> UnboundCall:
 
 def has_aggregate(term: UnboundExpr) -> bool:
     """Whether the expression contains an aggregate."""
+    return _contains(term, UnboundAggregate)
+
+
+def has_subquery(term: UnboundExpr) -> bool:
+    """Whether the expression contains a subquery."""
+    return _contains(term, UnboundSubquery)
+
+
+def _contains(term: UnboundExpr, kind: type[UnboundExpr]) -> bool:
     todo = [term]
     while todo:
         each = todo.pop()
-        if isinstance(each, UnboundAggregate):
+        if isinstance(each, kind):
             return True
         todo += each.children
     return False
@@ -310,6 +343,8 @@ def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
     if isinstance(term, UnboundCast):
         return replace(term, operand=renamed(term.operand, terms))
+    if isinstance(term, UnboundSubquery):
+        return replace(term, operands=tuple(renamed(each, terms) for each in term.operands))
     if isinstance(term, UnboundCase):
         branches = tuple((renamed(condition, terms), renamed(result, terms)) for condition, result in term.branches)
         otherwise = None if term.otherwise is None else renamed(term.otherwise, terms)

@@ -11,6 +11,7 @@ from relational.expr.expression import Expression, InputRef
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
+from relational.plan.subqueries import PlanQuery, Subqueries
 from relational.types.ordering import OrderType, SortKey
 
 MAX_BRANCHES = 1_000
@@ -51,9 +52,9 @@ def scope_of(plan: LogicalPlan) -> Scope:
     return Scope(plan.schema, plan.hidden)
 
 
-def keep(plan: LogicalPlan, condition: UnboundExpr, scope: Scope | None = None) -> LogicalPlan:
+def keep(plan: LogicalPlan, condition: UnboundExpr) -> LogicalPlan:
     """Filters the rows for which `condition` is true."""
-    return Filter(plan, ExprBinder(scope or scope_of(plan)).condition(condition, "WHERE"))
+    return Filter(plan, ExprBinder(scope_of(plan)).condition(condition, "WHERE"))
 
 
 def arrange(plan: LogicalPlan, arrangement: Arrangement) -> LogicalPlan:
@@ -63,27 +64,36 @@ def arrange(plan: LogicalPlan, arrangement: Arrangement) -> LogicalPlan:
     return select(plan, Selection((Star(),), arrangement=arrangement))
 
 
-def select(plan: LogicalPlan, selection: Selection, scope: Scope | None = None) -> LogicalPlan:
-    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own)."""
+def select(
+    plan: LogicalPlan, selection: Selection, scope: Scope | None = None, plan_query: PlanQuery | None = None
+) -> LogicalPlan:
+    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `plan_query`
+    plans subqueries of its expressions, None: there are none."""
     scope = scope or scope_of(plan)
+    subqueries = Subqueries(plan_query or _no_query, scope)
     if selection.where is not None:
-        plan = keep(plan, selection.where, scope)
+        plan = subqueries.filtered(plan, selection.where, ExprBinder(scope, subqueries))
     items = _expanded(selection.items, scope)
     order = tuple(Ordered(_order_term(key.term, items), key.order) for key in selection.arrangement.order)
     terms = [*(item.term for item in items), *(key.term for key in order)]
     binder: ExprBinder
     if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
-        binder = GroupBinder(scope, groups)
+        binder = GroupBinder(scope, groups, subqueries)
         bound = [binder.bind(term) for term in terms]
-        wanted = selection.having
-        having = None if wanted is None else binder.condition(_having(wanted, items, scope), "HAVING")
-        plan = binder.aggregated(plan)
-        plan = plan if having is None else Filter(plan, having)
+        if selection.having is not None:
+            bound.append(binder.condition(_having(selection.having, items, scope), "HAVING"))
+        plan, bound = subqueries.joined(binder.aggregated(plan), bound, binder.group_of)
+        if selection.having is not None:
+            plan = Filter(plan, bound.pop())
     else:
-        binder = ExprBinder(scope)
-        bound = [binder.bind(term) for term in terms]
+        binder = ExprBinder(scope, subqueries)
+        plan, bound = subqueries.joined(plan, [binder.bind(term) for term in terms])
     return _output(plan, items, bound, order, selection)
+
+
+def _no_query(query: object, scope: Scope) -> LogicalPlan:
+    raise AssertionError("an expression of the fluent API has no subquery")
 
 
 def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextSpan | None] = ()) -> LogicalPlan:

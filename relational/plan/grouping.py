@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
-from relational.expr.bind import AGGREGATES, ExprBinder, Scope, error_span, is_unknown, span_of, unknown
-from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate
+from relational.expr.bind import AGGREGATES, BindSubquery, ExprBinder, Scope, error_span, is_unknown, span_of, unknown
+from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns
+from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate, has_subquery
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 
@@ -27,8 +27,8 @@ class _Call:
 class GroupBinder(ExprBinder):
     """Binds terms to the output of the Aggregate that it builds: groups first, then calls."""
 
-    def __init__(self, scope: Scope, groups: Sequence[UnboundExpr]):
-        super().__init__(scope)
+    def __init__(self, scope: Scope, groups: Sequence[UnboundExpr], subqueries: BindSubquery | None = None):
+        super().__init__(scope, subqueries)
         self._input = ExprBinder(scope)
         self._groups: list[Expression] = []
         for term in groups:
@@ -41,9 +41,9 @@ class GroupBinder(ExprBinder):
         """Binds the term over groups and aggregates. BindError for a column that is neither grouped nor aggregated."""
         if isinstance(term, UnboundAggregate):
             return self._aggregate(term)
-        if not has_aggregate(term):
+        if not has_aggregate(term) and not has_subquery(term):
             bound = self._input.bind(term)
-            if isinstance(bound, Literal):
+            if not input_columns(bound):
                 return bound
             if bound in self._groups:
                 return InputRef(self._groups.index(bound), bound.data_type)
@@ -52,6 +52,13 @@ class GroupBinder(ExprBinder):
                 f"column {term.name!r} must stand in GROUP BY or inside an aggregate", **error_span(term.span)
             )
         return super().bind(term)
+
+    def group_of(self, column: OuterRef) -> Expression:
+        """The group that a column of the input is, for a subquery. BindError if it is none."""
+        wanted = InputRef(column.index, column.data_type)
+        if wanted not in self._groups:
+            raise BindError("a subquery of a grouped SELECT can refer to its groups only")
+        return InputRef(self._groups.index(wanted), column.data_type)
 
     def aggregated(self, plan: LogicalPlan) -> LogicalPlan:
         """The Aggregate over `plan` of all bound terms, with a projection below if expressions need one."""

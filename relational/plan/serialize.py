@@ -40,10 +40,10 @@ from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 3
-FIRST_VERSION, UNION_VERSION = 1, 2
+FORMAT_VERSION = 4
+FIRST_VERSION, UNION_VERSION, JOIN_VERSION = 1, 2, 3
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins."""
+third joins, the fourth semi and anti joins."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -52,11 +52,18 @@ def plan_to_text(plan: LogicalPlan) -> str:
     shares = {node.number: node for node in nodes(plan) if isinstance(node, Share)}
     positions = {number: position for position, number in enumerate(sorted(shares))}
     record: dict[str, Any] = {"version": FIRST_VERSION, "root": _plan(plan, positions)}
-    has_join = any(isinstance(node, Join) for node in nodes(plan))
-    if has_join or any(isinstance(node, Union | Share) for node in nodes(plan)):
+    version = max(map(_version_of, nodes(plan)))
+    if version > FIRST_VERSION:
         shared = [_plan(shares[number].input, positions) for number in positions]
-        record |= {"version": FORMAT_VERSION if has_join else UNION_VERSION, "shared": shared}
+        record |= {"version": version, "shared": shared}
     return json.dumps(record, sort_keys=True)
+
+
+def _version_of(node: LogicalPlan) -> int:
+    """The first version that has a node."""
+    if isinstance(node, Join):
+        return JOIN_VERSION if node.kind.has_pairs else FORMAT_VERSION
+    return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
 
 def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:

@@ -14,6 +14,7 @@ from relational.errors import BindError, ParseError, shortened
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
 from relational.expr.unbound import (
     Name,
+    SubqueryUse,
     TextSpan,
     UnboundAggregate,
     UnboundCall,
@@ -21,6 +22,7 @@ from relational.expr.unbound import (
     UnboundCast,
     UnboundExpr,
     UnboundLiteral,
+    UnboundSubquery,
 )
 from relational.sql.grammar import Plus
 from relational.sql.nodes import CHAINS
@@ -188,6 +190,13 @@ class Translator:
         matched = UnboundCall(function, (self.term(node.this), self.term(node.expression)), self.span(node))
         return UnboundCall("not", (matched,), self.span(node)) if node.args.get("negate") else matched
 
+    def _in(self, node: exp.In) -> UnboundExpr:
+        query = node.args.get("query")
+        if query is None:
+            return self._apply("in", [node.this, *node.expressions], node)
+        left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        return UnboundSubquery(SubqueryUse.IN, _query(query), tuple(map(self.term, left)), self.span(node))
+
     def _cast(self, node: exp.Cast) -> UnboundExpr:
         span = self.span(node)
         return UnboundCast(self.term(node.this), self.data_type(node.args["to"], span), span)
@@ -225,6 +234,11 @@ def _chain(node: exp.Expr) -> list[exp.Expr]:
     return found
 
 
+def _query(node: exp.Expr) -> exp.Expr:
+    """The query within parentheses."""
+    return node.this if isinstance(node, exp.Subquery) and node.args.get("alias") is None else node
+
+
 def _unescaped(match: re.Match[str]) -> str:
     octal, byte, short, long, letter = match.groups()
     code = octal or byte or short or long
@@ -250,10 +264,6 @@ def number(text: str, span: TextSpan | None = None) -> int | Decimal | float:
     return Decimal(text) if "." in text else int(text)
 
 
-def _several(function: str) -> Callable[[Translator, Any], UnboundExpr]:
-    return lambda self, node: self._apply(function, [node.this, *node.expressions], node)
-
-
 def _moment(name: str) -> Callable[[Translator, Any], UnboundExpr]:
     return lambda self, node: self._volatile(name, self.span(node))
 
@@ -268,7 +278,10 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     Plus: lambda self, node: self.term(node.this),
     exp.Not: lambda self, node: self._apply("not", [node.this], node),
     exp.Is: Translator._is,
-    exp.In: _several("in"),
+    exp.In: Translator._in,
+    exp.Exists: lambda self, node: UnboundSubquery(SubqueryUse.EXISTS, _query(node.this), span=self.span(node)),
+    exp.Subquery: lambda self, node: UnboundSubquery(SubqueryUse.VALUE, node, span=self.span(node)),
+    exp.Select: lambda self, node: UnboundSubquery(SubqueryUse.VALUE, node, span=self.span(node)),
     exp.Between: lambda self, node: self._apply("between", [node.this, node.args["low"], node.args["high"]], node),
     exp.Like: Translator._like,
     exp.ILike: Translator._like,

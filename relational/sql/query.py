@@ -74,6 +74,7 @@ class QueryBinder:
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
         self._named: ChainMap[str, _Relation] = ChainMap()
+        self._outer: Scope | None = None  # of the query around the current one, if that is in an expression
         self._shares = 0
         self.views: frozenset[int] = frozenset()
         """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
@@ -151,7 +152,15 @@ class QueryBinder:
 
     def _select(self, node: exp.Select) -> LogicalPlan:
         plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
-        return select(plan, self._selection(node), scope)
+        return select(plan, self._selection(node), scope, self._subquery)
+
+    def _subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
+        """The plan of a query in an expression over the columns of `scope`."""
+        outer, self._outer = self._outer, scope
+        try:
+            return self.query(node)
+        finally:
+            self._outer = outer
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
@@ -180,7 +189,7 @@ class QueryBinder:
         """The relations of a FROM clause and their names; a row without columns if there is none. JOIN binds tighter
         than a comma, and from left to right."""
         if node is None:
-            return Values(Schema(), ((),)), Scope(Schema())
+            return Values(Schema(), ((),)), Scope.of_items((), self._outer)
         if len(joins) >= MAX_RELATIONS:
             span = self._translate.span(joins[MAX_RELATIONS - 1])
             raise BindError(f"a FROM has at most {MAX_RELATIONS} relations", **error_span(span))
@@ -194,7 +203,7 @@ class QueryBinder:
             items += (replace(item, first=width + item.first) for item in named)
             plan = part if plan is None else Join(plan, part, JoinKind.INNER, None)
         assert plan is not None
-        return plan, Scope.of_items(items)
+        return plan, Scope.of_items(items, self._outer)
 
     def _join_chain(
         self, first: exp.Expr, joins: Sequence[exp.Join], others: Sequence[FromItem]
@@ -205,7 +214,7 @@ class QueryBinder:
         for join in joins:
             right, item = self._named_item(join.this, len(plan.schema), (*others, *items))
             items.append(item)
-            plan = self._joined(plan, right, join, Scope.of_items(items))
+            plan = self._joined(plan, right, join, Scope.of_items(items, self._outer))
         return plan, items
 
     def _named_item(

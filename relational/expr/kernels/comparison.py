@@ -146,3 +146,13 @@ def extreme(operation: str, evaluation: EvalContext, args: list[Value]) -> pa.Ar
         better = booleans(compare(operation, evaluation, candidate, best)) | ~valid_rows(best)
         best = choose(better & valid_rows(candidate), candidate, best)
     return best
+
+
+def single_value(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
+    """The value of a query that has `args[1]` rows; none if it has more than one."""
+    has_several = evaluation.column(args[1]).fill_null(0).to_numpy(zero_copy_only=False) > 1
+    if not has_several.any():
+        return args[0]
+    evaluation.fail(has_several, "a subquery that is used as a value has more than one row")
+    value = evaluation.column(args[0])
+    return value.take(pa.array(np.arange(len(value)), mask=has_several))

@@ -4,7 +4,7 @@ import pytest
 
 from relational.errors import BindError
 from relational.expr.bind import Scope
-from relational.expr.expression import InputRef
+from relational.expr.expression import InputRef, OuterRef
 from relational.expr.scope import FromItem
 from relational.expr.unbound import Name
 from relational.types import DataType, Schema
@@ -78,14 +78,16 @@ def test_a_visible_column_goes_before_a_hidden_one_of_its_name():
 @pytest.mark.parametrize(
     ("name", "qualifier", "message"),
     [
-        ("region", (), "'region' is of the enclosing query: a subquery cannot refer to it"),
-        ("region", ("o",), "'o.region' is of the enclosing query: a subquery cannot refer to it"),
+        ("region", (), "'region' is of the query around the enclosing one: a subquery cannot refer to it"),
+        ("region", ("o",), "'o.region' is of the query around the enclosing one: a subquery cannot refer to it"),
         ("nothing", (), "there is no column 'nothing'"),
     ],
 )
-def test_a_name_of_the_enclosing_query_is_refused_as_such(name, qualifier, message):
+def test_a_name_of_the_query_around_the_enclosing_one_is_refused_as_such(name, qualifier, message):
     inner = Scope.of_items((FromItem(ITEMS, path=("i",)),), Scope.of_items((), outer=joined()))
     assert inner.resolve(Name("id")) == InputRef(0, DataType.BIGINT), "the inner scope shadows the outer one"
+    direct = Scope.of_items((FromItem(ITEMS, path=("i",)),), joined())
+    assert direct.resolve(Name("region")) == OuterRef(1, DataType.VARCHAR)
     with pytest.raises(BindError) as caught:
         inner.resolve(Name(name, qualifier))
     assert str(caught.value) == message

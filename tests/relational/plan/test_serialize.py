@@ -108,7 +108,7 @@ def test_other_tables_are_put_into_shared_inputs_too(catalog):
     ("change", "error", "message"),
     [
         ({"version": 0}, ValueError, "format 0 of the plan of a view"),
-        ({"version": 4}, FormatTooNew, "format 4, this one reads up to 3"),
+        ({"version": 5}, FormatTooNew, "format 5, this one reads up to 4"),
         ({"root": {"node": "teleport", "input": {"node": "scan", "table": 1, "columns": [0]}}}, ValueError, "teleport"),
         ({"root": {"node": "share", "place": 1}}, ValueError, "no shared input 1"),
         ({"root": {"node": "share", "place": -1}}, ValueError, "no shared input -1"),
@@ -126,6 +126,7 @@ EXAMPLES = (
     "SELECT region, count(*) FROM orders WHERE id > 1 GROUP BY region ORDER BY 2 LIMIT 3",
     "WITH a AS (VALUES (1), (2)) SELECT * FROM a UNION ALL SELECT * FROM a",
     "SELECT region FROM orders LEFT JOIN pairs ON id = a, plain",
+    "SELECT region FROM orders WHERE id IN (SELECT a FROM pairs)",
 )
 
 

@@ -318,7 +318,8 @@ WITH c(x) AS (SELECT id FROM orders) SELECT x FROM c AS d UNION ALL SELECT id FR
 WITH e AS (SELECT 1 AS a) ((SELECT a FROM e) ORDER BY a LIMIT 1 OFFSET 1) UNION SELECT a FROM e;
 WITH f AS (SELECT 1 AS a) (SELECT a FROM f LIMIT 2) ORDER BY a;
 SELECT a.b.c.d.e FROM orders;
-SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN plain"""
+SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN plain;
+SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FROM plain)"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:

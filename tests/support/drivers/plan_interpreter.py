@@ -162,10 +162,12 @@ def _join(plan: Join, tables: Mapping[int, Rows]) -> Rows:
     pairs = [(one, other) for one in range(len(left)) for other in range(len(right))]
     rows = [left[one] + right[other] for one, other in pairs]
     if plan.on is not None:
-        holds = evaluated(plan.on, plan.schema, rows)
+        holds = evaluated(plan.on, Schema((*plan.left.schema, *plan.right.schema)), rows)
         pairs = [pair for pair, kept in zip(pairs, holds, strict=True) if kept]
         rows = [row for row, kept in zip(rows, holds, strict=True) if kept]
     found = [{pair[side] for pair in pairs} for side in (0, 1)]
+    if not plan.kind.has_pairs:
+        return [row for number, row in enumerate(left) if (number in found[0]) != plan.kind.keeps_left]
     if plan.kind.keeps_left:
         none = (None,) * len(plan.right.schema)
         rows += [row + none for number, row in enumerate(left) if number not in found[0]]

@@ -118,7 +118,7 @@ class QueryMaker:
         """A SELECT of columns of these kinds, or narrower numbers; of any without."""
         chance = self._random
         relation = self._relation(depth)
-        where = f" WHERE {self._condition(relation)}" if chance.random() < 0.4 else ""
+        where = f" WHERE {self._where(relation, depth)}" if chance.random() < 0.4 else ""
         if kinds is None and chance.random() < 0.25:
             grouped = self._summed if self.has_sums and chance.random() < 0.7 else self._grouped
             return grouped(relation, where)
@@ -245,6 +245,42 @@ class QueryMaker:
         if chance.random() < 0.2:
             return f"upper({name})" if column.kind == "t" else f"-{name}"
         return name
+
+    def _where(self, relation: Relation, depth: int) -> str:
+        """A condition, sometimes with a subquery."""
+        chance = self._random
+        if not self.has_joins or not depth or chance.random() < 0.6:
+            return self._condition(relation)
+        text = self._subquery(relation, depth)
+        if chance.random() < 0.3:
+            text = f"NOT {text}"
+        if chance.random() < 0.4:
+            text = f"({text} {chance.choice(('AND', 'OR'))} ({self._condition(relation)}))"
+        return text
+
+    def _subquery(self, relation: Relation, depth: int) -> str:
+        """A condition with a query of its own, which may refer to the row of `relation`."""
+        chance = self._random
+        outer, inner = chance.choice(relation.columns), self._renamed(depth - 2)
+        alike = [column for column in inner.columns if (column.kind == "t") == (outer.kind == "t")]
+        name = self._column(relation, outer)
+        if not alike:
+            return f"EXISTS (SELECT * FROM {inner.text} WHERE {self._condition(inner)})"
+        own, value = chance.choice(alike).name, chance.choice(inner.columns)
+        terms = [f"{own} = {name}"] if chance.random() < 0.7 else []
+        terms += [f"({self._condition(inner)})"] if chance.random() < 0.5 else []
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        kind = chance.choice(("exists", "in", "not in", "value"))
+        if kind == "exists":
+            return f"EXISTS (SELECT {value.name} FROM {inner.text}{where})"
+        if kind == "value":
+            call = chance.choice(("count", "min", "max"))
+            other = self._constant("i" if call == "count" else value.kind)
+            return f"(SELECT {call}({value.name}) FROM {inner.text}{where}) {chance.choice(('<', '>=', '='))} {other}"
+        fitting = [column for column in relation.columns if (column.kind == "t") == (value.kind == "t")]
+        if not fitting:
+            return f"EXISTS (SELECT {value.name} FROM {inner.text}{where})"
+        return f"{self._column(relation, chance.choice(fitting))} {kind} (SELECT {value.name} FROM {inner.text}{where})"
 
     def _condition(self, relation: Relation) -> str:
         chance = self._random
