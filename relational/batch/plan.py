@@ -10,6 +10,7 @@ import pyarrow as pa
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
+from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.tree_text import grouping_text, join_text, select_items, tree_text
 from relational.types.ordering import SortKey
@@ -175,6 +176,29 @@ class BatchUnion(BatchNode):
     @property
     def details(self) -> str:
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRank(BatchNode):
+    """The input's rows, group by group, and behind their columns for each of `kinds` their number in their group, in
+    the order `keys` and, among equal rows, of the columns `ties`."""
+
+    input: BatchNode
+    groups: tuple[int, ...]
+    keys: tuple[SortKey, ...]
+    ties: tuple[int, ...]
+    kinds: tuple[RankKind, ...]
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return (self.input,)
+
+    @property
+    def details(self) -> str:
+        names = self.input.schema.names
+        order = ", ".join(f"{names[key.column]} {key.order}" for key in self.keys)
+        groups = ", ".join(names[column] for column in self.groups)
+        return f"{', '.join(self.kinds)} of [{groups}] by [{order}]"
 
 
 @dataclass(frozen=True, slots=True)

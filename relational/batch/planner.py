@@ -19,6 +19,7 @@ from relational.batch.plan import (
     BatchNode,
     BatchPointGet,
     BatchProject,
+    BatchRank,
     BatchScan,
     BatchShare,
     BatchSort,
@@ -27,6 +28,7 @@ from relational.batch.plan import (
 )
 from relational.expr.coercion import WIDE, digits
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts
+from relational.expr.window_functions import RANK_TYPE
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -35,9 +37,11 @@ from relational.plan.logical import (
     Limit,
     LogicalPlan,
     Project,
+    Rank,
     Scan,
     Share,
     Sort,
+    TopN,
     Union,
     Values,
     nodes,
@@ -45,6 +49,7 @@ from relational.plan.logical import (
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.optimizer import optimize
 from relational.types.data_type import DataType, TypeKind
+from relational.types.schema import Field, Schema
 
 
 def plan_query(query: LogicalPlan) -> BatchNode:
@@ -95,6 +100,24 @@ class _Planner:
         read = min(counts) + query.offset if counts else None
         return BatchLimit(query.schema, self.plan(query.input, read), query.count, query.offset)
 
+    def rank(self, query: Rank, limit: int | None) -> BatchNode:
+        return BatchRank(query.schema, self.plan(query.input), query.groups, query.keys, query.input.stream_key or (),
+                         query.kinds)
+
+    def top_n(self, query: TopN, limit: int | None) -> BatchNode:
+        source = query.input
+        width, last = len(source.schema), query.offset + query.limit
+        schema = Schema((*source.schema, Field(query.name or query.kind, RANK_TYPE)))
+        ranked = BatchRank(schema, self.plan(source), query.groups, query.keys, source.stream_key or (), (query.kind,))
+        number = InputRef(width, RANK_TYPE)
+        terms = [Call("greater", (number, Literal(query.offset, RANK_TYPE)), DataType.BOOLEAN),
+                 Call("less_equal", (number, Literal(last, RANK_TYPE)), DataType.BOOLEAN)]
+        kept = BatchFilter(schema, ranked, conjunction(terms))
+        if query.name is not None:
+            return kept
+        columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(source.schema.types))
+        return BatchProject(query.schema, kept, columns)
+
     def union(self, query: Union, limit: int | None) -> BatchNode:
         return BatchUnion(query.schema, tuple(self.plan(branch, limit) for branch in query.branches))
 
@@ -117,7 +140,7 @@ class _Planner:
 
     def share(self, query: Share, limit: int | None) -> BatchNode:
         if query.number not in self._shares:
-            is_kept = any(isinstance(node, Aggregate | Join | Sort | Limit) for node in nodes(query.input))
+            is_kept = any(isinstance(node, Aggregate | Join | Rank | Sort | Limit) for node in nodes(query.input))
             self._shares[query.number] = BatchShare(query.schema, self.plan(query.input), query.number, is_kept)
         return self._shares[query.number]
 
@@ -132,6 +155,8 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     Sort: _Planner.sort,
     Limit: _Planner.limit,
     Union: _Planner.union,
+    Rank: _Planner.rank,
+    TopN: _Planner.top_n,
     Join: _Planner.join,
     Share: _Planner.share,
 }

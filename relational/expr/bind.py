@@ -37,9 +37,11 @@ from relational.expr.unbound import (
     UnboundExpr,
     UnboundLiteral,
     UnboundSubquery,
+    UnboundWindow,
 )
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
+from relational.types.ordering import OrderType
 
 ALIASES = {
     "char_length": "length",
@@ -65,13 +67,25 @@ class BindSubquery(Protocol):
         ...
 
 
-class ExprBinder:
-    """Binds terms over one scope; subqueries with `subqueries`, None: there may be none. The binding of aggregates is
-    for a subclass."""
+class BindWindow(Protocol):
+    """How an expression binds a window function."""
 
-    def __init__(self, scope: Scope, subqueries: BindSubquery | None = None):
+    def __call__(
+        self, term: UnboundWindow, groups: Sequence[Expression], keys: Sequence[tuple[Expression, OrderType]]
+    ) -> Expression:
+        """What stands for the value of `term`, whose groups and order are bound."""
+        ...
+
+
+class ExprBinder:
+    """Binds terms over one scope; subqueries with `subqueries` and window functions with `windows`, None: there may be
+    none. The binding of aggregates is for a subclass."""
+
+    def __init__(
+        self, scope: Scope, subqueries: BindSubquery | None = None, windows: BindWindow | None = None
+    ):
         self.scope = scope
-        self._subqueries = subqueries
+        self._subqueries, self._windows = subqueries, windows
         self._depth = 0
 
     def bind(self, term: UnboundExpr) -> Expression:
@@ -99,6 +113,11 @@ class ExprBinder:
             if self._subqueries is None:
                 raise BindError("a subquery is not supported here", **error_span(term.span))
             return self._subqueries(term, [self.bind(each) for each in term.operands])
+        if isinstance(term, UnboundWindow):
+            if self._windows is None:
+                raise BindError(f"the window function {term.function} is not supported here", **error_span(term.span))
+            keys = [(self.bind(key.term), key.order) for key in term.order]
+            return self._windows(term, [self.bind(each) for each in term.groups], keys)
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term

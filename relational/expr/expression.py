@@ -94,6 +94,17 @@ class SubqueryValue(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class WindowValue(Expression):
+    """Value `number` of the window functions of a SELECT; a column takes its place."""
+
+    number: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"window {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Literal(Expression):
     """A constant of a type; `value` is the Python value of `data_type`, or None for NULL."""
 

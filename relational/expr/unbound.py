@@ -242,6 +242,21 @@ class UnboundAggregate(UnboundExpr):
         return UnboundAggregate(self.function, self.argument, both, self.distinct)
 
 
+@dataclass(frozen=True, eq=False)
+class UnboundWindow(UnboundExpr):
+    """A window function: over the rows that are equal in `groups`, in this order."""
+
+    function: str
+    args: tuple[UnboundExpr, ...]
+    groups: tuple[UnboundExpr, ...]
+    order: tuple[Ordered, ...]
+    span: TextSpan | None = None
+
+    @property
+    def children(self) -> tuple[UnboundExpr, ...]:
+        return (*self.args, *self.groups, *(key.term for key in self.order))
+
+
 class SubqueryUse(Enum):
     """What a subquery in an expression is: its only value, whether it has a row, whether it has an equal row."""
 
@@ -320,16 +335,16 @@ def has_aggregate(term: UnboundExpr) -> bool:
     return _contains(term, UnboundAggregate)
 
 
-def has_subquery(term: UnboundExpr) -> bool:
-    """Whether the expression contains a subquery."""
-    return _contains(term, UnboundSubquery)
+def has_joined_value(term: UnboundExpr) -> bool:
+    """Whether the expression contains a subquery or a window function, whose value comes from a plan of its own."""
+    return _contains(term, UnboundSubquery, UnboundWindow)
 
 
-def _contains(term: UnboundExpr, kind: type[UnboundExpr]) -> bool:
+def _contains(term: UnboundExpr, *kinds: type[UnboundExpr]) -> bool:
     todo = [term]
     while todo:
         each = todo.pop()
-        if isinstance(each, kind):
+        if isinstance(each, kinds):
             return True
         todo += each.children
     return False
@@ -343,6 +358,10 @@ def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
     if isinstance(term, UnboundCast):
         return replace(term, operand=renamed(term.operand, terms))
+    if isinstance(term, UnboundWindow):
+        groups = tuple(renamed(each, terms) for each in term.groups)
+        order = tuple(Ordered(renamed(key.term, terms), key.order) for key in term.order)
+        return replace(term, args=tuple(renamed(each, terms) for each in term.args), groups=groups, order=order)
     if isinstance(term, UnboundSubquery):
         return replace(term, operands=tuple(renamed(each, terms) for each in term.operands))
     if isinstance(term, UnboundCase):

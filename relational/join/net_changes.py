@@ -13,8 +13,8 @@ from relational.hash.key_ids import KeyInterner
 def net_changes(chunk: StreamChunk, key: Sequence[int]) -> StreamChunk:
     """The visible changes of `chunk`, whose stream key are the columns `key`, without those that others of the chunk
     undo: of each key the row that was there before, as a deletion, then the row that is there after it, as an
-    insertion; both are one update. The keys come in the order of their first change. `chunk` itself if that is what it
-    has."""
+    insertion; both are one update, unless the rows are equal. The keys come in the order of their first change. `chunk`
+    itself if that is what it has."""
     chunk = chunk.compact()
     if not chunk.op_bits & Op.DELETE:
         return chunk
@@ -29,6 +29,6 @@ def net_changes(chunk: StreamChunk, key: Sequence[int]) -> StreamChunk:
     is_update = kept[:, 0] & kept[:, 1]
     ops = np.where(is_update[:, None], (Op.UPDATE_DELETE, Op.UPDATE_INSERT), (Op.DELETE, Op.INSERT)).astype(np.uint8)
     taken, ops = bounds[kept], ops[kept]
-    if len(taken) == chunk.capacity and np.array_equal(taken, rows) and np.array_equal(ops, chunk.ops):
-        return chunk
-    return chunk.take(taken).with_ops(ops)
+    if len(taken) != chunk.capacity or not (np.array_equal(taken, rows) and np.array_equal(ops, chunk.ops)):
+        chunk = chunk.take(taken).with_ops(ops)
+    return chunk.without_unchanged_updates().compact()

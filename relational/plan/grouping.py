@@ -7,9 +7,19 @@ from dataclasses import dataclass
 
 from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
-from relational.expr.bind import AGGREGATES, BindSubquery, ExprBinder, Scope, error_span, is_unknown, span_of, unknown
+from relational.expr.bind import (
+    AGGREGATES,
+    BindSubquery,
+    BindWindow,
+    ExprBinder,
+    Scope,
+    error_span,
+    is_unknown,
+    span_of,
+    unknown,
+)
 from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns
-from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate, has_subquery
+from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate, has_joined_value
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 
@@ -27,8 +37,14 @@ class _Call:
 class GroupBinder(ExprBinder):
     """Binds terms to the output of the Aggregate that it builds: groups first, then calls."""
 
-    def __init__(self, scope: Scope, groups: Sequence[UnboundExpr], subqueries: BindSubquery | None = None):
-        super().__init__(scope, subqueries)
+    def __init__(
+        self,
+        scope: Scope,
+        groups: Sequence[UnboundExpr],
+        subqueries: BindSubquery | None = None,
+        windows: BindWindow | None = None,
+    ):
+        super().__init__(scope, subqueries, windows)
         self._input = ExprBinder(scope)
         self._groups: list[Expression] = []
         for term in groups:
@@ -41,7 +57,7 @@ class GroupBinder(ExprBinder):
         """Binds the term over groups and aggregates. BindError for a column that is neither grouped nor aggregated."""
         if isinstance(term, UnboundAggregate):
             return self._aggregate(term)
-        if not has_aggregate(term) and not has_subquery(term):
+        if not has_aggregate(term) and not has_joined_value(term):
             bound = self._input.bind(term)
             if not input_columns(bound):
                 return bound

@@ -19,6 +19,7 @@ from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shar
 from relational.plan.rules.merge_projects import merge_projects
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
+from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.rules.share_scans import share_scans
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
@@ -44,6 +45,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     inline_shares,
     share_scans,
     push_down_filter,
+    rank_to_top_n,
     drop_distinct,
     add_stream_key,
     prune_columns,

@@ -20,6 +20,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.window_functions import RankKind
 from relational.plan.logical import (
     Aggregate,
     Filter,
@@ -28,9 +29,11 @@ from relational.plan.logical import (
     Limit,
     LogicalPlan,
     Project,
+    Rank,
     Scan,
     Share,
     Sort,
+    TopN,
     Union,
     Values,
     nodes,
@@ -43,7 +46,7 @@ from relational.types.value_json import value_from_json, value_to_json
 FORMAT_VERSION = 4
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION = 1, 2, 3
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins, the fourth semi and anti joins."""
+third joins, the fourth semi and anti joins, numbers of rows and top-n."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -63,6 +66,8 @@ def _version_of(node: LogicalPlan) -> int:
     """The first version that has a node."""
     if isinstance(node, Join):
         return JOIN_VERSION if node.kind.has_pairs else FORMAT_VERSION
+    if isinstance(node, Rank | TopN):
+        return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
 
@@ -134,11 +139,24 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
             "names": list(plan.names),
         }
     if isinstance(plan, Sort):
-        keys = [[key.column, key.order.descending, key.order.nulls_first] for key in plan.keys]
-        return {"node": "sort", "keys": keys}
+        return {"node": "sort", "keys": list(map(_sort_key, plan.keys))}
+    if isinstance(plan, Rank):
+        return {"node": "rank", "groups": list(plan.groups), "keys": list(map(_sort_key, plan.keys)),
+                "kinds": [kind.value for kind in plan.kinds], "names": list(plan.names)}
+    if isinstance(plan, TopN):
+        return {"node": "top-n", "groups": list(plan.groups), "keys": list(map(_sort_key, plan.keys)),
+                "kind": plan.kind.value, "limit": plan.limit, "offset": plan.offset, "name": plan.name}
     if isinstance(plan, Limit):
         return {"node": "limit", "count": plan.count, "offset": plan.offset}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
+
+
+def _sort_key(key: SortKey) -> list[Any]:
+    return [key.column, key.order.descending, key.order.nulls_first]
+
+
+def _sort_keys(record: Mapping[str, Any]) -> tuple[SortKey, ...]:
+    return tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"])
 
 
 def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequence[LogicalPlan]) -> LogicalPlan:
@@ -165,7 +183,13 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
 def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
     node = record["node"]
     if node == "sort":
-        return Sort(child, tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"]))
+        return Sort(child, _sort_keys(record))
+    if node == "rank":
+        kinds = tuple(map(RankKind, record["kinds"]))
+        return Rank(child, tuple(record["groups"]), _sort_keys(record), kinds, tuple(record["names"]))
+    if node == "top-n":
+        return TopN(child, tuple(record["groups"]), _sort_keys(record), RankKind(record["kind"]), record["limit"],
+                    record["offset"], record["name"])
     if node == "limit":
         return Limit(child, record["count"], record["offset"])
     if node == "filter":

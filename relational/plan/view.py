@@ -23,7 +23,7 @@ from relational.errors import BindError
 from relational.expr.expression import InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.plan.changes import assigned, column_of
-from relational.plan.logical import Filter, Limit, LogicalPlan, Project, Scan, Sort, Values, nodes, only
+from relational.plan.logical import Filter, LogicalPlan, Project, Rank, Scan, Sort, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.types.data_type import DataType
@@ -33,7 +33,11 @@ from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
-_BATCH_ONLY = {Sort: "ORDER BY", Limit: "LIMIT", Values: "a SELECT without FROM"}
+_BATCH_ONLY = {
+    Sort: "ORDER BY without LIMIT",
+    Rank: "a number without an upper bound (WHERE number <= …)",
+    Values: "a SELECT without FROM",
+}
 
 
 def view_of(
@@ -51,9 +55,9 @@ def view_of(
     """
     if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise BindError(f"vnode_count is a whole number of 1 to {MAX_VNODE_COUNT}, not {vnode_count!r}")
-    _check_streamed("a materialized view", query)
     _check_names(f"materialized view {name!r}", query)
     plan = optimize(query, VIEW_RULES)
+    _check_streamed("a materialized view", plan)
     key = plan.stream_key
     assert key is not None, plan.explain()
     pk = tuple(SortKey(column) for column in key)
@@ -70,9 +74,9 @@ def sink_of(
     """
     if options.get("connector") == TABLE_CONNECTOR:
         raise BindError("the changes of a query are written to a table by CREATE SINK … INTO")
-    _check_streamed("a sink", query)
     _check_names(f"sink {name!r}", query)
     plan = optimize(only(query, query.visible), SINK_RULES)
+    _check_streamed("a sink", plan)
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
     sink = replace(draft, columns=columns, stream_key=(), value_indices=value_columns(columns, ()),

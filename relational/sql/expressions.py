@@ -14,6 +14,7 @@ from relational.errors import BindError, ParseError, shortened
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
 from relational.expr.unbound import (
     Name,
+    Ordered,
     SubqueryUse,
     TextSpan,
     UnboundAggregate,
@@ -23,11 +24,13 @@ from relational.expr.unbound import (
     UnboundExpr,
     UnboundLiteral,
     UnboundSubquery,
+    UnboundWindow,
 )
 from relational.sql.grammar import Plus
 from relational.sql.nodes import CHAINS
 from relational.sql.tree import Tree, unsupported
 from relational.types.data_type import DataType
+from relational.types.ordering import OrderType
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "add",
@@ -145,6 +148,23 @@ class Translator:
             raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node)))
         condition = self.term(node.expression.this)
         return UnboundAggregate(aggregate.function, aggregate.argument, condition, aggregate.distinct, aggregate.span)
+
+    def _window(self, node: exp.Window) -> UnboundExpr:
+        if not isinstance(node.this, exp.Anonymous):
+            raise ParseError("a function is expected before OVER", **error_span(self.span(node)))
+        order = node.args.get("order")
+        return UnboundWindow(
+            node.this.name.lower(),
+            tuple(self.term(arg) for arg in node.this.expressions),
+            tuple(self.term(each) for each in node.args.get("partition_by") or ()),
+            () if order is None else tuple(map(self.ordered, order.expressions)),
+            self.span(node),
+        )
+
+    def ordered(self, node: exp.Ordered) -> Ordered:
+        """A sort key."""
+        descending, nulls_first = bool(node.args.get("desc")), node.args.get("nulls_first")
+        return Ordered(self.term(node.this), OrderType(descending, nulls_first))
 
     def qualifier(self, node: exp.Column) -> tuple[str, ...]:
         """What is written before the name of a column: the parts of a relation's name; () for nothing."""
@@ -290,6 +310,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Interval: Translator._interval,
     exp.Array: lambda self, node: self._apply("array", node.expressions, node),
     exp.Filter: Translator._filter,
+    exp.Window: Translator._window,
     exp.Anonymous: Translator._call,
     exp.CurrentDate: _moment("current_date"),
     exp.CurrentTime: _moment("current_time"),

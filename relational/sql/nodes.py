@@ -51,6 +51,10 @@ def _like(word: str) -> Callable[[exp.Expr], Words]:
     return lambda node: ("NOT", word) if node.args.get("negate") else (word,)
 
 
+def _window(node: exp.Window) -> Words:
+    return ("OVER", "PARTITION BY") if node.args.get("partition_by") else ("OVER",)
+
+
 def _word(node: exp.Expr) -> Words:
     word = str(node.this).upper()
     return () if "start" in node.meta or word in SILENT else (word,)
@@ -103,6 +107,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.If: _known("this true", ("WHEN", "THEN")),
     exp.Interval: _known("this unit", ("INTERVAL",)),
     exp.Filter: _known("this expression", ("FILTER",)),
+    exp.Window: _known("this partition_by order", _window, settled="over"),
     exp.Distinct: _known("expressions", ("DISTINCT",)),
     exp.CurrentDate: _known("", ("CURRENT_DATE",)),
     exp.CurrentTime: _known("", ("CURRENT_TIME",)),
@@ -233,6 +238,7 @@ CLAUSES = {
     "joins": "JOIN",
     "with_": "WITH",
     "windows": "WINDOW",
+    "spec": "a frame (ROWS, RANGE)",
     "laterals": "LATERAL",
     "locks": "FOR UPDATE",
     "columns": "a list of columns",

@@ -13,7 +13,7 @@ from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify
 from relational.expr.expression import Expression, Literal
 from relational.expr.scope import FromItem
-from relational.expr.unbound import Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral
+from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral
 from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
 from relational.plan.descent import with_shares_from
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
@@ -23,7 +23,6 @@ from relational.sql.expressions import Translator
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
 from relational.sql.tree import unsupported
-from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema
 
 MAX_LIMIT = (1 << 63) - 1
@@ -178,7 +177,7 @@ class QueryBinder:
     def _arrangement(self, node: exp.Expr) -> Arrangement:
         order = node.args.get("order")
         return Arrangement(
-            order=() if order is None else tuple(map(self._ordered, order.expressions)),
+            order=() if order is None else tuple(map(self._translate.ordered, order.expressions)),
             limit=self._count(node.args.get("limit"), "LIMIT"),
             offset=self._count(node.args.get("offset"), "OFFSET") or 0,
         )
@@ -318,10 +317,6 @@ class QueryBinder:
 
     def _groups(self, node: exp.Group | None) -> tuple[UnboundExpr, ...]:
         return () if node is None else tuple(self._translate.term(each) for each in node.expressions)
-
-    def _ordered(self, node: exp.Ordered) -> Ordered:
-        descending, nulls_first = bool(node.args.get("desc")), node.args.get("nulls_first")
-        return Ordered(self._translate.term(node.this), OrderType(descending, nulls_first))
 
     def _count(self, node: exp.Expr | None, clause: str) -> int | None:
         """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""

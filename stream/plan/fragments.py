@@ -6,6 +6,7 @@ The planner inserts an exchange where the distribution of rows changes:
                                   as many vnodes
     below one without groups      to one actor
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
+    below a top-n                 by its groups, as below an aggregation; without groups to one actor
     below each input of a join    by the join key; without equal columns to one actor. An input that is distributed by
                                   it already ends its fragment as well: its rows stay with the owner of their vnode
     below a branch of a union     by what is needed above the union, else by the key of the union
@@ -42,6 +43,7 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    TopNNode,
     UnionNode,
 )
 
@@ -175,6 +177,11 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         child, _ = _distributed(child, distribution, (node.group_by, node.state_table.vnode_count, VnodeRule.HASH))
         groups = tuple(range(len(node.group_by)))
         distribution = (groups, node.state_table.vnode_count, VnodeRule.HASH) if groups else SINGLE
+    elif isinstance(node, TopNNode):
+        wanted = node.table.distribution_key, node.table.vnode_count, VnodeRule.HASH
+        child, distribution = _distributed(child, distribution, wanted)
+        if node.groups and max(node.groups) >= node.width:
+            distribution = SINGLE
     elif isinstance(node, MaterializeNode):
         table = node.table
         wanted = table.distribution_key, table.vnode_count, table.vnode_rule

@@ -22,6 +22,7 @@ from relational.plan.logical import (
     Project,
     Scan,
     Share,
+    TopN,
     Union,
     nodes,
     positions_of,
@@ -48,6 +49,7 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    TopNNode,
     UnionNode,
     ValueOverflow,
     WatermarkFilterNode,
@@ -118,15 +120,15 @@ def _has_exchange(root: StreamNode) -> bool:
 
 
 class _Planner:
-    """Plans one job; numbers its aggregations, joins and scans from the root down. `is_of_one_actor`: as the first
-    release did; then scans do not store how far they have read the existing rows, and states of groups keep no values.
-    """
+    """Plans one job; numbers its operators with state and its scans from the root down. `is_of_one_actor`: as the
+    first release did; then scans do not store how far they have read the existing rows, and states of groups keep no
+    values."""
 
     def __init__(self, job: TableCatalog, table_ids: TableIds, *, is_of_one_actor: bool = False) -> None:
         self._job = job
         self._table_ids = table_ids
         self._is_of_one_actor = is_of_one_actor
-        self._aggregations = self._joins = self._scans = 0
+        self._aggregations = self._joins = self._top_ns = self._scans = 0
         self._shares: dict[int, ShareNode] = {}
         self._offsets: TableCatalog | None = None
         self._sources: list[TableCatalog] = []
@@ -164,6 +166,8 @@ class _Planner:
             return self._aggregate(query)
         if isinstance(query, Join):
             return self._join(query)
+        if isinstance(query, TopN):
+            return self._top_n(query)
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
 
     def _join(self, query: Join) -> StreamNode:
@@ -202,6 +206,37 @@ class _Planner:
             (len(query.left.schema), len(query.right.schema)),
             (query.left.is_append_only, query.right.is_append_only),
             (tables[0], tables[1]),
+        )
+
+    def _top_n(self, query: TopN) -> StreamNode:
+        """Without groups by a constant in one actor."""
+        child = self.plan(query.input)
+        key = child.stream_key
+        if key is None:
+            raise PlanNotSupported("TopN", "its input cannot tell its rows apart")
+        groups, vnode_count = query.groups, self._job.vnode_count if query.groups else None
+        if not groups:
+            groups, added = key_columns(child.schema, [EVERY_PAIR.left])
+            assert added is not None
+            child = ProjectNode(added[0], key, child, added[1])
+        name = f"{self._job.name}.top{self._top_ns}"
+        self._top_ns += 1
+        table = state_tables.top_n_table(
+            self._table_ids(name), name, self._job.id, child.schema, groups, query.keys, key, vnode_count
+        )
+        return TopNNode(
+            query.schema,
+            query.stream_key,
+            child,
+            groups,
+            query.keys,
+            query.kind,
+            query.offset,
+            query.offset + query.limit,
+            len(query.input.schema),
+            query.name is not None,
+            query.input.is_append_only,
+            table,
         )
 
     def _branches(self, query: Union) -> tuple[StreamNode, ...]:

@@ -1,9 +1,9 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 4, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 5, "root": node, "errors": table id or null, "is_single": bool}
 
-Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins. A plan is written in the first
-version that has what it needs, which older releases read.
+Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n. A plan is written
+in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -20,9 +20,10 @@ from typing import Any
 from hummock.base.json_fields import check_format
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
+from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
-from relational.types import DataType, Field, Schema, VnodeRule
+from relational.types import DataType, Field, OrderType, Schema, SortKey, VnodeRule
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     DmlNode,
@@ -41,12 +42,13 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    TopNNode,
     UnionNode,
     ValueOverflow,
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 4, 3, 2, 1
+FORMAT_VERSION, JOINS_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 5, 4, 3, 2, 1
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -82,8 +84,10 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, HashJoinNode):
+    if isinstance(node, TopNNode):
         return FORMAT_VERSION
+    if isinstance(node, HashJoinNode):
+        return JOINS_VERSION
     if isinstance(node, HashAggNode) and node.overflows:
         return OVERFLOWS_VERSION
     if isinstance(node, WatermarkFilterNode) or (isinstance(node, HashAggNode) and node.closing is not None):
@@ -127,6 +131,11 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "widths": list(node.widths), "append_only": list(node.append_only),
         "tables": [table.id for table in node.tables]}),
+    TopNNode: ("top-n", lambda node: {
+        "groups": list(node.groups),
+        "keys": [[key.column, key.order.descending, key.order.nulls_first] for key in node.keys],
+        "kind": node.kind.value, "offset": node.offset, "last": node.last, "width": node.width,
+        "has_number": node.has_number, "append_only": node.is_append_only, "table": node.table.id}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -211,6 +220,22 @@ class _Reader:
             (left_table, right_table),
         )
 
+    def top_n(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return TopNNode(
+            schema,
+            key,
+            input,
+            tuple(record["groups"]),
+            tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"]),
+            RankKind(record["kind"]),
+            record["offset"],
+            record["last"],
+            record["width"],
+            record["has_number"],
+            record["append_only"],
+            self._table(record["table"]),
+        )
+
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
         rule = VnodeRule(record.get("rule", VnodeRule.HASH))
@@ -249,6 +274,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "project": _Reader.project,
     "aggregate": _Reader.aggregate,
     "join": _Reader.join,
+    "top-n": _Reader.top_n,
     "exchange": _Reader.exchange,
     "share": _Reader.share,
     "union": _Reader.union,

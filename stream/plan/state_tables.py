@@ -6,6 +6,7 @@
     aggregation, inputs   group columns, argument, stream key        | -
     aggregation, overflow group columns, argument                    | number of rows
     join, one input       join key, stream key                       | all other columns
+    top-n                 group columns, order, stream key           | all other columns
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
     log of a sink         sequence number                            | changes
@@ -196,6 +197,27 @@ def join_table(
     if vnode_count is None:
         return internal_table(table_id, name, job_id, schema, pk, (), len(key))
     return internal_table(table_id, name, job_id, schema, pk, key, len(key), vnode_count)
+
+
+def top_n_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    schema: Schema,
+    groups: tuple[int, ...],
+    keys: Sequence[SortKey],
+    stream_key: tuple[int, ...],
+    vnode_count: int | None,
+) -> TableCatalog:
+    """The rows of a top-n, whose columns are those of `schema`, in the order of their groups. `vnode_count` None: it
+    has one actor."""
+    first: dict[int, SortKey] = {}
+    for sort_key in (*map(SortKey, groups), *keys, *map(SortKey, stream_key)):
+        first.setdefault(sort_key.column, sort_key)
+    pk = list(first.values())
+    if vnode_count is None:
+        return internal_table(table_id, name, job_id, schema, pk, (), len(groups))
+    return internal_table(table_id, name, job_id, schema, pk, groups, len(groups), vnode_count)
 
 
 def input_columns(

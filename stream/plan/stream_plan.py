@@ -16,9 +16,11 @@ from relational.catalog.watermarks import watermark_text
 from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
+from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
+from relational.plan.logical.rank import numbers_text
 from relational.plan.tree_text import grouping_text, join_text, select_items
-from relational.types import Schema, VnodeRule
+from relational.types import Schema, SortKey, VnodeRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +303,34 @@ class HashJoinNode(StreamNode):
     def details(self) -> str:
         names = self.left.schema.names, self.right.schema.names
         return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopNNode(_UnaryNode):
+    """The rows whose number by `kind` is above `offset` and at most `last` among those that are equal in `groups`, in
+    the order `keys`: the first `width` columns, and behind them the number if `has_number`; the others are computed
+    keys. `is_append_only`: rows of the input are only inserted. `table`: the rows, or then those of the windows."""
+
+    groups: tuple[int, ...]
+    keys: tuple[SortKey, ...]
+    kind: RankKind
+    offset: int
+    last: int
+    width: int
+    has_number: bool
+    is_append_only: bool
+    table: TableCatalog
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
+    def details(self) -> str:
+        names = self.input.schema.names
+        order = ", ".join(f"{names[key.column]} {key.order}" for key in self.keys)
+        groups = ", ".join(names[column] for column in self.groups)
+        return f"{numbers_text(self.kind, self.offset, self.last)} of [{groups}] by [{order}]"
 
 
 @dataclass(frozen=True, slots=True)

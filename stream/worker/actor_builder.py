@@ -45,6 +45,7 @@ from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.executor.source_watermark import SourceWatermark
 from stream.executor.store_errors import StoreErrorsExecutor
 from stream.executor.table_sink import TableSinkExecutor
+from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
@@ -62,6 +63,7 @@ from stream.plan.stream_plan import (
     SourceNode,
     StreamNode,
     StreamScanNode,
+    TopNNode,
     UnionNode,
     WatermarkFilterNode,
 )
@@ -249,6 +251,21 @@ class ExecutorChain:
             node.condition,
             self.errors,
             has_pairs=node.kind.has_pairs,
+            chunk_rows=self.options.chunk_rows,
+        )
+
+    def top_n(self, node: TopNNode, info: ExecutorInfo) -> Executor:
+        window = Window(
+            node.groups, node.keys, node.kind, node.offset, node.last, node.width, node.has_number
+        )
+        return TopNExecutor(
+            info,
+            self.build(node.input),
+            window,
+            self.state_table(node.table),
+            self.errors,
+            is_append_only=node.is_append_only,
+            cache_bytes=self.options.top_n_cache_bytes,
             chunk_rows=self.options.chunk_rows,
         )
 
@@ -531,6 +548,7 @@ BUILDERS: BuilderFunctions = {
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
+    TopNNode: ExecutorChain.top_n,
     MaterializeNode: ExecutorChain.materialize,
     SinkNode: ExecutorChain.sink,
 }

@@ -63,14 +63,14 @@ MAY_IMPORT: dict[str, str] = {
     "relational.catalog": "types hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
     "relational.agg": "types chunk encoding hash hummock.base hummock.columnar",
     "relational.join": "types chunk encoding hash hummock.base hummock.columnar",
-    "relational.order": "hash hummock.base hummock.columnar",
+    "relational.order": "types chunk encoding hash hummock.base hummock.columnar",
     "relational.table": (
         "types chunk encoding catalog hash hummock.base hummock.columnar hummock.read hummock.state_store"
     ),
     "relational.plan": "types expr catalog hummock.base",
     "relational.sql": "types expr catalog plan",
     "relational.relation": "types expr plan catalog batch",
-    "relational.batch": "types chunk encoding expr catalog plan agg join table hummock.state_store",
+    "relational.batch": "types chunk encoding expr catalog plan agg join order table hummock.state_store",
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
     "relational.spark": (
         "types chunk catalog table expr plan sql inbox hummock.base hummock.columnar hummock.compaction "
@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
-        "relational.agg relational.join relational.table relational.encoding relational.catalog"
+        "relational.agg relational.join relational.order relational.table relational.encoding relational.catalog"
     ),
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (

@@ -56,6 +56,7 @@ class Program:
             parallelism=self.rng.choice([1, 2, 3]),
             aggregation_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
             join_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
+            top_n_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
         )
 
     def run(self) -> None:
@@ -68,6 +69,7 @@ class Program:
             if len(self.views) < VIEWS and self.rng.random() < 0.7:
                 self._create()
             self.db.flush()
+            assert not self.db.failed_jobs, self.db.failed_jobs
             try:
                 self.check()
             except TooManyPairs:

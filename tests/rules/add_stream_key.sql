@@ -110,19 +110,6 @@ SELECT count(*) FROM orders
 --     Aggregate [] count(*)
 --       Scan orders (id, region, amount, at)
 
--- below a sort and a limit
-SELECT region FROM orders ORDER BY amount LIMIT 3
--- before
---   Limit 3 offset 0
---     Sort _order_2 ASC NULLS LAST
---       Project region, amount AS _order_2 (hidden)
---         Scan orders (id, region, amount, at)
--- after
---   Limit 3 offset 0
---     Sort _order_2 ASC NULLS LAST
---       Project region, amount AS _order_2 (hidden), id AS _id (hidden)
---         Scan orders (id, region, amount, at)
-
 -- rows of a statement have none
 SELECT column1 FROM (VALUES (1), (2)) AS x
 -- before
@@ -351,3 +338,54 @@ SELECT o.amount, p.c FROM (SELECT amount FROM orders) AS o LEFT JOIN pairs AS p 
 --         Project amount, id AS _id (hidden)
 --           Scan orders (id, region, amount, at)
 --         Scan pairs (a, b, c)
+
+-- below a sort
+SELECT region FROM orders ORDER BY amount
+-- before
+--   Sort _order_2 ASC NULLS LAST
+--     Project region, amount AS _order_2 (hidden)
+--       Scan orders (id, region, amount, at)
+-- after
+--   Sort _order_2 ASC NULLS LAST
+--     Project region, amount AS _order_2 (hidden), id AS _id (hidden)
+--       Scan orders (id, region, amount, at)
+
+-- below numbers, which come before the key
+SELECT row_number() OVER (PARTITION BY region ORDER BY amount) AS n, upper(region) AS u FROM (SELECT region, amount FROM orders) AS x
+-- before
+--   Project row_number AS n, upper(region) AS u
+--     Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--       Project region, amount
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project row_number AS n, upper(region) AS u, _id (hidden)
+--     Project region, amount, row_number, _id (hidden)
+--       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--         Project region, amount, id AS _id (hidden)
+--           Scan orders (id, region, amount, at)
+
+-- a top-n has the key of its input and its groups
+SELECT amount FROM (SELECT amount, row_number() OVER (PARTITION BY region ORDER BY amount) AS n FROM orders) WHERE n < 3
+-- before
+--   Project amount
+--     Project amount, row_number AS n
+--       TopN row_number 1 to 2 AS row_number of [region] by [amount ASC NULLS LAST]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project amount, _id (hidden), _region (hidden)
+--     Project amount, row_number AS n, id AS _id (hidden), region AS _region (hidden)
+--       TopN row_number 1 to 2 AS row_number of [region] by [amount ASC NULLS LAST]
+--         Scan orders (id, region, amount, at)
+
+-- the only row of a group has the groups as its key
+SELECT amount FROM (SELECT amount, row_number() OVER (PARTITION BY region ORDER BY id) AS n FROM orders) WHERE n = 1
+-- before
+--   Project amount
+--     Project amount, row_number AS n
+--       TopN row_number 1 to 1 AS row_number of [region] by [id ASC NULLS LAST]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project amount, _region (hidden)
+--     Project amount, row_number AS n, region AS _region (hidden)
+--       TopN row_number 1 to 1 AS row_number of [region] by [id ASC NULLS LAST]
+--         Scan orders (id, region, amount, at)

@@ -177,3 +177,16 @@ SELECT region FROM orders JOIN pairs ON id = a AND amount < c
 --     Join inner on ((id = CAST(a AS BIGINT)) AND (amount < c))
 --       Scan orders (id, region, amount)
 --       Scan pairs (a, c)
+
+-- numbers need their order, and the key that decides among equal rows
+SELECT n FROM (SELECT at, row_number() OVER (PARTITION BY region ORDER BY amount) AS n FROM orders)
+-- before
+--   Project n
+--     Project at, row_number AS n
+--       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project n
+--     Project row_number AS n
+--       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--         Scan orders (id, region, amount)

@@ -257,3 +257,19 @@ SELECT region FROM orders FULL JOIN pairs ON id = a AND c > 1 WHERE region = 'a'
 --       Join full on ((id = CAST(a AS BIGINT)) AND (c > 1))
 --         Scan orders (id, region, amount, at)
 --         Scan pairs (a, b, c)
+
+-- through numbers only terms over their groups
+SELECT * FROM (SELECT id, region, row_number() OVER (PARTITION BY region ORDER BY amount) AS n FROM orders) WHERE region = 'x' AND id > 3 AND n > 1
+-- before
+--   Project id, region, n
+--     Filter ((region = 'x') AND (id > 3) AND (n > 1))
+--       Project id, region, row_number AS n
+--         Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--           Scan orders (id, region, amount, at)
+-- after
+--   Project id, region, n
+--     Project id, region, row_number AS n
+--       Filter ((id > 3) AND (row_number > 1))
+--         Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--           Filter (region = 'x')
+--             Scan orders (id, region, amount, at)

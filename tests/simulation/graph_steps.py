@@ -251,7 +251,9 @@ def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definit
         return _windows(rng, source)
     first, second = rng.choice(columns), rng.choice(columns)
     where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
-    kind = rng.randrange(4)
+    kind = rng.randrange(5)
+    if kind == 4:
+        return _first_rows(rng, source, columns)
     if kind == 0:
         return _defined(f"SELECT {first} AS a, {second} + 1 AS b FROM {source}{where}", ("a", "b"), source)
     if kind == 1:
@@ -263,6 +265,20 @@ def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definit
         query = f"SELECT {first} % 5 AS g, {calls} FROM {source}{where} GROUP BY {first} % 5"
         return _defined(query, ("g", "a", "b"), source)
     return _defined(f"SELECT COUNT({first}) AS a, MAX({second}) AS b FROM {source}{where}", ("a", "b"), source)
+
+
+def _first_rows(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definition:
+    """The first rows of each group, or of all; rows that are equal in the order are equal in all that is selected."""
+    first, second = rng.choice(columns), rng.choice(columns)
+    order = f"{first} DESC, {second}"
+    if rng.random() < 0.3:
+        limit = f"LIMIT {rng.randrange(1, 6)} OFFSET {rng.randrange(2)}"
+        query = f"SELECT {first} AS a, {second} AS b FROM {source} ORDER BY {order} {limit}"
+        return _defined(query, ("a", "b"), source)
+    kind = rng.choice(("row_number", "rank", "dense_rank"))
+    inner = f"SELECT {first} AS a, {second} AS b, {kind}() OVER (PARTITION BY {first} % 3 ORDER BY {order}) AS n"
+    query = f"SELECT a, b, n FROM ({inner} FROM {source}) AS x WHERE n <= {rng.randrange(1, 5)}"
+    return _defined(query, ("a", "b", "n"), source)
 
 
 def _windows(rng: random.Random, source: str) -> Definition:

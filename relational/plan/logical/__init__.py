@@ -8,6 +8,7 @@ from relational.plan.logical.filter import Filter
 from relational.plan.logical.join import Join, JoinKind
 from relational.plan.logical.node import LogicalPlan, nodes, positions_of
 from relational.plan.logical.project import Project, only
+from relational.plan.logical.rank import Rank, TopN
 from relational.plan.logical.scan import Scan, table_schema
 from relational.plan.logical.share import Share
 from relational.plan.logical.sort_limit import Limit, Sort
@@ -23,9 +24,11 @@ __all__ = [
     "Limit",
     "LogicalPlan",
     "Project",
+    "Rank",
     "Scan",
     "Share",
     "Sort",
+    "TopN",
     "Union",
     "Values",
     "only",

@@ -18,6 +18,7 @@ def test_of_each_key_the_row_before_and_the_row_after_remain():
     assert net("+ 2 a\n- 2 a") == ""
     assert net("+ 3 a\nU- 3 a\nU+ 3 b") == "+ 3 b"
     assert net("U- 4 a\nU+ 4 b\n- 4 b") == "- 4 a"
+    assert net("- 5 a\n+ 5 b\nU- 5 b\nU+ 5 a\n+ 6 c") == "+ 6 c"
 
 
 def test_the_halves_of_an_update_come_together():

@@ -7,6 +7,7 @@ import pytest
 from hummock.errors import FormatTooNew
 from relational.plan.logical import ColumnValues, LogicalPlan, Share, Union, nodes
 from relational.plan.optimizer import VIEW_RULES, optimize
+from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.serialize import plan_from_text, plan_to_text, plan_with_table_ids
 from relational.sql import bind_sql
 from tests.support.suites.node_kinds import kinds
@@ -127,6 +128,8 @@ EXAMPLES = (
     "WITH a AS (VALUES (1), (2)) SELECT * FROM a UNION ALL SELECT * FROM a",
     "SELECT region FROM orders LEFT JOIN pairs ON id = a, plain",
     "SELECT region FROM orders WHERE id IN (SELECT a FROM pairs)",
+    "SELECT rank() OVER (PARTITION BY region ORDER BY id DESC) FROM orders",
+    "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
 )
 
 
@@ -134,6 +137,9 @@ def test_every_kind_of_node_is_written_or_refused_by_name(catalog):
     seen = set()
     for text in EXAMPLES:
         plan = plan_of(text, catalog, ())
+        assert plan_from_text(plan_to_text(plan), catalog.get) == plan
+        seen |= {type(node) for node in nodes(plan)}
+        plan = rank_to_top_n(plan)
         assert plan_from_text(plan_to_text(plan), catalog.get) == plan
         seen |= {type(node) for node in nodes(plan)}
     assert {kind.__name__ for kind in kinds(LogicalPlan) - UNWRITTEN} == {kind.__name__ for kind in seen}

@@ -319,7 +319,8 @@ WITH e AS (SELECT 1 AS a) ((SELECT a FROM e) ORDER BY a LIMIT 1 OFFSET 1) UNION 
 WITH f AS (SELECT 1 AS a) (SELECT a FROM f LIMIT 2) ORDER BY a;
 SELECT a.b.c.d.e FROM orders;
 SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN plain;
-SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FROM plain)"""
+SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FROM plain);
+SELECT rank() OVER (PARTITION BY region ORDER BY id) FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:
@@ -404,7 +405,7 @@ def outcome(piece, catalog) -> object:
 def test_arguments_that_the_dialect_sets_are_few():
     """`settled` arguments are set by sqlglot's parser from the dialect alone, never from the text."""
     settled = {kind: known.settled for kind, known in KNOWN.items() if known.settled}
-    assert settled == {exp.Div: {"typed", "safe"}, exp.DPipe: {"safe"}}
+    assert settled == {exp.Div: {"typed", "safe"}, exp.DPipe: {"safe"}, exp.Window: {"over"}}
 
 
 TRANSLATED = [kind for kind in exp.ALL_FUNCTIONS if kind not in KNOWN]

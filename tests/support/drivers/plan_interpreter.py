@@ -25,12 +25,15 @@ from relational.plan.logical import (
     Limit,
     LogicalPlan,
     Project,
+    Rank,
     Scan,
     Share,
     Sort,
+    TopN,
     Union,
     Values,
 )
+from relational.plan.logical.rank import OrderedGroups
 from relational.types import DataType, Schema
 from relational.types.ordering import SortKey
 
@@ -146,6 +149,37 @@ def _in_order(keys: Sequence[SortKey], one: tuple[Any, ...], other: tuple[Any, .
     return 0
 
 
+def _numbered(plan: OrderedGroups, tables: Mapping[int, Rows]) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
+    """The rows with their numbers by name; equal ones in the order of the stream key."""
+    rows = interpret(plan.input, tables)
+    ties = tuple(SortKey(column) for column in plan.input.stream_key or ())
+    rows.sort(key=cmp_to_key(lambda one, other: _in_order((*plan.keys, *ties), one, other)))
+    last: dict[Any, tuple[tuple[Any, ...], dict[str, int]]] = {}
+    found = []
+    for row in rows:
+        group = tuple(_key(row[column]) for column in plan.groups)
+        before, numbers = last.get(group, (row, {"row_number": 0, "rank": 0, "dense_rank": 0}))
+        number = numbers["row_number"] + 1
+        is_tie = number > 1 and _in_order(plan.keys, before, row) == 0
+        numbers = {"row_number": number, "rank": numbers["rank"] if is_tie else number,
+                   "dense_rank": numbers["dense_rank"] + (not is_tie)}
+        last[group] = row, numbers
+        found.append((row, numbers))
+    return found
+
+
+def _rank(plan: Rank, tables: Mapping[int, Rows]) -> Rows:
+    return [(*row, *(numbers[kind] for kind in plan.kinds)) for row, numbers in _numbered(plan, tables)]
+
+
+def _top_n(plan: TopN, tables: Mapping[int, Rows]) -> Rows:
+    return [
+        (*row, *((numbers[plan.kind],) if plan.name is not None else ()))
+        for row, numbers in _numbered(plan, tables)
+        if plan.offset < numbers[plan.kind] <= plan.offset + plan.limit
+    ]
+
+
 def _limit(plan: Limit, tables: Mapping[int, Rows]) -> Rows:
     rows = interpret(plan.input, tables)[plan.offset :]
     return rows if plan.count is None else rows[: plan.count]
@@ -195,6 +229,8 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Project: _project,
     Aggregate: _aggregate,
     Sort: _sort,
+    Rank: _rank,
+    TopN: _top_n,
     Limit: _limit,
     Union: _union,
     Join: _join,

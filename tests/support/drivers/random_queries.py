@@ -191,6 +191,26 @@ class QueryMaker:
             found = Relation(text, found.columns + other.columns, "")
         return found
 
+    def _ranked(self, depth: int) -> Relation:
+        """The first rows of a relation, or of its groups. Where only one of equal rows may come, rows are equal in no
+        column less than all."""
+        chance = self._random
+        inner, alias, number = self._renamed(depth - 1), self._name(), self._name()
+        names = [column.name for column in inner.columns]
+        kind = chance.choice(("limit", "row_number", "rank", "dense_rank"))
+        count = len(names) if kind in ("limit", "row_number") else chance.randint(1, len(names))
+        words = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
+        order = ", ".join(f"{name}{chance.choice(words)}" for name in chance.sample(names, count))
+        if kind == "limit":
+            bounds = f"LIMIT {chance.randint(0, 6)}{chance.choice(('', ' OFFSET 2'))}"
+            return Relation(f"(SELECT * FROM {inner.text} ORDER BY {order} {bounds}) AS {alias}", inner.columns, alias)
+        group = f"PARTITION BY {chance.choice(names)} " if chance.random() < 0.7 else ""
+        listed = ", ".join(names)
+        ranked = f"SELECT {listed}, {kind}() OVER ({group}ORDER BY {order}) AS {number} FROM {inner.text}"
+        bound = chance.choice(("<= 3", "= 1", "< 3", "BETWEEN 2 AND 4", "= 2"))
+        text = f"(SELECT {listed}, CAST({number} AS INT) AS {number} FROM ({ranked}) AS {self._name()} "
+        return Relation(f"{text}WHERE {number} {bound}) AS {alias}", [*inner.columns, Column(number, "i")], alias)
+
     def _renamed(self, depth: int) -> Relation:
         """A relation under an alias, with new names for all of its columns."""
         found = self._relation(max(depth, 0), is_single=True)
@@ -203,6 +223,8 @@ class QueryMaker:
         chance = self._random
         if self.has_joins and depth and not is_single and chance.random() < 0.35:
             return self._joined(depth)
+        if self.has_joins and depth and chance.random() < 0.12:
+            return self._ranked(depth)
         alias = self._name()
         if depth and chance.random() < 0.35:
             body, columns = self._union(0) if chance.random() < 0.3 else self._select(depth - 1)

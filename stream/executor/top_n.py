@@ -1,0 +1,281 @@
+"""TopN: the first rows of each group in an order, kept up to date.
+
+The changes of an epoch are kept, as net changes, until the barrier, or until there are many. Then the groups that they
+touch are ranked anew: the rows that were in the window before, without the deleted ones, and the inserted ones. So a
+group emits what is different after the epoch, however often it changed.
+
+In memory are the rows of the windows, those up to the last number; the state table has all rows, in the order of their
+groups. A window that was full and has lost a row is read again from the table, once for all of these groups. Where rows
+are only inserted a row behind the window never comes back: then the table has the windows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from relational.chunk import Column, DataChunk, Op, StreamChunk
+from relational.expr.eval_context import ErrorCounts
+from relational.expr.window_functions import RankKind
+from relational.join.join_index import JoinIndex
+from relational.join.join_probe import JoinProbe
+from relational.join.net_changes import net_changes
+from relational.join.rows_by_key import RowsByKey
+from relational.order.ranking import ranking
+from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
+from relational.table.state_table import StateTable
+from relational.types import DataType
+from relational.types.ordering import SortKey
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.message import Barrier, Message, Watermark
+
+KEPT_ROWS, KEPT_BYTES = 1 << 18, 64 << 20
+"""Changes of an epoch beyond which groups are ranked before the barrier."""
+READ_AT_ONCE = 4_096
+"""Windows that are read from the table at a time."""
+MOST_READ = 1 << 16
+"""Rows of a window that are read at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The rows whose number by `kind`, among those that are equal in `groups`, in the order `keys`, is above `offset`
+    and at most `last`. `width`: the columns of the input that are emitted, the first ones. `has_number`: the number is
+    emitted behind them."""
+
+    groups: tuple[int, ...]
+    keys: tuple[SortKey, ...]
+    kind: RankKind
+    offset: int
+    last: int
+    width: int
+    has_number: bool
+
+
+class TopNExecutor(Executor):
+    """`table` has the columns of the input, the groups first in its key, then the order. `cache_bytes`: of windows in
+    memory; those of the groups that were looked up longest ago are evicted at barriers. `errors` counts rows dropped
+    because their key is too long for the store. Watermarks end here."""
+
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        input: Executor,
+        window: Window,
+        table: StateTable,
+        errors: ErrorCounts,
+        *,
+        is_append_only: bool,
+        cache_bytes: int,
+        chunk_rows: int,
+    ) -> None:
+        self.info = info
+        self._input, self._window, self._table, self._errors = input, window, table, errors
+        self._is_append_only, self._chunk_rows = is_append_only, chunk_rows
+        types = input.info.schema.types
+        self._stream_key = tuple(input.info.stream_key or ())
+        name = self._stream_key or window.groups  # of an only row any columns
+        self._index = JoinIndex(
+            types, window.groups, name, null_safe=(True,) * len(window.groups), capacity_bytes=cache_bytes
+        )
+        self._starts_empty = False
+        self._kept: list[StreamChunk] = []
+        self._kept_rows = self._kept_bytes = 0
+        stored = tuple(table.catalog.pk_indices)
+        self._long_key = stored if may_be_long(types, stored) else None
+
+    def execute(self) -> Iterator[Message]:
+        messages = self._input.execute()
+        barrier = yield from first_barrier(messages, self.info.identity)
+        self._table.init_epoch(barrier.epoch)
+        self._starts_empty = next(self._table.scan_chunks(), None) is None
+        yield barrier
+        for message in messages:
+            if isinstance(message, StreamChunk):
+                self._keep(message)
+                if self._kept_rows >= KEPT_ROWS or self._kept_bytes >= KEPT_BYTES:
+                    yield from self._flush()
+            elif isinstance(message, Barrier):
+                yield from self._flush()
+                self._table.commit(message.epoch)
+                self._index.end_epoch()
+                yield message
+            elif not isinstance(message, Watermark):
+                yield message
+
+    def _keep(self, chunk: StreamChunk) -> None:
+        if self._long_key is not None:
+            chunk, lost = without_long_keys(chunk, self._long_key, self._table.catalog)
+            self._errors.add(LONG_KEY, lost)
+        self._kept.append(chunk.compact())
+        self._kept_rows += chunk.visible_rows
+        self._kept_bytes += chunk.nbytes
+
+    def _flush(self) -> Iterator[StreamChunk]:
+        if not self._kept_rows:
+            return
+        changes = StreamChunk.compacted(self._kept)
+        self._kept, self._kept_rows, self._kept_bytes = [], 0, 0
+        if not self._is_append_only:
+            changes = net_changes(changes, self._stream_key)
+        if changes.capacity:
+            made = self._changed_windows(changes)
+            if made.capacity:
+                yield from slices(made, self._chunk_rows)
+
+    def _changed_windows(self, changes: StreamChunk) -> StreamChunk:
+        """Applies net changes; the changes of the result."""
+        ids = self._located(changes)
+        before, of_before = self._windows(np.unique(ids))
+        numbers = self._numbers(before, of_before)
+        keys = RowsByKey(before, self._stream_key)
+        is_deletion = (changes.ops & Op.DELETE).astype(np.bool_)
+        is_lost = np.zeros(before.capacity, np.bool_)
+        deleted = keys.find(changes)[is_deletion]
+        is_lost[deleted[deleted >= 0]] = True
+        if not self._is_append_only:
+            self._table.write_slice(changes)
+        rows, groups = self._candidates(changes, ids, before, of_before, numbers, is_lost)
+        origin = keys.find(rows)
+        origin[np.append(is_lost, False)[origin]] = -1
+        new_numbers = self._numbers(rows, groups)
+        in_window = new_numbers <= self._window.last
+        is_kept = np.zeros(before.capacity, np.bool_)
+        is_kept[origin[in_window & (origin >= 0)]] = True
+        comes = in_window & (origin < 0)
+        self._apply(before, of_before, ~is_kept, rows, groups, comes)
+        return self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
+
+    def _candidates(
+        self,
+        changes: StreamChunk,
+        ids: np.ndarray,
+        before: DataChunk,
+        of_before: np.ndarray,
+        numbers: np.ndarray,
+        is_lost: np.ndarray,
+    ) -> tuple[DataChunk, np.ndarray]:
+        """The rows, with their groups, among which all rows of the new windows are."""
+        refilled = self._incomplete(of_before, numbers, is_lost)
+        survives = ~(is_lost | np.isin(of_before, refilled))
+        comes = ~((changes.ops & Op.DELETE).astype(np.bool_) | np.isin(ids, refilled))
+        again = self._read(before, of_before, refilled)
+        come = DataChunk(changes.columns).take(_rows(comes))
+        rows = DataChunk.concat([before.take(_rows(survives)), come, *(each for each, _ in again)])
+        return rows, np.concatenate([of_before[survives], ids[comes], *(each for _, each in again)])
+
+    def _located(self, changes: DataChunk) -> np.ndarray:
+        """The group of each row, whose window is in memory then: int32[capacity]."""
+        columns = [changes.columns[column] for column in self._window.groups]
+        located = self._index.locate(columns)
+        if len(located.new_ids) and not (self._starts_empty and self._index.is_complete):
+            first = np.zeros(len(located.new_ids), np.int32)
+            is_new = _rows(located.ids >= located.new_ids[0])[::-1]
+            first[located.ids[is_new] - located.new_ids[0]] = is_new
+            for rows, _ in self._stored(DataChunk(columns).take(first)):
+                self._index.load(rows)
+        return located.ids
+
+    def _windows(self, groups: np.ndarray) -> tuple[DataChunk, np.ndarray]:
+        """The rows of windows in memory, and the group of each."""
+        found = list(JoinProbe(self._index, groups))
+        if not found:
+            return _no_rows(self._input.info.schema.types), np.empty(0, np.int32)
+        row_ids = np.concatenate([rows for _, rows in found])
+        columns = list(map(Column, self._index.gather(row_ids)))
+        return DataChunk(columns, capacity=len(row_ids)), groups[np.concatenate([at for at, _ in found])]
+
+    def _incomplete(self, of_before: np.ndarray, numbers: np.ndarray, is_lost: np.ndarray) -> np.ndarray:
+        """The groups that have lost a row, and may have rows behind their window, which fill it again."""
+        if not is_lost.any():
+            return np.empty(0, np.int32)
+        groups, at = np.unique(of_before, return_inverse=True)
+        if self._window.kind is RankKind.DENSE_RANK:
+            filled = np.zeros(len(groups), np.int64)
+            np.maximum.at(filled, at, numbers)
+        else:
+            filled = np.bincount(at, minlength=len(groups))
+        has_lost = np.bincount(at, is_lost, len(groups)) > 0
+        return groups[has_lost & (filled >= self._window.last)]
+
+    def _read(
+        self, before: DataChunk, of_before: np.ndarray, groups: np.ndarray
+    ) -> list[tuple[DataChunk, np.ndarray]]:
+        """The windows of groups of which `before` has a row, as the table has them now."""
+        if not len(groups):
+            return []
+        _, first = np.unique(of_before, return_index=True)
+        chosen = first[np.isin(of_before[first], groups)].astype(np.int32)
+        prefixes = before.project(self._window.groups).take(chosen)
+        return [(rows, of_before[chosen][owners]) for rows, owners in self._stored(prefixes)]
+
+    def _stored(self, prefixes: DataChunk) -> Iterator[tuple[DataChunk, np.ndarray]]:
+        """The stored rows of the windows of groups, and the row of `prefixes` that each is under."""
+        for start in range(0, prefixes.capacity, READ_AT_ONCE):
+            part = prefixes.slice(start, min(READ_AT_ONCE, prefixes.capacity - start))
+            left, limit = np.arange(part.capacity, dtype=np.int32), min(self._window.last, MOST_READ)
+            while len(left):
+                owners, rows = self._table.first_rows(part.take(left), limit)
+                numbers = self._numbers(rows, owners)
+                is_open = np.bincount(owners, minlength=len(left)) >= limit
+                is_open[owners[numbers > self._window.last]] = False
+                is_open &= self._window.kind is not RankKind.ROW_NUMBER or limit < self._window.last
+                whole = _rows(~is_open[owners] & (numbers <= self._window.last))
+                yield rows.take(whole), start + left[owners[whole]]
+                left, limit = left[is_open], 2 * limit
+
+    def _numbers(self, rows: DataChunk, groups: np.ndarray) -> np.ndarray:
+        """The number of each row among all rows of its group: int64[capacity]."""
+        window = self._window
+        found = ranking(rows, groups, window.keys, self._stream_key)
+        numbers = np.empty(rows.capacity, np.int64)
+        numbers[found.rows] = getattr(found, window.kind)
+        return numbers
+
+    def _apply(
+        self,
+        before: DataChunk,
+        of_before: np.ndarray,
+        goes: np.ndarray,
+        rows: DataChunk,
+        groups: np.ndarray,
+        comes: np.ndarray,
+    ) -> None:
+        """Takes rows out of the windows in memory, and others into them."""
+        gone, come = _rows(goes), _rows(comes)
+        ops = np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (len(gone), len(come)))
+        columns = DataChunk.concat([before.take(gone), rows.take(come)]).columns
+        chunk = StreamChunk(columns, ops)
+        self._index.apply(chunk, np.concatenate([of_before[gone], groups[come]]).astype(np.int32))
+        if self._is_append_only:
+            self._table.write_slice(chunk)
+
+    def _output(
+        self, before: DataChunk, old: np.ndarray, rows: DataChunk, new: np.ndarray, origin: np.ndarray
+    ) -> StreamChunk:
+        """The changes from the old to the new rows. `old`, `new`: their numbers, 0: not in the window. `origin`: the
+        position of a new row among the old ones."""
+        window = self._window
+        was, is_now = old > window.offset, new > window.offset
+        same = is_now & np.append(was, False)[origin]
+        if window.has_number:
+            same &= np.append(old, 0)[origin] == new
+        was[origin[same]] = False
+        gone, come = _rows(was), _rows(is_now & ~same)
+        width = range(window.width)
+        columns = DataChunk.concat([before.project(width).take(gone), rows.project(width).take(come)]).columns
+        if window.has_number:
+            columns = (*columns, Column(pa.array(np.concatenate([old[gone], new[come]]))))
+        return StreamChunk(columns, np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (len(gone), len(come))))
+
+
+def _rows(chosen: np.ndarray) -> np.ndarray:
+    """The positions of true entries: int32[n]."""
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def _no_rows(types: Sequence[DataType]) -> DataChunk:
+    return DataChunk([Column(pa.nulls(0, each.arrow)) for each in types], capacity=0)
