@@ -17,6 +17,7 @@ from relational.plan.rules.drop_distinct import drop_distinct
 from relational.plan.rules.drop_sort import drop_sort
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
+from relational.plan.rules.order_joins import order_joins, share_terms
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
 from relational.plan.rules.rank_to_top_n import rank_to_top_n
@@ -30,7 +31,9 @@ MAX_DEPTH = 200
 RULES: tuple[Rule, ...] = (
     inline_shares,
     repeat_cheap_shares,
+    share_terms,
     push_down_filter,
+    order_joins,
     drop_distinct,
     drop_sort,
     prune_columns,
@@ -44,7 +47,9 @@ PLAIN_VIEW_RULES: tuple[Rule, ...] = (inline_shares, push_down_filter, prune_col
 VIEW_RULES: tuple[Rule, ...] = (
     inline_shares,
     share_scans,
+    share_terms,
     push_down_filter,
+    order_joins,
     rank_to_top_n,
     drop_distinct,
     add_stream_key,

@@ -1,0 +1,157 @@
+"""Orders the inputs of inner joins so that each finds its rows by an equality with those before it.
+
+    FROM a, b, c WHERE a.x = c.x AND b.y = c.y      (a join c) join b, instead of all pairs of a and b first
+
+The order is that of the query, except that an input which equals nothing in those before it waits for one that does.
+So a query that is joined by equalities already stays as it is. Terms that all branches of an OR share are terms of
+their own, which may be equalities: (p AND q) OR (p AND r) is p AND (q OR r), with NULL too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relational.expr.expression import (
+    Call,
+    Expression,
+    InputRef,
+    conjunction,
+    conjuncts,
+    input_columns,
+    remap,
+    transform,
+)
+from relational.plan.descent import transformed
+from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, only
+from relational.types.data_type import DataType
+
+
+def share_terms(plan: LogicalPlan) -> LogicalPlan:
+    """The plan with the common terms of the branches of each OR of a filter before it."""
+    return transformed(plan, _shared)
+
+
+def order_joins(plan: LogicalPlan) -> LogicalPlan:
+    """The plan without joins of all pairs, where another order has equalities."""
+    return transformed(plan, _ordered)
+
+
+def _shared(plan: LogicalPlan) -> LogicalPlan:
+    if not isinstance(plan, Filter):
+        return plan
+    predicate = transform(plan.predicate, _factored)
+    return plan if predicate == plan.predicate else Filter(plan.input, predicate)
+
+
+def _factored(expression: Expression) -> Expression:
+    if not isinstance(expression, Call) or expression.function != "or":
+        return expression
+    branches = [conjuncts(arg) for arg in expression.args]
+    common = [term for term in dict.fromkeys(branches[0]) if all(term in branch for branch in branches[1:])]
+    if not common:
+        return expression
+    rests = [tuple(term for term in branch if term not in common) for branch in branches]
+    if not all(rests):
+        return conjunction(common)
+    either = Call("or", tuple(map(conjunction, rests)), DataType.BOOLEAN)
+    return conjunction([*common, either])
+
+
+def _ordered(plan: LogicalPlan) -> LogicalPlan:
+    """The joins below `plan`, the lowest of which were looked at before."""
+    if not isinstance(plan, Join) or not _is_movable(plan):
+        return plan
+    inputs, terms, columns = _flattened(plan)
+    starts = [0]
+    for each in inputs:
+        starts.append(starts[-1] + len(each.schema))
+    owner = [number for number, each in enumerate(inputs) for _ in each.schema]
+    order = _order(len(inputs), owner, terms)
+    if _all_equated(plan) or order == list(range(len(inputs))):
+        return plan
+    joined, position = _joined(inputs, starts, order, terms)
+    return only(joined, [position[column] for column in columns])
+
+
+def _is_movable(plan: LogicalPlan) -> bool:
+    return isinstance(plan, Join) and plan.kind is JoinKind.INNER and not plan.is_keyed
+
+
+def _is_selection(plan: LogicalPlan) -> bool:
+    """Whether a plan selects columns of joins that can be ordered otherwise."""
+    if not isinstance(plan, Project) or not _is_movable(plan.input):
+        return False
+    return all(isinstance(each, InputRef) for each in plan.expressions)
+
+
+def _all_equated(plan: LogicalPlan) -> bool:
+    """Whether each of the joins has an equality."""
+    if isinstance(plan, Project) and _is_selection(plan):
+        return _all_equated(plan.input)
+    if not isinstance(plan, Join) or not _is_movable(plan):
+        return True
+    return bool(plan.equalities[0]) and _all_equated(plan.left) and _all_equated(plan.right)
+
+
+def _flattened(plan: LogicalPlan) -> tuple[list[LogicalPlan], list[Expression], list[int]]:
+    """The inputs of a tree of joins, its terms over the columns of all of them, and which of these the tree has."""
+    if isinstance(plan, Project) and _is_selection(plan):
+        inputs, terms, columns = _flattened(plan.input)
+        return inputs, terms, [columns[each.index] for each in plan.expressions if isinstance(each, InputRef)]
+    if not isinstance(plan, Join) or not _is_movable(plan):
+        return [plan], [], list(range(len(plan.schema)))
+    left, terms, columns = _flattened(plan.left)
+    right, more, others = _flattened(plan.right)
+    width = sum(len(each.schema) for each in left)
+    shifted = {column: width + column for each in more for column in input_columns(each)}
+    columns += (width + column for column in others)
+    own = (remap(term, dict(enumerate(columns))) for term in plan.terms)
+    return [*left, *right], [*terms, *(remap(term, shifted) for term in more), *own], columns
+
+
+def _order(count: int, owner: Sequence[int], terms: Sequence[Expression]) -> list[int]:
+    """The inputs, each behind those that a term equates it with, if there is one."""
+    edges = [pair for pair in (_equated(term, owner) for term in terms) if pair is not None]
+    order, waiting = [0], list(range(1, count))
+    while waiting:
+        known = set(order)
+        linked = (each for each in waiting if any(_links(edge, each, known) for edge in edges))
+        following = next(linked, waiting[0])
+        waiting.remove(following)
+        order.append(following)
+    return order
+
+
+def _links(edge: tuple[frozenset[int], frozenset[int]], following: int, known: set[int]) -> bool:
+    """Whether an equality has a side over input `following` alone, and one over known inputs."""
+    return any(one == {following} and other <= known for one, other in (edge, edge[::-1]))
+
+
+def _equated(term: Expression, owner: Sequence[int]) -> tuple[frozenset[int], frozenset[int]] | None:
+    """The inputs of both sides of an equality between different inputs; None for other terms."""
+    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct"):
+        return None
+    one, other = (frozenset(owner[column] for column in input_columns(arg)) for arg in term.args)
+    return (one, other) if one and other and not one & other else None
+
+
+def _joined(
+    inputs: Sequence[LogicalPlan], starts: Sequence[int], order: Sequence[int], terms: Sequence[Expression]
+) -> tuple[LogicalPlan, dict[int, int]]:
+    """The joins in this order, each with the terms whose columns are all there, and where the columns are then."""
+    left = list(terms)
+    position: dict[int, int] = {}
+    plan: LogicalPlan | None = None
+    for number in order:
+        first = len(position)
+        width = len(inputs[number].schema)
+        position |= {starts[number] + column: first + column for column in range(width)}
+        if plan is None:
+            plan = inputs[number]
+            continue
+        ready = [term for term in left if input_columns(term) <= position.keys()]
+        left = [term for term in left if term not in ready]
+        moved = tuple(remap(term, position) for term in ready)
+        plan = Join(plan, inputs[number], JoinKind.INNER, conjunction(moved) if moved else None)
+    assert plan is not None and not left
+    return plan, position

@@ -1,0 +1,99 @@
+"""TPC-H: each query as a view, created before the data or after it, and in batch, beside DuckDB; with restarts, and
+with orders that change and go."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+
+import pytest
+
+import stream
+from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.tpch import QUERIES, SCHEMAS, orders, static_tables
+from tests.support.suites.duck import assert_same_rows, oracle, rows_of
+
+SUPPLIERS, ORDERS, EPOCHS = 10, 300, 5
+LATE = (3, 5, 13, 17, 18, 21)
+"""Views that are created over rows."""
+CHANGES = (
+    "UPDATE orders SET o_orderstatus = 'F', o_custkey = o_custkey + 1 WHERE o_orderkey % 7 = {0}",
+    "UPDATE lineitem SET l_quantity = l_quantity + 5, l_receiptdate = l_commitdate + 1 WHERE l_orderkey % 11 = {0}",
+    "DELETE FROM lineitem WHERE l_orderkey % 13 = {0} AND l_linenumber > 2",
+    "DELETE FROM orders WHERE o_orderkey % 17 = {0}",
+    "UPDATE supplier SET s_nationkey = {0}, s_comment = 'slow Customer Complaints' WHERE s_suppkey % 5 = {0}",
+    "UPDATE nation SET n_name = 'ATLANTIS' WHERE n_nationkey = {0}",
+    "DELETE FROM customer WHERE c_custkey % 19 = {0}",
+)
+
+
+class Both:
+    """A session and DuckDB with the same rows."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self.duck = url, oracle()
+        self.db = self._connected()
+        for name, columns in SCHEMAS.items():
+            self.db.sql(f"CREATE TABLE {name} ({columns})")
+            self.duck.execute(f"CREATE TABLE {name} ({columns})")
+
+    def _connected(self) -> stream.Session:
+        return stream.connect(self._url, barrier_interval_ms=3_600_000, parallelism=2)
+
+    def restart(self) -> None:
+        self.db.close()
+        self.db = self._connected()
+
+    def insert(self, tables: dict) -> None:
+        for name, rows in tables.items():
+            self.db.table(name).insert(rows)
+            self.duck.register("rows_", rows)
+            self.duck.execute(f"INSERT INTO {name} SELECT * FROM rows_")
+
+    def change(self, text: str) -> None:
+        self.db.sql(text)
+        self.duck.execute(text)
+
+    def create(self, number: int) -> None:
+        self.db.sql(f"CREATE MATERIALIZED VIEW q{number} AS {QUERIES[number]}")
+
+    def check(self) -> None:
+        self.db.flush()
+        assert not self.db.failed_jobs, self.db.failed_jobs
+        for number, query in QUERIES.items():
+            expected = rounded(rows_of(self.duck.sql(query).to_arrow_table()))
+            for text in (f"SELECT * FROM q{number}", query):
+                try:
+                    assert_same_rows(rounded(rows_of(self.db.sql(text).to_arrow())), expected, ordered=False)
+                except AssertionError as error:
+                    raise AssertionError(f"query {number}: {text}") from error
+
+
+def rounded(rows: list[tuple]) -> list[tuple]:
+    """Quotients, of which DuckDB has all digits, and numbers with the digits of both."""
+    return [tuple(round(float(value), 4) if isinstance(value, Decimal | float) else value for value in row)
+            for row in rows]
+
+
+@pytest.mark.timeout(600)
+def test_all_queries_are_kept_as_views(tmp_path):
+    rng = random.Random(run_seed())
+    both = Both(f"file://{tmp_path}/store")
+    try:
+        for number in QUERIES:
+            if number not in LATE:
+                both.create(number)
+        both.insert(static_tables(SUPPLIERS, run_seed()))
+        both.insert(orders(1, ORDERS, SUPPLIERS, run_seed()))
+        for number in LATE:
+            both.create(number)
+        both.check()
+        for epoch in range(1, EPOCHS):
+            if epoch % 2:
+                both.restart()
+            both.insert(orders(1 + epoch * ORDERS, ORDERS, SUPPLIERS, run_seed()))
+            for text in rng.sample(CHANGES, 3):
+                both.change(text.format(rng.randrange(5)))
+            both.check()
+    finally:
+        both.db.close()

@@ -1,0 +1,91 @@
+-- an input without an equality waits for one
+SELECT region, w FROM orders, plain, pairs WHERE id = a AND v = b
+-- before
+--   Project region, w
+--     Join inner on ((id = CAST(a AS BIGINT)) AND (CAST(v AS DOUBLE) = b))
+--       Join inner
+--         Scan orders (id, region, amount, at)
+--         Scan plain (v, w, _row_id)
+--       Scan pairs (a, b, c)
+-- after
+--   Project region, w
+--     Project id, region, amount, at, v, w, _row_id (hidden), a, b, c
+--       Join inner on (CAST(v AS DOUBLE) = b)
+--         Join inner on (id = CAST(a AS BIGINT))
+--           Scan orders (id, region, amount, at)
+--           Scan pairs (a, b, c)
+--         Scan plain (v, w, _row_id)
+
+-- the order of the query where each has one
+SELECT region FROM orders, pairs, plain WHERE id = a AND v = b
+-- before
+--   Project region
+--     Join inner on (CAST(v AS DOUBLE) = b)
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Scan plain (v, w, _row_id)
+-- after
+--   Project region
+--     Join inner on (CAST(v AS DOUBLE) = b)
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Scan plain (v, w, _row_id)
+
+-- an equality with several inputs waits for all of them
+SELECT region FROM orders, plain, log, pairs WHERE id = a AND v = b AND "Id" = id + v
+-- before
+--   Project region
+--     Join inner on ((id = CAST(a AS BIGINT)) AND (CAST(v AS DOUBLE) = b))
+--       Join inner on (CAST(Id AS BIGINT) = (id + CAST(v AS BIGINT)))
+--         Join inner
+--           Scan orders (id, region, amount, at)
+--           Scan plain (v, w, _row_id)
+--         Scan log (Id, msg, _row_id)
+--       Scan pairs (a, b, c)
+-- after
+--   Project region
+--     Project id, region, amount, at, v, w, _row_id (hidden), Id, msg, _row_id (hidden), a, b, c
+--       Join inner on (CAST(Id AS BIGINT) = (id + CAST(v AS BIGINT)))
+--         Join inner on (CAST(v AS DOUBLE) = b)
+--           Join inner on (id = CAST(a AS BIGINT))
+--             Scan orders (id, region, amount, at)
+--             Scan pairs (a, b, c)
+--           Scan plain (v, w, _row_id)
+--         Scan log (Id, msg, _row_id)
+
+-- all pairs where nothing else helps
+SELECT region FROM orders, plain WHERE id < v
+-- before
+--   Project region
+--     Join inner on (id < CAST(v AS BIGINT))
+--       Scan orders (id, region, amount, at)
+--       Scan plain (v, w, _row_id)
+-- after
+--   Project region
+--     Join inner on (id < CAST(v AS BIGINT))
+--       Scan orders (id, region, amount, at)
+--       Scan plain (v, w, _row_id)
+
+-- outer joins stay where they are
+SELECT region FROM orders, plain LEFT JOIN pairs ON v = a, log WHERE "Id" = id AND w = msg
+-- before
+--   Project region
+--     Join inner on ((CAST(Id AS BIGINT) = id) AND (w = msg))
+--       Join inner
+--         Scan orders (id, region, amount, at)
+--         Join left on (v = a)
+--           Scan plain (v, w, _row_id)
+--           Scan pairs (a, b, c)
+--       Scan log (Id, msg, _row_id)
+-- after
+--   Project region
+--     Project id, region, amount, at, v, w, _row_id (hidden), a, b, c, Id, msg, _row_id (hidden)
+--       Join inner on (w = msg)
+--         Join inner on (CAST(Id AS BIGINT) = id)
+--           Scan orders (id, region, amount, at)
+--           Scan log (Id, msg, _row_id)
+--         Join left on (v = a)
+--           Scan plain (v, w, _row_id)
+--           Scan pairs (a, b, c)
