@@ -72,7 +72,7 @@ class HashAggExecutor(Executor):
         self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._errors = errors
         self._has_groups, self._leave = groups is not None, leave
-        self._is_loaded = self._has_groups  # the state of some group was read, or all came from another executor
+        self._is_loaded = self._has_groups  # some state was read, or none is to be read before an eviction
         if groups is None:
             groups = agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
         self._groups = groups
@@ -138,6 +138,7 @@ class HashAggExecutor(Executor):
             return
         if next(self._state_table.scan_chunks(), None) is None:
             self._groups.track_evictions()
+            self._is_loaded = True
         if self._is_global:
             self._load(self._groups.open_global())
 

@@ -165,6 +165,15 @@ class TestHashAggThatEvictsEveryGroup(HashAggSuite):
     options: ClassVar = {"cache_bytes": 1}
 
 
+class TestHashAggThatEvictsSomeGroupsInTheMiddleOfAnEpoch(HashAggSuite):
+    """Those that were changed since are in memory when the others are read again."""
+
+    options: ClassVar = {"cache_bytes": 15_000, "flush_groups": 8}
+
+    def new_row(self, rng, key):
+        return (*key, str(key[0] % 15), rng.choice([None, *range(-3, 4)]), rng.random())
+
+
 class TestHashAggThatFlushesBeforeTheBarrier(HashAggSuite):
     options: ClassVar = {"flush_groups": 1}
 
