@@ -97,6 +97,7 @@ def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
         node.calls,
         StateTable(node.state_table, store),
         (),
+        (),
         ErrorCounts(),
         cache_bytes=1 << 30,
         flush_groups=GROUPS,

@@ -20,9 +20,10 @@ NARROW_PRECISION = 19
 class AggSpec:
     """One call. `argument` is a column of the input chunk, None for count(*).
 
-    `is_retractable` (MIN and MAX only): rows may be retracted, so the extreme can be lost and must then be looked up
-    again; without it a retraction is an error. `keeps_values` (such a one, of values of one word): the state
-    has the most extreme values, and an overflow table the others. `is_filtered`: it has a FILTER.
+    `is_retractable` (MIN, MAX and DISTINCT): rows may be retracted, so an extreme can be lost and must then be looked
+    up again, and rows with a value are counted; without it a retraction is an error. `keeps_values` (such an extreme,
+    of values of one word): the state has the most extreme values, and an overflow table the others. `is_filtered`: it
+    has a FILTER. `is_distinct`: each value of a group counts once.
     """
 
     kind: str
@@ -32,13 +33,14 @@ class AggSpec:
     is_retractable: bool = False
     keeps_values: bool = False
     is_filtered: bool = False
+    is_distinct: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"no aggregate {self.kind!r}, there are {', '.join(KINDS)}")
         if (self.argument is None) != (self.input_type is None):
             raise ValueError(f"{self.kind}: argument {self.argument} of type {self.input_type}")
-        if self.argument is None and self.kind != "count":
+        if self.argument is None and (self.kind != "count" or self.is_distinct):
             raise ValueError(f"{self.kind} needs an argument")
         if self.kind in ("sum", "avg") and not self.argument_type.is_numeric:
             raise ValueError(f"{self.kind} of {self.input_type}")
@@ -59,8 +61,10 @@ class AggSpec:
     @property
     def can_merge(self) -> bool:
         """Whether the states of parts of the rows add up to that of all. Not those of floats, whose sums begin anew
-        when no row is left, nor those of extremes that a retraction can change."""
-        return not (self.is_retractable or (self.kind in ("sum", "avg") and self.argument_type.is_float))
+        when no row is left, nor those of extremes that a retraction can change, nor of values that several parts have.
+        """
+        is_float_sum = self.kind in ("sum", "avg") and self.argument_type.is_float
+        return not (self.is_retractable or self.is_distinct or is_float_sum)
 
     @property
     def is_bool(self) -> bool:

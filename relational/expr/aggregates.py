@@ -48,6 +48,11 @@ class AggCall:
     distinct: bool
     data_type: DataType
 
+    @property
+    def needs_distinct_values(self) -> bool:
+        """Whether the state must know which values a group has."""
+        return self.distinct and not self.kind.ignores_duplicates
+
     def is_retractable(self, is_append_only: bool) -> bool:
         """Whether it is an extreme that a retraction can remove."""
         return self.kind in (AggKind.MIN, AggKind.MAX) and not is_append_only

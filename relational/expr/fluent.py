@@ -13,19 +13,19 @@ def _argument(value: UnboundExpr | str) -> UnboundExpr:
     return col(value) if isinstance(value, str) else value
 
 
-def count(argument: UnboundExpr | str | None = None) -> UnboundAggregate:
-    """Rows of the group; with an argument, those where it is not NULL."""
-    return UnboundAggregate("count", None if argument is None else _argument(argument))
+def count(argument: UnboundExpr | str | None = None, *, distinct: bool = False) -> UnboundAggregate:
+    """Rows of the group; with an argument, those where it is not NULL. `distinct`: its different values."""
+    return UnboundAggregate("count", None if argument is None else _argument(argument), distinct=distinct)
 
 
-def sum(argument: UnboundExpr | str) -> UnboundAggregate:
-    """The exact sum; NULL for a group without values."""
-    return UnboundAggregate("sum", _argument(argument))
+def sum(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The exact sum, `distinct`: of different values; NULL for a group without values."""
+    return UnboundAggregate("sum", _argument(argument), distinct=distinct)
 
 
-def avg(argument: UnboundExpr | str) -> UnboundAggregate:
-    """The mean; NULL for a group without values."""
-    return UnboundAggregate("avg", _argument(argument))
+def avg(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The mean, `distinct`: of different values; NULL for a group without values."""
+    return UnboundAggregate("avg", _argument(argument), distinct=distinct)
 
 
 def min(argument: UnboundExpr | str) -> UnboundAggregate:

@@ -21,6 +21,7 @@ class _Call:
     kind: AggKind
     argument: Expression | None
     condition: Expression | None
+    distinct: bool
     data_type: DataType
 
 
@@ -76,7 +77,7 @@ class GroupBinder(ExprBinder):
             condition = call.condition
             if condition is not None and columns is not None:
                 condition = InputRef(position(condition), condition.data_type)
-            calls.append(AggCall(call.kind, argument, condition, False, call.data_type))
+            calls.append(AggCall(call.kind, argument, condition, call.distinct, call.data_type))
         called = tuple(call.describe(plan.schema.names) for call in calls)
         return Aggregate(plan, tuple(map(position, self._groups)), tuple(calls), called)
 
@@ -90,8 +91,6 @@ class GroupBinder(ExprBinder):
         if term.function not in AGGREGATES:
             raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
         kind = AggKind(term.function)
-        if term.distinct and not kind.ignores_duplicates:
-            raise BindError(f"{term.function}(DISTINCT …) is not supported", **error_span(term.span))
         argument = None if term.argument is None else self._input.bind(term.argument)
         if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
             raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
@@ -100,4 +99,4 @@ class GroupBinder(ExprBinder):
             what = "*" if argument is None else argument.data_type
             raise BindError(f"{term.function} is not defined for ({what})", **error_span(term.span))
         condition = None if term.condition is None else self._input.condition(term.condition, "FILTER")
-        return _Call(kind, argument, condition, data_type)
+        return _Call(kind, argument, condition, term.distinct and not kind.ignores_duplicates, data_type)

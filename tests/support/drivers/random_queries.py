@@ -164,7 +164,8 @@ class QueryMaker:
             kind = value.kind if call in ("min", "max") or value.kind == "f" else "n"
             columns.append(Column(self._name(), "i" if call == "count" else kind))
             kept = f" FILTER (WHERE {self._condition(relation)})" if chance.random() < 0.3 else ""
-            items.append(f"{call}({self._column(relation, value)}){kept} AS {columns[-1].name}")
+            distinct = "DISTINCT " if chance.random() < 0.3 else ""
+            items.append(f"{call}({distinct}{self._column(relation, value)}){kept} AS {columns[-1].name}")
         text = f"SELECT {', '.join(items)} FROM {relation.text}{where}"
         return text + (f" GROUP BY {', '.join(named)}" if named else ""), columns
 
