@@ -56,8 +56,8 @@ class ExtremeTable(TableOfInputs, ABC):
         super().__init__(table, columns)
         self.call = call
 
-    def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:  # noqa: B027  an overflow table waits
-        """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
+    def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
+        """Apply the changes of `chunk`, if not later; `mask`, uint8[capacity], is the call's FILTER."""
 
     @abstractmethod
     def settle(self, groups: AggGroups) -> None:

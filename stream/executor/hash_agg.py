@@ -142,8 +142,8 @@ class HashAggExecutor(Executor):
         if next(self._state_table.scan_chunks(), None) is None:
             self._groups.track_evictions()
             self._is_loaded = True
-        for table, values in zip(self._distinct, self._groups.distinct, strict=True):
-            table.open(values)
+        for each, values in zip(self._distinct, self._groups.distinct, strict=True):
+            each.open(values)
         if self._is_global:
             self._load(self._groups.open_global())
 
@@ -185,8 +185,8 @@ class HashAggExecutor(Executor):
     def _flush(self) -> Iterator[StreamChunk]:
         for each in self._extremes:
             each.settle(self._groups)
-        for table, values in zip(self._distinct, self._groups.distinct, strict=True):
-            table.write(values)
+        for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
+            distinct.write(values)
         for change in self._groups.flush():
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
