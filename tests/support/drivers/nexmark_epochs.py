@@ -36,7 +36,8 @@ VIEWS = {
            " max(price) AS high, sum(price) AS whole FROM bid GROUP BY auction, date_trunc('hour', date_time)",
     "everything": "SELECT count(*) AS n, sum(price) AS whole FROM bid",
     "busy": "SELECT total, count(*) AS auctions FROM q17 GROUP BY total",
-    "by_seller": "SELECT seller, count(*) AS n, count(DISTINCT reserve) AS reserves, sum(reserve) AS whole, min(reserve) AS low, max(id) AS last"
+    "by_seller": "SELECT seller, count(*) AS n, count(DISTINCT reserve) AS reserves, sum(reserve) AS whole,"
+                 " min(reserve) AS low, max(id) AS last"
                  " FROM auction GROUP BY seller",
     "late": "SELECT bidder, start, bids FROM q12 WHERE bids > 2",
 }  # fmt: skip
