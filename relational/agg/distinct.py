@@ -60,6 +60,11 @@ class DistinctValues:
         """Memory used."""
         return self._values.size_bytes + self._records.size_bytes
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether so many entries have no rows any more that memory should be rebuilt without them."""
+        return self._vanished >= max(MIN_VANISHED, self.entries // 2)
+
     def keys(self, ids: np.ndarray) -> DataChunk:
         """(group columns, value) of entries."""
         groups, values = self._records.owners(ids)
@@ -108,25 +113,41 @@ class DistinctValues:
     def evict(self, share: float, groups: np.ndarray, count: int) -> None:
         """Keeps the entries of the groups `groups`, of `count`, ascending, by their new numbers; and of all entries no
         more than this share, the last used ones. REQUIRES a flush before, and the old numbers of groups."""
-        if share >= 1 and len(groups) == count and self._vanished < max(MIN_VANISHED, self.entries // 2):
+        if share >= 1 and len(groups) == count and not self.is_sparse:
             return
-        renumbered = np.full(count, -1, np.int32)
-        renumbered[groups] = np.arange(len(groups), dtype=np.int32)
-        every = np.arange(self.entries, dtype=np.int32)
-        exists = renumbered[self._records.owners(every)[0]] >= 0
-        if self._vanished:
-            exists &= self._records.living()
-        kept = self._records.latest(int(self.entries * min(share, 1)), exists)
+        renumbered = _renumbered(groups, count)
+        gone = self._records.living() if self._vanished else np.ones(self.entries, bool)
+        kept = self._records.latest(int(self.entries * share), gone & (renumbered[self._owners()] >= 0))
+        gone[kept] = False
         self._vanished = 0
-        if len(kept) == self.entries and len(groups) == count:
-            return
-        self._evicted.add_all_but(kept, self.entries, self.keys)
+        self._evicted.add(np.flatnonzero(gone).astype(np.int32), self.keys)
+        self._keep(kept, renumbered)
+
+    def forget(self, groups: np.ndarray, count: int) -> None:
+        """As `evict`, when the groups besides `groups` get no further rows."""
+        renumbered = _renumbered(groups, count)
+        self._keep(np.flatnonzero(renumbered[self._owners()] >= 0).astype(np.int32), renumbered)
+
+    def _owners(self) -> np.ndarray:
+        """The group of each entry."""
+        return self._records.owners(np.arange(self.entries, dtype=np.int32))[0]
+
+    def _keep(self, kept: np.ndarray, renumbered: np.ndarray) -> None:
+        """Discards all entries but `kept`, ascending, and the values that are left without any. `renumbered`: by group
+        its new number."""
         of_group, of_value = self._records.owners(kept)
         is_used = np.zeros(self._values.count, bool)
         is_used[of_value] = True
         numbers = np.cumsum(is_used, dtype=np.int32) - 1
         self._values.keep(np.flatnonzero(is_used).astype(np.int32))
         self._records.renumber(kept, renumbered[of_group], numbers[of_value].astype(np.int32))
+
+
+def _renumbered(kept: np.ndarray, count: int) -> np.ndarray:
+    """The index in `kept` of each of `count` numbers, else -1."""
+    found = np.full(count, -1, np.int32)
+    found[kept] = np.arange(len(kept), dtype=np.int32)
+    return found
 
 
 def _counted(groups: np.ndarray, column: Column, masks: Sequence[np.ndarray | None]) -> np.ndarray:

@@ -32,14 +32,10 @@ class EvictedKeys:
             return new_ids
         return new_ids[self._filter.may_contain(keys(new_ids))] if self._filter.keys else new_ids[:0]
 
-    def add_all_but(self, kept: np.ndarray, count: int, keys: Columns) -> None:
-        """All of the first `count` numbers but those `kept` are about to leave memory. Too large a filter is dropped.
-        """
+    def add(self, ids: np.ndarray, keys: Columns) -> None:
+        """These keys, which are stored, are about to leave memory. Too large a filter is dropped."""
         if self._filter is None:
             return
-        gone = np.ones(count, bool)
-        gone[kept] = False
-        ids = np.flatnonzero(gone).astype(np.int32)
         for first in range(0, len(ids), ADDED_KEYS):
             self._filter.add(keys(ids[first : first + ADDED_KEYS]))
         if self._capacity_bytes is not None and self._filter.size_bytes > FILTER_SHARE * self._capacity_bytes:

@@ -39,7 +39,7 @@ from relational.types import DataType
 MOST_FILLED = 3 / 2  # of the capacity, with the saved records of dirty groups
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
 FLUSH_GROUPS = 32_768  # in one piece of a flush; twice as many take as long per group, half as many 5 % longer
-MIN_CLOSED = 4096  # groups in memory below which a watermark forgets none
+MIN_CLOSED = 4096  # groups and their distinct values in memory below which a watermark forgets none
 MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
 
@@ -88,7 +88,7 @@ class AggGroups:
         self._arguments = [called[kernel] for kernel in self._states.kernels]  # column of the chunk, and call
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
-        self._forget_at = MIN_CLOSED  # groups in memory by which a watermark is compared with all
+        self._forget_at = MIN_CLOSED  # keys in memory by which a watermark is compared with all groups
         self._evicted = EvictedKeys(capacity_bytes)
         self.distinct = tuple(
             DistinctValues(argument, data_type, calls, has_counts, self._numbers, capacity_bytes)
@@ -298,7 +298,7 @@ class AggGroups:
     def forget_below(self, position: int, value: object) -> None:
         """Groups whose column at `position` is below `value` get no further rows: they are forgotten, once there may be
         as many of them as others. REQUIRES that no group is dirty."""
-        if self.groups < self._forget_at:
+        if self._keys_in_memory < self._forget_at:
             return
         ids = np.arange(self.groups, dtype=np.int32)
         column = self.keys(ids).columns[position].array
@@ -306,8 +306,14 @@ class AggGroups:
         closed = pc.less(column, bound).fill_null(False)
         kept = ids[~closed.to_numpy(zero_copy_only=False)]
         if len(kept) < len(ids):
-            self._keep(kept, 1.0)
-        self._forget_at = max(MIN_CLOSED, 2 * len(kept))
+            for values in self.distinct:
+                values.forget(kept, self.groups)
+            self._keep(kept)
+        self._forget_at = max(MIN_CLOSED, 2 * self._keys_in_memory)
+
+    @property
+    def _keys_in_memory(self) -> int:
+        return self.groups + sum(values.entries for values in self.distinct)
 
     def results(self) -> DataChunk:
         """The existing groups with their results, in order of creation."""
@@ -371,15 +377,18 @@ class AggGroups:
         share = of_values = 1.0
         if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
             share, of_values = self._kept_shares(self.capacity_bytes * EVICTION_SHARE)
-        elif self._vanished < max(MIN_VANISHED, self.groups // 2):
+        elif self._vanished < max(MIN_VANISHED, self.groups // 2) and not any(each.is_sparse for each in self.distinct):
             return
         exists = np.ones(self.groups, bool)
         if self._vanished and self.group_by:
             exists = self._exists(np.arange(self.groups, dtype=np.int32))
         kept = self._states.latest(int(self.groups * share), exists)
         self._vanished = 0
-        self._evicted.add_all_but(kept, self.groups, self.keys)
-        self._keep(kept, of_values)
+        exists[kept] = False
+        self._evicted.add(np.flatnonzero(exists).astype(np.int32), self.keys)
+        for values in self.distinct:
+            values.evict(of_values, kept, self.groups)
+        self._keep(kept)
 
     def _kept_shares(self, wanted: float) -> tuple[float, float]:
         """Which share of groups, and of distinct values, fit into so many bytes. Values leave first, down to a half of
@@ -389,10 +398,8 @@ class AggGroups:
         kept = min(size, max(wanted - groups, wanted / 2))
         return min((wanted - kept) / groups, 1.0), kept / size if size else 1.0
 
-    def _keep(self, kept: np.ndarray, share: float) -> None:
-        """Discards all groups but `kept`, and of the distinct values of these as many as leave this share of all."""
-        for values in self.distinct:
-            values.evict(share, kept, self.groups)
+    def _keep(self, kept: np.ndarray) -> None:
+        """Discards all groups but `kept`."""
         if len(kept) < self.groups:
             self._numbers.keep(kept)
             self._states.keep(kept)

@@ -113,3 +113,40 @@ def test_what_memory_has_lost_is_read_again_and_what_was_never_stored_is_not():
         assert shown == {key: len({value for other, value, _ in live if other == key}) for key in "ab"}
     assert values.entries < len(stored)
     assert 0 < asked < 30 * 400
+
+
+def test_values_of_closed_groups_leave_memory_and_are_never_asked_for():
+    """Windows with a watermark: their values are not evicted, which would be noted for each of them."""
+    schema = Schema.of(window="bigint", v="bigint")
+    call = AggSpec("count", 1, BIGINT, BIGINT, is_distinct=True)
+    groups = AggGroups([0], [BIGINT], [call], capacity_bytes=2 << 20)
+    (values,), most = groups.distinct, 0
+    values.track_evictions()
+
+    def read(keys):
+        raise AssertionError(f"{keys.capacity} values are read")
+
+    for window in range(50):
+        rows = [(Op.INSERT, (window, 10_000 * window + number)) for number in range(3_000)]
+        chunk = StreamChunk.from_rows(schema, rows)
+        groups.apply(chunk, groups.locate(chunk).ids, None, [read])
+        assert sum(changes.capacity for changes in values.flush()) == 3_000
+        assert [list(change.output.rows()) for change in groups.flush()] == [[(window, 3_000)]]
+        groups.forget_below(0, window)
+        most = max(most, values.entries)
+    assert most < 15_000
+
+
+def test_values_without_rows_leave_memory():
+    """Each epoch has values of its own, and the one group stays."""
+    groups = AggGroups([], [], counts(1, is_retractable=True))
+    (values,), rows, before = groups.distinct, 5_000, []
+    for epoch in range(12):
+        fresh = [("a", epoch * rows + number, None) for number in range(rows)]
+        changes = [*((Op.INSERT, row) for row in fresh), *((Op.DELETE, row) for row in before)]
+        chunk, before = StreamChunk.from_rows(INPUT, changes), fresh
+        groups.apply(chunk, groups.locate(chunk).ids)
+        list(values.flush())
+        (change,) = groups.flush()
+        assert list(change.output.rows())[-1] == (rows,) if change.output is not None else epoch
+        assert values.entries <= 4 * rows
