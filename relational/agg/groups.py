@@ -27,6 +27,7 @@ from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
 from relational.agg.spec import AggSpec
 from relational.agg.top_values import TopValuesKernel
+from relational.agg.variance import ExactVarianceKernel, FloatVarianceKernel
 from relational.agg.word_extreme import WordExtremeKernel
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
@@ -426,6 +427,8 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
             return TopValuesKernel(spec, strict)
         is_one_word = spec.argument_type.is_word and not spec.is_retractable
         return (WordExtremeKernel if is_one_word else MinMaxKernel)(spec, strict)
+    if spec.is_variance:
+        return (FloatVarianceKernel if spec.argument_type.is_float else ExactVarianceKernel)(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
 
 

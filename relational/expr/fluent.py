@@ -48,6 +48,26 @@ def bool_or(argument: UnboundExpr | str) -> UnboundAggregate:
     return UnboundAggregate("bool_or", _argument(argument))
 
 
+def variance(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The variance of a sample, divided by n - 1; NULL for fewer than two values."""
+    return UnboundAggregate("var_samp", _argument(argument), distinct=distinct)
+
+
+def var_pop(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The variance of all values, divided by n; NULL for a group without values."""
+    return UnboundAggregate("var_pop", _argument(argument), distinct=distinct)
+
+
+def stddev(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The standard deviation of a sample: the root of `variance`."""
+    return UnboundAggregate("stddev_samp", _argument(argument), distinct=distinct)
+
+
+def stddev_pop(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The standard deviation of all values: the root of `var_pop`."""
+    return UnboundAggregate("stddev_pop", _argument(argument), distinct=distinct)
+
+
 def when(condition: UnboundExpr, result: object) -> UnboundCase:
     """CASE WHEN condition THEN result; continued by `.when` and `.default`."""
     return UnboundCase(((condition, as_unbound(result)),))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.aggregates import AggCall, AggKind, aggregate_type
+from relational.expr.aggregates import SQUARED_PRECISION, AggCall, AggKind, aggregate_type
 from relational.expr.bind import AGGREGATES, ExprBinder, Scope, error_span, is_unknown, span_of, unknown
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate
+from relational.expr.unbound import Name, UnboundAggregate, UnboundCast, UnboundColumn, UnboundExpr, has_aggregate
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 
@@ -23,6 +23,11 @@ class _Call:
     condition: Expression | None
     distinct: bool
     data_type: DataType
+
+
+def _is_squared_exactly(argument: Expression) -> bool:
+    """Whether a sum of its squares has room, so that its variance needs no DOUBLE."""
+    return (argument.data_type.precision or 0) <= SQUARED_PRECISION
 
 
 class GroupBinder(ExprBinder):
@@ -94,6 +99,8 @@ class GroupBinder(ExprBinder):
         argument = None if term.argument is None else self._input.bind(term.argument)
         if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
             raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
+        if term.argument is not None and argument is not None and kind.is_variance and not _is_squared_exactly(argument):
+            argument = self._input.bind(UnboundCast(term.argument, DataType.DOUBLE))
         data_type = aggregate_type(kind, None if argument is None else argument.data_type)
         if data_type is None:
             what = "*" if argument is None else argument.data_type

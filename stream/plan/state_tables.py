@@ -151,7 +151,12 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
         return (DataType.BIGINT, DataType.BIGINT)
     if call.kind in (AggKind.MIN, AggKind.MAX):
         return (argument, DataType.BIGINT)
-    if argument.kind in (TypeKind.REAL, TypeKind.DOUBLE):
+    is_float = argument.kind in (TypeKind.REAL, TypeKind.DOUBLE)
+    if call.kind.is_variance:
+        whole = DataType.numeric(38, 0)
+        return (DataType.DOUBLE,) * 4 + (DataType.BIGINT,) * 2 if is_float else (
+            DataType.BIGINT, whole, whole, DataType.BIGINT)
+    if is_float:
         return (DataType.DOUBLE,) * 2 + (DataType.BIGINT,) * 4
     return (DataType.numeric(38, argument.scale or 0), DataType.BIGINT)
 

@@ -62,6 +62,12 @@ SQL_AND_FLUENT = [
     ),
     ("SELECT DISTINCT region FROM orders", ORDERS.select("region").distinct()),
     (
+        "SELECT variance(id) AS v, var_pop(id) AS p, stddev(DISTINCT id) AS s, stddev_pop(amount) AS d FROM orders",
+        ORDERS.group_by().agg(
+            v=f.variance("id"), p=f.var_pop("id"), s=f.stddev("id", distinct=True), d=f.stddev_pop("amount")
+        ),
+    ),
+    (
         "SELECT count(DISTINCT region) AS n, avg(DISTINCT id) AS m, sum(DISTINCT id) AS s FROM orders",
         ORDERS.group_by().agg(
             n=f.count("region", distinct=True), m=f.avg("id", distinct=True), s=f.sum("id", distinct=True)
