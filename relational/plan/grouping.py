@@ -25,9 +25,9 @@ class _Call:
     data_type: DataType
 
 
-def _is_squared_exactly(argument: Expression) -> bool:
-    """Whether a sum of its squares has room, so that its variance needs no DOUBLE."""
-    return (argument.data_type.precision or 0) <= SQUARED_PRECISION
+def _has_long_squares(argument: Expression) -> bool:
+    """Whether a sum of its squares may have no room, so that its variance is that of a DOUBLE."""
+    return (argument.data_type.precision or 0) > SQUARED_PRECISION
 
 
 class GroupBinder(ExprBinder):
@@ -99,7 +99,7 @@ class GroupBinder(ExprBinder):
         argument = None if term.argument is None else self._input.bind(term.argument)
         if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
             raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
-        if term.argument is not None and argument is not None and kind.is_variance and not _is_squared_exactly(argument):
+        if kind.is_variance and term.argument is not None and argument is not None and _has_long_squares(argument):
             argument = self._input.bind(UnboundCast(term.argument, DataType.DOUBLE))
         data_type = aggregate_type(kind, None if argument is None else argument.data_type)
         if data_type is None:
