@@ -2,7 +2,8 @@
 
 A million groups, count and sum; a quarter of the changes retract an earlier row; a barrier each million
 changes. It is compared with an engine without state: pyarrow's group_by over the rows that are
-left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored.
+left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored. The same
+for the DISTINCT calls of Nexmark q15 (one group) and q16 (groups by channel), from nothing.
 
 CPU seconds. Run with POLARS_MAX_THREADS=1.
 """
@@ -19,9 +20,10 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from bench.nexmark import batch
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.agg import AggGroups, AggSpec
-from relational.chunk import StreamChunk
+from relational.chunk import DataChunk, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind
 from relational.plan.logical import Aggregate, Scan
@@ -96,6 +98,7 @@ def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
         node.group_by,
         node.calls,
         StateTable(node.state_table, store),
+        (),
         (),
         ErrorCounts(),
         cache_bytes=1 << 30,
@@ -175,6 +178,41 @@ def test_update_step(benchmark: Any, chunk_rows: int) -> None:
     rows = size * chunk_rows
     benchmark.extra_info |= {"engine": f"hummock {chunk_rows}" if chunk_rows > 4_096 else "hummock", "rows": rows}
     benchmark.pedantic(update, setup=setup, rounds=20, warmup_rounds=4)
+
+
+def bids() -> list[tuple[DataChunk, list[np.ndarray | None]]]:
+    """(channel, day, auction, bidder) in chunks, each with the rows of the three ranks of prices."""
+    chunks = []
+    for first in range(0, CHANGES, 65_536):
+        rows = batch("bid", ["auction", "bidder", "price", "channel", "date_time"], first, 65_536, seed=SEED)
+        price = rows["price"].to_numpy()
+        ranks = [price < 10_000, (price >= 10_000) & (price < 1_000_000), price >= 1_000_000]
+        day = rows["date_time"].cast(pa.date32())
+        columns = [rows["channel"].cast(pa.string()), day, rows["auction"], rows["bidder"]]
+        chunks.append((DataChunk(columns), [None, *(rank.view(np.uint8) for rank in ranks)]))
+    return chunks
+
+
+@pytest.mark.parametrize("name", ["q15", "q16"])
+def test_distinct_step(benchmark: Any, name: str) -> None:
+    """Twelve counts: of rows, bidders and auctions, all and by rank."""
+    chunks, ranks = bids(), range(4)
+    calls = [AggSpec("count", None, None, BIGINT, is_filtered=rank > 0) for rank in ranks]
+    calls += [AggSpec("count", column, BIGINT, BIGINT, is_filtered=rank > 0, is_distinct=True)
+              for column in (3, 2) for rank in ranks]
+    keys = ([0, 1], [DataType.VARCHAR, DataType.DATE]) if name == "q16" else ([1], [DataType.DATE])
+
+    def run() -> list[int]:
+        groups = AggGroups(*keys, calls)
+        for chunk, masks in chunks:
+            groups.apply(chunk, groups.locate(chunk).ids, masks * 3)
+        return [values.entries for values in groups.distinct]
+
+    benchmark.group = "DISTINCT, update step"
+    rows = sum(chunk.capacity for chunk, _ in chunks)
+    benchmark.extra_info |= {"engine": name, "rows": rows}
+    entries = benchmark.pedantic(run, rounds=5, warmup_rounds=1)
+    print(f"\n{name}: {benchmark.stats['median'] / rows * 1e9:.0f} CPU ns a row, values {entries}")
 
 
 @pytest.mark.parametrize("engine", ["duckdb once", "polars once", "pyarrow once"])

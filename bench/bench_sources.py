@@ -7,7 +7,8 @@ offsets of the ends of all files are committed, at the default barrier interval.
 columns of the first file in memory; it keeps nothing. Printed with each: CPU ns per row, and the barrier latencies of
 the same run. The same queries into a materialized view, whose rows are written to its table.
 
-q12 counts by event time: windows of 10 s are the seconds of the epoch divided by 10.
+q12 counts by event time: windows of 10 s are the seconds of the epoch divided by 10. q15 and q16 take the day itself
+instead of its text.
 
 The readers of the connectors alone, over one file of HUMMOCK_READER_ROWS bids, in pairs with pyarrow's own reader of
 the same file, each on one thread: CPU ns per row of the thread, median of the rounds. Chunks are not validated, since
@@ -48,8 +49,15 @@ from tests.support.drivers.stream_driver import barrier
 ROWS = int(os.environ.get("HUMMOCK_NEXMARK_ROWS", "4000000"))
 FILES = int(os.environ.get("HUMMOCK_NEXMARK_FILES", "10"))
 LINKS = int(os.environ.get("HUMMOCK_NEXMARK_LINKS", "1"))
-COLUMNS = "auction BIGINT, bidder BIGINT, price BIGINT, date_time TIMESTAMP"
-READ = ["auction", "bidder", "price", "date_time"]
+COLUMNS = "auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, date_time TIMESTAMP"
+READ = ["auction", "bidder", "price", "channel", "date_time"]
+RANKS = ["", "WHERE price < 10000", "WHERE price >= 10000 AND price < 1000000", "WHERE price >= 1000000"]
+RANKED = ", ".join(
+    f"count({what}){f' FILTER ({rank})' if rank else ''} AS {name}{number}"
+    for what, name in (("*", "bids"), ("DISTINCT bidder", "bidders"), ("DISTINCT auction", "auctions"))
+    for number, rank in enumerate(RANKS)
+)
+"""The counts of q15 and q16."""
 QUERIES = {
     "q0": "SELECT auction, bidder, price, date_time FROM bid",
     "q1": "SELECT auction, bidder, 0.908 * price AS price, date_time FROM bid",
@@ -57,6 +65,9 @@ QUERIES = {
           " OR auction = 2087",
     "q12": "SELECT bidder, count(*) AS bids, window_start FROM (SELECT bidder,"
            " (EXTRACT(EPOCH FROM date_time) / 10)::BIGINT AS window_start FROM bid) b GROUP BY bidder, window_start",
+    "q15": f"SELECT day, {RANKED} FROM (SELECT *, date_time::DATE AS day FROM bid) b GROUP BY day",
+    "q16": f"SELECT channel, day, max(date_trunc('minute', date_time)) AS minute, {RANKED}"
+           " FROM (SELECT *, date_time::DATE AS day FROM bid) b GROUP BY channel, day",
     "q17": "SELECT auction, day, count(*) AS total, count(*) FILTER (WHERE price < 10000) AS rank1,"
            " count(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2,"
            " count(*) FILTER (WHERE price >= 1000000) AS rank3, min(price) AS low, max(price) AS high,"
@@ -138,7 +149,7 @@ def test_duckdb_once(benchmark: Any, name: str, files: Path) -> None:
 
 
 READER_ROWS = int(os.environ.get("HUMMOCK_READER_ROWS", "500000"))
-READER_COLUMNS = [*READ, "channel"]
+READER_COLUMNS = ["auction", "bidder", "price", "date_time", "channel"]
 ROUNDS, CHUNK_ROWS = 7, 65_536
 SCHEMA = Schema.of(**{name: str(BID_COLUMNS[name][0]).lower() for name in READER_COLUMNS})
 

@@ -1,7 +1,8 @@
 """Aggregation in memory: groups by dense id, their aggregates in columns."""
 
+from relational.agg.distinct import DistinctValues
 from relational.agg.groups import AggGroups
 from relational.agg.spec import AggSpec
 from relational.agg.top_values import MOST_VALUES, REFILLED_VALUES
 
-__all__ = ["MOST_VALUES", "REFILLED_VALUES", "AggGroups", "AggSpec"]
+__all__ = ["MOST_VALUES", "REFILLED_VALUES", "AggGroups", "AggSpec", "DistinctValues"]

@@ -19,27 +19,28 @@ import pyarrow.compute as pc
 from relational.agg.apply import GroupStates
 from relational.agg.bool_agg import BoolAggKernel
 from relational.agg.changes import plan
+from relational.agg.distinct import DistinctValues, ReadRows
+from relational.agg.evicted_keys import EvictedKeys
 from relational.agg.exact_sum import ExactSumKernel
 from relational.agg.float_sum import FloatSumKernel
 from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
 from relational.agg.spec import AggSpec
 from relational.agg.top_values import TopValuesKernel
+from relational.agg.variance import ExactVarianceKernel, FloatVarianceKernel
 from relational.agg.word_extreme import WordExtremeKernel
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
-from relational.hash.key_filter import KeyFilter
 from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType
 
 MOST_FILLED = 3 / 2  # of the capacity, with the saved records of dirty groups
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
-FILTER_SHARE = 1 / 8  # of the capacity that the filter of evicted keys may use besides
 FLUSH_GROUPS = 32_768  # in one piece of a flush; twice as many take as long per group, half as many 5 % longer
-MIN_CLOSED = 4096  # groups in memory below which a watermark forgets none
+MIN_CLOSED = 4096  # groups and their distinct values in memory below which a watermark forgets none
 MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
 
@@ -88,8 +89,13 @@ class AggGroups:
         self._arguments = [called[kernel] for kernel in self._states.kernels]  # column of the chunk, and call
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
-        self._forget_at = MIN_CLOSED  # groups in memory by which a watermark is compared with all
-        self._evicted: KeyFilter | None = None  # of all groups that are only in the store; None: unknown
+        self._forget_at = MIN_CLOSED  # keys in memory by which a watermark is compared with all groups
+        self._evicted = EvictedKeys(capacity_bytes)
+        self.distinct = tuple(
+            DistinctValues(argument, data_type, calls, has_counts, self._numbers, capacity_bytes)
+            for argument, data_type, calls, has_counts in _distinct_arguments(self.specs)
+        )
+        """For each argument of DISTINCT calls its values."""
 
     @property
     def groups(self) -> int:
@@ -103,8 +109,9 @@ class AggGroups:
 
     @property
     def size_bytes(self) -> int:
-        """Memory used by keys, marks and states."""
-        return sum(part.size_bytes for part in (self._numbers, self._states, *self._states.kernels))
+        """Memory used by keys, marks, states and distinct values."""
+        parts = (self._numbers, self._states, *self._states.kernels, *self.distinct)
+        return sum(part.size_bytes for part in parts)
 
     @property
     def is_full(self) -> bool:
@@ -154,13 +161,11 @@ class AggGroups:
 
     def track_evictions(self) -> None:
         """From now on groups that were never evicted are known not to be stored. REQUIRES that none is stored now."""
-        self._evicted = KeyFilter()
+        self._evicted.track()
 
     def possibly_stored(self, new_ids: np.ndarray) -> np.ndarray:
         """Those of the new groups that may have a stored state."""
-        if self._evicted is None or not len(new_ids):
-            return new_ids
-        return new_ids[self._evicted.may_contain(self.keys(new_ids))] if self._evicted.keys else new_ids[:0]
+        return self._evicted.possibly_stored(new_ids, self.keys)
 
     def keys(self, ids: np.ndarray) -> DataChunk:
         """The group columns of `ids`, one row each."""
@@ -218,16 +223,26 @@ class AggGroups:
         self._states.release()
 
     def apply(
-        self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
+        self,
+        chunk: DataChunk,
+        ids: np.ndarray,
+        masks: Sequence[np.ndarray | None] | None = None,
+        read_values: Sequence[ReadRows] | None = None,
     ) -> None:
         """Applies the rows to their groups. `ids` as returned by `locate`; `masks`: per call uint8[capacity], 1 where
-        its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call that has no
-        FILTER.
+        its FILTER is true, or None. A chunk without ops is all inserts. `read_values`: for each of `distinct`, from its
+        state table; None: nothing is stored. ValueError for the mask of a call that has no FILTER.
         """
         if masks is not None:
             self._check_masks(masks)
+        counted = [None] * len(self.specs) if masks is None else list(masks)
+        for number, values in enumerate(self.distinct):
+            read = None if read_values is None else read_values[number]
+            changes = values.apply(chunk, ids, [counted[call] for call in values.calls], read)
+            for call, mask in zip(values.calls, changes, strict=True):
+                counted[call] = mask
         arguments = [
-            (None if column is None else chunk.columns[column], None if masks is None or call is None else masks[call])
+            (None if column is None else chunk.columns[column], None if call is None else counted[call])
             for column, call in self._arguments
         ]
         self._states.apply(ids, arguments, getattr(chunk, "ops", None))
@@ -263,7 +278,8 @@ class AggGroups:
 
     def flush(self) -> Iterator[AggChange]:
         """The changes since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of these
-        groups has ended. REQUIRES that all pieces are consumed before the groups are used again.
+        groups has ended. REQUIRES that all pieces are consumed before the groups are used again, and that all of
+        `distinct` are flushed before.
 
         ConsistencyError for a group with more retracted than inserted rows, or with a stale extreme.
         """
@@ -283,7 +299,7 @@ class AggGroups:
     def forget_below(self, position: int, value: object) -> None:
         """Groups whose column at `position` is below `value` get no further rows: they are forgotten, once there may be
         as many of them as others. REQUIRES that no group is dirty."""
-        if self.groups < self._forget_at:
+        if self._keys_in_memory < self._forget_at:
             return
         ids = np.arange(self.groups, dtype=np.int32)
         column = self.keys(ids).columns[position].array
@@ -291,9 +307,14 @@ class AggGroups:
         closed = pc.less(column, bound).fill_null(False)
         kept = ids[~closed.to_numpy(zero_copy_only=False)]
         if len(kept) < len(ids):
-            self._numbers.keep(kept)
-            self._states.keep(kept)
-        self._forget_at = max(MIN_CLOSED, 2 * len(kept))
+            for values in self.distinct:
+                values.forget(kept, self.groups)
+            self._keep(kept)
+        self._forget_at = max(MIN_CLOSED, 2 * self._keys_in_memory)
+
+    @property
+    def _keys_in_memory(self) -> int:
+        return self.groups + sum(values.entries for values in self.distinct)
 
     def results(self) -> DataChunk:
         """The existing groups with their results, in order of creation."""
@@ -354,32 +375,45 @@ class AggGroups:
     def _evict(self, vanished: int) -> None:
         """Evicts vanished groups once there are many, and above the capacity also the oldest ones."""
         self._vanished += vanished
-        wanted = self.groups
+        share = of_values = 1.0
         if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
-            wanted = int(self.groups * self.capacity_bytes * EVICTION_SHARE / self.size_bytes)
-        elif self._vanished < max(MIN_VANISHED, self.groups // 2):
+            share, of_values = self._kept_shares(self.capacity_bytes * EVICTION_SHARE)
+        elif self._vanished < max(MIN_VANISHED, self.groups // 2) and not any(each.is_sparse for each in self.distinct):
             return
         exists = np.ones(self.groups, bool)
         if self._vanished and self.group_by:
             exists = self._exists(np.arange(self.groups, dtype=np.int32))
-        kept = self._states.latest(wanted, exists)
+        kept = self._states.latest(int(self.groups * share), exists)
         self._vanished = 0
+        exists[kept] = False
+        self._evicted.add(np.flatnonzero(exists).astype(np.int32), self.keys)
+        for values in self.distinct:
+            values.evict(of_values, kept, self.groups)
+        self._keep(kept)
+
+    def _kept_shares(self, wanted: float) -> tuple[float, float]:
+        """Which share of groups, and of distinct values, fit into so many bytes. Values leave first, down to a half of
+        it: with a group all of its values leave."""
+        size = sum(values.size_bytes for values in self.distinct)
+        groups = self.size_bytes - size
+        kept = min(size, max(wanted - groups, wanted / 2))
+        return min((wanted - kept) / groups, 1.0), kept / size if size else 1.0
+
+    def _keep(self, kept: np.ndarray) -> None:
+        """Discards all groups but `kept`."""
         if len(kept) < self.groups:
-            self._note_evicted(kept)
             self._numbers.keep(kept)
             self._states.keep(kept)
 
-    def _note_evicted(self, kept: np.ndarray) -> None:
-        """Adds all groups but those `kept` to the filter, which is dropped when it is too large."""
-        if self._evicted is None:
-            return
-        gone = np.ones(self.groups, bool)
-        gone[kept] = False
-        ids = np.flatnonzero(gone).astype(np.int32)
-        for first in range(0, len(ids), FLUSH_GROUPS):
-            self._evicted.add(self.keys(ids[first : first + FLUSH_GROUPS]))
-        if self.capacity_bytes is not None and self._evicted.size_bytes > FILTER_SHARE * self.capacity_bytes:
-            self._evicted = None
+
+def _distinct_arguments(specs: Sequence[AggSpec]) -> Iterator[tuple[int, DataType, list[int], bool]]:
+    """Each argument of DISTINCT calls: its column and type, the numbers of its calls, and whether values can be lost.
+    """
+    arguments = dict.fromkeys(spec.argument for spec in specs if spec.is_distinct)
+    for argument in arguments:
+        calls = [number for number, spec in enumerate(specs) if spec.is_distinct and spec.argument == argument]
+        assert argument is not None
+        yield argument, specs[calls[0]].argument_type, calls, any(specs[call].is_retractable for call in calls)
 
 
 def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
@@ -393,6 +427,8 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
             return TopValuesKernel(spec, strict)
         is_one_word = spec.argument_type.is_word and not spec.is_retractable
         return (WordExtremeKernel if is_one_word else MinMaxKernel)(spec, strict)
+    if spec.is_variance:
+        return (FloatVarianceKernel if spec.argument_type.is_float else ExactVarianceKernel)(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
 
 

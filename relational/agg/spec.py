@@ -10,19 +10,23 @@ from dataclasses import dataclass
 
 from relational.types import DataType
 
-KINDS = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
+VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+KINDS = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", *VARIANCES)
 MAX_PRECISION = 38
 NARROW_PRECISION = 19
 """Up to this many digits, 2**63 arguments add up to less than 38 digits."""
+SQUARED_PRECISION = 18
+"""NUMERICs of up to this many digits fit 64 bits, and the sum of their squares 192."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggSpec:
     """One call. `argument` is a column of the input chunk, None for count(*).
 
-    `is_retractable` (MIN and MAX only): rows may be retracted, so the extreme can be lost and must then be looked up
-    again; without it a retraction is an error. `keeps_values` (such a one, of values of one word): the state
-    has the most extreme values, and an overflow table the others. `is_filtered`: it has a FILTER.
+    `is_retractable` (MIN, MAX and DISTINCT): rows may be retracted, so an extreme can be lost and must then be looked
+    up again, and rows with a value are counted; without it a retraction is an error. `keeps_values` (such an extreme,
+    of values of one word): the state has the most extreme values, and an overflow table the others. `is_filtered`: it
+    has a FILTER. `is_distinct`: each value of a group counts once.
     """
 
     kind: str
@@ -32,15 +36,20 @@ class AggSpec:
     is_retractable: bool = False
     keeps_values: bool = False
     is_filtered: bool = False
+    is_distinct: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"no aggregate {self.kind!r}, there are {', '.join(KINDS)}")
         if (self.argument is None) != (self.input_type is None):
             raise ValueError(f"{self.kind}: argument {self.argument} of type {self.input_type}")
-        if self.argument is None and self.kind != "count":
+        if self.argument is None and (self.kind != "count" or self.is_distinct):
             raise ValueError(f"{self.kind} needs an argument")
         if self.kind in ("sum", "avg") and not self.argument_type.is_numeric:
+            raise ValueError(f"{self.kind} of {self.input_type}")
+        has_variance = self.argument is None or (
+            self.argument_type.is_numeric and (self.argument_type.precision or 0) <= SQUARED_PRECISION)
+        if self.is_variance and not has_variance:
             raise ValueError(f"{self.kind} of {self.input_type}")
         if self.is_bool and self.input_type != DataType.BOOLEAN:
             raise ValueError(f"{self.kind} of {self.input_type}")
@@ -59,13 +68,20 @@ class AggSpec:
     @property
     def can_merge(self) -> bool:
         """Whether the states of parts of the rows add up to that of all. Not those of floats, whose sums begin anew
-        when no row is left, nor those of extremes that a retraction can change."""
-        return not (self.is_retractable or (self.kind in ("sum", "avg") and self.argument_type.is_float))
+        when no row is left, nor those of extremes that a retraction can change, nor of values that several parts have.
+        """
+        is_float_sum = (self.kind in ("sum", "avg") or self.is_variance) and self.argument_type.is_float
+        return not (self.is_retractable or self.is_distinct or is_float_sum)
 
     @property
     def is_bool(self) -> bool:
         """Whether it is BOOL_AND or BOOL_OR."""
         return self.kind in ("bool_and", "bool_or")
+
+    @property
+    def is_variance(self) -> bool:
+        """Whether it is a variance or a standard deviation."""
+        return self.kind in VARIANCES
 
     @property
     def is_min_max(self) -> bool:
@@ -80,6 +96,11 @@ class AggSpec:
             return (DataType.BIGINT, DataType.BIGINT)
         if self.is_min_max:
             return (DataType.BYTEA if self.keeps_values else self.argument_type, DataType.BIGINT)
+        if self.is_variance:
+            if self.argument_type.is_float:
+                return (*([DataType.DOUBLE] * 4), DataType.BIGINT, DataType.BIGINT)
+            whole = DataType.numeric(MAX_PRECISION, 0)
+            return (DataType.BIGINT, whole, whole, DataType.BIGINT)
         if self.argument_type.is_float:
             return (DataType.DOUBLE, DataType.DOUBLE, *([DataType.BIGINT] * 4))
         return (DataType.numeric(MAX_PRECISION, self.argument_type.scale or 0), DataType.BIGINT)

@@ -127,6 +127,7 @@ class _Query:
                 None if call.argument is None else types[call.argument],
                 call.data_type,
                 is_filtered=call.filter is not None,
+                is_distinct=call.needs_distinct_values,
             )
             for call in plan.calls
         ]

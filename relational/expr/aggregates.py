@@ -16,6 +16,8 @@ from relational.types.data_type import DataType
 
 MAX_PRECISION = 38
 AVERAGE_SCALE = 10
+SQUARED_PRECISION = 18
+"""Variances of NUMERICs of more digits are those of doubles."""
 
 
 class AggKind(StrEnum):
@@ -28,11 +30,20 @@ class AggKind(StrEnum):
     MAX = "max"
     BOOL_AND = "bool_and"
     BOOL_OR = "bool_or"
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
 
     @property
     def ignores_duplicates(self) -> bool:
         """Whether the result for distinct values is that for all."""
-        return self not in (AggKind.COUNT, AggKind.SUM, AggKind.AVG)
+        return self in (AggKind.MIN, AggKind.MAX, AggKind.BOOL_AND, AggKind.BOOL_OR)
+
+    @property
+    def is_variance(self) -> bool:
+        """Whether it is a variance or a standard deviation."""
+        return self in (AggKind.VAR_POP, AggKind.VAR_SAMP, AggKind.STDDEV_POP, AggKind.STDDEV_SAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,11 @@ class AggCall:
     filter: Expression | None
     distinct: bool
     data_type: DataType
+
+    @property
+    def needs_distinct_values(self) -> bool:
+        """Whether the state must know which values a group has."""
+        return self.distinct and not self.kind.ignores_duplicates
 
     def is_retractable(self, is_append_only: bool) -> bool:
         """Whether it is an extreme that a retraction can remove."""
@@ -75,7 +91,7 @@ def aggregate_type(kind: AggKind, argument: DataType | None) -> DataType | None:
         return argument
     if not argument.is_numeric:
         return None
-    if argument in (DataType.REAL, DataType.DOUBLE):
+    if kind.is_variance or argument in (DataType.REAL, DataType.DOUBLE):
         return DataType.DOUBLE
     scale = argument.scale or 0
     if kind is AggKind.AVG:

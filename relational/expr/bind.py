@@ -51,8 +51,10 @@ ALIASES = {
     "btrim": "trim",
     "mod": "modulo",
 }
-AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
-AGGREGATE_ALIASES = {"every": "bool_and"}
+AGGREGATES = (
+    "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
+)  # fmt: skip
+AGGREGATE_ALIASES = {"every": "bool_and", "variance": "var_samp", "stddev": "stddev_samp"}
 MAX_DEPTH = 120
 """Nested operations; recursive functions traverse, write and read expressions."""
 FEW_MEMBERS = 16

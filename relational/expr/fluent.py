@@ -13,19 +13,19 @@ def _argument(value: UnboundExpr | str) -> UnboundExpr:
     return col(value) if isinstance(value, str) else value
 
 
-def count(argument: UnboundExpr | str | None = None) -> UnboundAggregate:
-    """Rows of the group; with an argument, those where it is not NULL."""
-    return UnboundAggregate("count", None if argument is None else _argument(argument))
+def count(argument: UnboundExpr | str | None = None, *, distinct: bool = False) -> UnboundAggregate:
+    """Rows of the group; with an argument, those where it is not NULL. `distinct`: its different values."""
+    return UnboundAggregate("count", None if argument is None else _argument(argument), distinct=distinct)
 
 
-def sum(argument: UnboundExpr | str) -> UnboundAggregate:
-    """The exact sum; NULL for a group without values."""
-    return UnboundAggregate("sum", _argument(argument))
+def sum(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The exact sum, `distinct`: of different values; NULL for a group without values."""
+    return UnboundAggregate("sum", _argument(argument), distinct=distinct)
 
 
-def avg(argument: UnboundExpr | str) -> UnboundAggregate:
-    """The mean; NULL for a group without values."""
-    return UnboundAggregate("avg", _argument(argument))
+def avg(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The mean, `distinct`: of different values; NULL for a group without values."""
+    return UnboundAggregate("avg", _argument(argument), distinct=distinct)
 
 
 def min(argument: UnboundExpr | str) -> UnboundAggregate:
@@ -46,6 +46,26 @@ def bool_and(argument: UnboundExpr | str) -> UnboundAggregate:
 def bool_or(argument: UnboundExpr | str) -> UnboundAggregate:
     """Whether any value is true; NULL for a group without values."""
     return UnboundAggregate("bool_or", _argument(argument))
+
+
+def variance(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The variance of a sample, divided by n - 1; NULL for fewer than two values."""
+    return UnboundAggregate("var_samp", _argument(argument), distinct=distinct)
+
+
+def var_pop(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The variance of all values, divided by n; NULL for a group without values."""
+    return UnboundAggregate("var_pop", _argument(argument), distinct=distinct)
+
+
+def stddev(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The standard deviation of a sample: the root of `variance`."""
+    return UnboundAggregate("stddev_samp", _argument(argument), distinct=distinct)
+
+
+def stddev_pop(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The standard deviation of all values: the root of `var_pop`."""
+    return UnboundAggregate("stddev_pop", _argument(argument), distinct=distinct)
 
 
 def when(condition: UnboundExpr, result: object) -> UnboundCase:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.aggregates import AggCall, AggKind, aggregate_type
+from relational.expr.aggregates import SQUARED_PRECISION, AggCall, AggKind, aggregate_type
 from relational.expr.bind import (
     AGGREGATES,
     BindSubquery,
@@ -19,7 +19,15 @@ from relational.expr.bind import (
     unknown,
 )
 from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns
-from relational.expr.unbound import Name, UnboundAggregate, UnboundColumn, UnboundExpr, has_aggregate, has_joined_value
+from relational.expr.unbound import (
+    Name,
+    UnboundAggregate,
+    UnboundCast,
+    UnboundColumn,
+    UnboundExpr,
+    has_aggregate,
+    has_joined_value,
+)
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 
@@ -31,7 +39,13 @@ class _Call:
     kind: AggKind
     argument: Expression | None
     condition: Expression | None
+    distinct: bool
     data_type: DataType
+
+
+def _has_long_squares(argument: Expression) -> bool:
+    """Whether a sum of its squares may have no room, so that its variance is that of a DOUBLE."""
+    return (argument.data_type.precision or 0) > SQUARED_PRECISION
 
 
 class GroupBinder(ExprBinder):
@@ -99,7 +113,7 @@ class GroupBinder(ExprBinder):
             condition = call.condition
             if condition is not None and columns is not None:
                 condition = InputRef(position(condition), condition.data_type)
-            calls.append(AggCall(call.kind, argument, condition, False, call.data_type))
+            calls.append(AggCall(call.kind, argument, condition, call.distinct, call.data_type))
         called = tuple(call.describe(plan.schema.names) for call in calls)
         return Aggregate(plan, tuple(map(position, self._groups)), tuple(calls), called)
 
@@ -113,14 +127,14 @@ class GroupBinder(ExprBinder):
         if term.function not in AGGREGATES:
             raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
         kind = AggKind(term.function)
-        if term.distinct and not kind.ignores_duplicates:
-            raise BindError(f"{term.function}(DISTINCT …) is not supported", **error_span(term.span))
         argument = None if term.argument is None else self._input.bind(term.argument)
         if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
             raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
+        if kind.is_variance and term.argument is not None and argument is not None and _has_long_squares(argument):
+            argument = self._input.bind(UnboundCast(term.argument, DataType.DOUBLE))
         data_type = aggregate_type(kind, None if argument is None else argument.data_type)
         if data_type is None:
             what = "*" if argument is None else argument.data_type
             raise BindError(f"{term.function} is not defined for ({what})", **error_span(term.span))
         condition = None if term.condition is None else self._input.condition(term.condition, "FILTER")
-        return _Call(kind, argument, condition, data_type)
+        return _Call(kind, argument, condition, term.distinct and not kind.ignores_duplicates, data_type)

@@ -1,4 +1,6 @@
-"""The tables of minima and maxima that a retraction can change; each such call has one of its own.
+"""The tables of an aggregation beside that of its groups.
+
+Minima and maxima that a retraction can change; each such call has a table of its own.
 
 Values of one word: the state of a group has the most extreme ones with their numbers of rows, and an overflow
 table, ordered by group and value, the extreme first, has the others. It changes at a flush only, by the net number of
@@ -8,6 +10,10 @@ groups never have as many different values as a state keeps; then nothing is wri
 Other values: the rows of all groups are kept, ordered by group, argument, the extreme first, and stream key. In memory
 a group has only the extreme. When that value is retracted the group is stale, and the next flush reads the new extreme
 from its first remaining row.
+
+DISTINCT calls: each of their arguments has a table of the values of each group, for all its calls together. In memory
+are the values that rows have come for, see `relational.agg.distinct`; others are read when rows for them come, those of
+a chunk in one batch.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from relational.agg import REFILLED_VALUES, AggGroups
+from relational.agg import REFILLED_VALUES, AggGroups, DistinctValues
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
@@ -27,15 +33,10 @@ from relational.table.state_table import StateTable
 WRITTEN_VALUES, REFILLED_GROUPS = 65_536, 4_096  # at a time
 
 
-class ExtremeTable(ABC):
-    """The table of aggregate call number `call`. `columns` are the input columns that its key and its value have, in
-    its order."""
+class TableOfInputs:
+    """A table whose first columns, at least those of its key, are `columns` of the input."""
 
-    keeps_values: ClassVar[bool]
-    """Whether the states of groups keep values, as `AggSpec.keeps_values` says."""
-
-    def __init__(self, call: int, table: StateTable, columns: Sequence[int]) -> None:
-        self.call = call
+    def __init__(self, table: StateTable, columns: Sequence[int]) -> None:
         self.table = table
         self._columns = tuple(columns)
 
@@ -44,8 +45,19 @@ class ExtremeTable(ABC):
         """The input columns that are the key of the table."""
         return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
-    def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:  # noqa: B027  an overflow table waits
-        """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
+
+class ExtremeTable(TableOfInputs, ABC):
+    """The table of aggregate call number `call`."""
+
+    keeps_values: ClassVar[bool]
+    """Whether the states of groups keep values, as `AggSpec.keeps_values` says."""
+
+    def __init__(self, call: int, table: StateTable, columns: Sequence[int]) -> None:
+        super().__init__(table, columns)
+        self.call = call
+
+    def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
+        """Apply the changes of `chunk`, if not later; `mask`, uint8[capacity], is the call's FILTER."""
 
     @abstractmethod
     def settle(self, groups: AggGroups) -> None:
@@ -126,3 +138,26 @@ class OverflowTable(ExtremeTable):
         *_, values, counts = rows.columns
         groups.refill_values(self.call, stale, owners, values, counts)
         self.table.write_slice(StreamChunk(rows.columns, np.full(len(owners), Op.DELETE, np.uint8)))
+
+
+class DistinctTable(TableOfInputs):
+    """The values of each group, for the DISTINCT calls numbered `calls`, which have one argument. `columns`: the group
+    columns and the argument. `has_counts`: values can be lost."""
+
+    def __init__(self, calls: Sequence[int], table: StateTable, columns: Sequence[int], has_counts: bool) -> None:
+        super().__init__(table, columns)
+        self.calls, self.has_counts = tuple(calls), has_counts
+
+    def open(self, values: DistinctValues) -> None:
+        """At the first barrier."""
+        if next(self.table.scan_chunks(), None) is None:
+            values.track_evictions()
+
+    def read(self, keys: DataChunk) -> tuple[DataChunk, np.ndarray]:
+        """The rows of these (group columns, value), and which of them exist."""
+        return self.table.get_rows(keys.project(self.table.catalog.pk_indices))
+
+    def write(self, values: DistinctValues) -> None:
+        """Store what has changed since the last time, before a flush of groups."""
+        for changes in values.flush():
+            self.table.write_slice(changes)

@@ -28,7 +28,7 @@ from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
-from stream.executor.agg_state import ExtremeTable
+from stream.executor.agg_state import DistinctTable, ExtremeTable, TableOfInputs
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.message import Barrier, Message, Stop, Watermark
 
@@ -41,11 +41,11 @@ class HashAggExecutor(Executor):
     """`info`'s columns are the group columns, then one per call. Without group columns there is one group,
     which always exists and emits its row at the first barrier: count 0 before any input.
 
-    `extremes` are the tables of the minima and maxima that a retraction can change. `state_table` has the columns that
-    `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush; far beyond it, and
-    from `flush_groups` dirty groups on, groups are flushed before the barrier. `errors` counts rows whose FILTER
-    failed, rows dropped because a key made of them is too long for the store [R55], and groups whose sum or average
-    exceeds its type.
+    `extremes` are the tables of the minima and maxima that a retraction can change, `distinct` those of the values of
+    DISTINCT calls, in the order of their first calls. `state_table` has the columns that `AggGroups` flushes. Clean
+    groups beyond `cache_bytes` are evicted after a flush; far beyond it, and from `flush_groups` dirty groups on,
+    groups are flushed before the barrier. `errors` counts rows whose FILTER failed, rows dropped because a key made of
+    them is too long for the store [R55], and groups whose sum or average exceeds its type.
 
     `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
     after a barrier with a Stop, which REQUIRES that such a barrier is its last.
@@ -59,6 +59,7 @@ class HashAggExecutor(Executor):
         calls: Sequence[AggCall],
         state_table: StateTable,
         extremes: Sequence[ExtremeTable],
+        distinct: Sequence[DistinctTable],
         errors: ErrorCounts,
         *,
         cache_bytes: int,
@@ -72,19 +73,21 @@ class HashAggExecutor(Executor):
         self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._errors = errors
         self._has_groups, self._leave = groups is not None, leave
-        self._is_loaded = self._has_groups  # the state of some group was read, or all came from another executor
+        self._is_loaded = self._has_groups  # some state was read, or none is to be read before an eviction
         if groups is None:
-            groups = agg_groups(group_by, input.info.schema.types, calls, extremes, cache_bytes)
+            groups = agg_groups(group_by, input.info.schema.types, calls, extremes, distinct, cache_bytes)
         self._groups = groups
         self._is_global = not group_by
         self._state_table = state_table
-        self._extremes = tuple(extremes)
-        self._tables = (state_table, *(each.table for each in extremes))
+        self._extremes, self._distinct = tuple(extremes), tuple(distinct)
+        self._read_values = [each.read for each in self._distinct]
+        beside: list[TableOfInputs] = [*self._extremes, *self._distinct]
+        self._tables = (state_table, *(each.table for each in beside))
         self._group_by = tuple(group_by)
         self._key = state_table.catalog.pk_indices  # positions of the group columns, in key order
         keys = [
             (state_table.catalog, tuple(group_by[index] for index in self._key)),
-            *((each.table.catalog, each.key) for each in extremes),
+            *((each.table.catalog, each.key) for each in beside),
         ]
         self._long_keys = [
             (table, columns) for table, columns in keys if may_be_long(input.info.schema.types, columns)
@@ -138,6 +141,9 @@ class HashAggExecutor(Executor):
             return
         if next(self._state_table.scan_chunks(), None) is None:
             self._groups.track_evictions()
+            self._is_loaded = True
+        for each, values in zip(self._distinct, self._groups.distinct, strict=True):
+            each.open(values)
         if self._is_global:
             self._load(self._groups.open_global())
 
@@ -150,7 +156,7 @@ class HashAggExecutor(Executor):
         masks = masks_of(self._filters, chunk, errors=self._errors)
         for each in self._extremes:
             each.write(chunk, masks[each.call])
-        self._groups.apply(chunk, located.ids, masks)
+        self._groups.apply(chunk, located.ids, masks, self._read_values)
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch; at the first time that of all
@@ -179,6 +185,8 @@ class HashAggExecutor(Executor):
     def _flush(self) -> Iterator[StreamChunk]:
         for each in self._extremes:
             each.settle(self._groups)
+        for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
+            distinct.write(values)
         for change in self._groups.flush():
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
@@ -193,10 +201,12 @@ def agg_groups(
     types: Sequence[DataType],
     calls: Sequence[AggCall],
     extremes: Sequence[ExtremeTable],
+    distinct: Sequence[DistinctTable],
     cache_bytes: int,
 ) -> AggGroups:
     """Empty groups for `calls` over input columns of `types`."""
     retractable = {each.call: each.keeps_values for each in extremes}
+    retractable |= {call: False for each in distinct if each.has_counts for call in each.calls}
     specs = [
         AggSpec(
             call.kind,
@@ -206,6 +216,7 @@ def agg_groups(
             is_retractable=number in retractable,
             keeps_values=retractable.get(number, False),
             is_filtered=call.filter is not None,
+            is_distinct=call.needs_distinct_values,
         )
         for number, call in enumerate(calls)
     ]

@@ -34,6 +34,7 @@ from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
 from stream.plan.stream_plan import (
+    DistinctArgument,
     DmlNode,
     ExchangeNode,
     FilterNode,
@@ -303,9 +304,6 @@ class _Planner:
         self._aggregations += 1
         prefix = f"{self._job.name}.agg{number}"
         child = self.plan(query.input)
-        for call in query.calls:
-            if call.distinct and not call.kind.ignores_duplicates:
-                raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
         job, closing, is_append_only = self._job, query.closing_group, query.input.is_append_only
         retractable = [number for number, call in enumerate(query.calls) if call.is_retractable(is_append_only)]
@@ -320,10 +318,23 @@ class _Planner:
             for number in retractable if number not in short
         )
         overflows = tuple(self._overflow(f"{prefix}.overflow{number}", number, query, child) for number in short)
+        arguments = dict.fromkeys(call.argument for call in query.calls if call.needs_distinct_values)
+        distinct = tuple(self._distinct(f"{prefix}.distinct{number}", argument, query, child)
+                         for number, argument in enumerate(arguments) if argument is not None)
         key = query.stream_key
         return HashAggNode(
-            query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows
+            query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows, distinct
         )
+
+    def _distinct(self, name: str, argument: int, query: Aggregate, child: StreamNode) -> DistinctArgument:
+        calls = tuple(number for number, call in enumerate(query.calls)
+                      if call.needs_distinct_values and call.argument == argument)
+        columns, has_counts = (*query.group_by, argument), not query.input.is_append_only
+        table = state_tables.distinct_table(
+            self._table_ids(name), name, self._job.id, child.schema.project(columns), calls, has_counts,
+            self._job.vnode_count, query.closing_group,
+        )
+        return DistinctArgument(calls, table, columns, has_counts)
 
     def _overflow(self, name: str, number: int, query: Aggregate, child: StreamNode) -> ValueOverflow:
         job, argument = self._job, query.calls[number].argument

@@ -2,8 +2,8 @@
 
     {"version": 1 to 5, "root": node, "errors": table id or null, "is_single": bool}
 
-Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n. A plan is written
-in the first version that has what it needs, which older releases read.
+Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
+values of DISTINCT calls. A plan is written in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -26,6 +26,7 @@ from relational.plan.serialize import call_from_json, call_to_json, expression_f
 from relational.types import DataType, Field, OrderType, Schema, SortKey, VnodeRule
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
+    DistinctArgument,
     DmlNode,
     ExchangeNode,
     FilterNode,
@@ -84,7 +85,7 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, TopNNode):
+    if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return FORMAT_VERSION
     if isinstance(node, HashJoinNode):
         return JOINS_VERSION
@@ -125,7 +126,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept],
         **({} if node.closing is None else {"closing": node.closing}),
         **({"overflows": [[each.call, each.table.id, list(each.columns)] for each in node.overflows]}
-           if node.overflows else {})}),
+           if node.overflows else {}),
+        **({"distinct": [[list(each.calls), each.table.id, list(each.columns), each.has_counts]
+                         for each in node.distinct]} if node.distinct else {})}),
     HashJoinNode: ("join", lambda node: {
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
@@ -199,8 +202,12 @@ class _Reader:
             ValueOverflow(call, self._table(table), tuple(columns))
             for call, table, columns in record.get("overflows", ())
         )
+        distinct = tuple(
+            DistinctArgument(tuple(numbers), self._table(table), tuple(columns), has_counts)
+            for numbers, table, columns, has_counts in record.get("distinct", ())
+        )
         groups, table = tuple(record["group_by"]), self._table(record["table"])
-        return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"), overflows)
+        return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct)
 
     def join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
         condition = None if record["condition"] is None else expression_from_json(record["condition"])

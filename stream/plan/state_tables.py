@@ -5,6 +5,7 @@
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
     aggregation, overflow group columns, argument                    | number of rows
+    aggregation, distinct group columns, argument                    | per call the number of rows, or a bit
     join, one input       join key, stream key                       | all other columns
     top-n                 group columns, order, stream key           | all other columns
     errors of a job       fragment, vnode, reason                    | rows
@@ -151,7 +152,12 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
         return (DataType.BIGINT, DataType.BIGINT)
     if call.kind in (AggKind.MIN, AggKind.MAX):
         return (argument, DataType.BIGINT)
-    if argument.kind in (TypeKind.REAL, TypeKind.DOUBLE):
+    is_float = argument.kind in (TypeKind.REAL, TypeKind.DOUBLE)
+    if call.kind.is_variance:
+        whole = DataType.numeric(38, 0)
+        return (DataType.DOUBLE,) * 4 + (DataType.BIGINT,) * 2 if is_float else (
+            DataType.BIGINT, whole, whole, DataType.BIGINT)
+    if is_float:
         return (DataType.DOUBLE,) * 2 + (DataType.BIGINT,) * 4
     return (DataType.numeric(38, argument.scale or 0), DataType.BIGINT)
 
@@ -180,6 +186,30 @@ def overflow_table(
     pk = [*(SortKey(index) for index in _key_order(len(groups), closing)), SortKey(len(groups), order)]
     fields = [*columns, Field("row_count", DataType.BIGINT)]
     return internal_table(table_id, name, job_id, fields, pk, groups, len(groups), vnode_count)
+
+
+DISTINCT_BITS = 64  # in one column
+
+
+def distinct_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    columns: Schema,
+    calls: Sequence[int],
+    has_counts: bool,
+    vnode_count: int = DEFAULT_VNODE_COUNT,
+    closing: int | None = None,
+) -> TableCatalog:
+    """The values of each group for the DISTINCT calls numbered `calls`: for each the number of its rows with a value,
+    or, without `has_counts`, a bit: whether there is one [R57]. `columns`: the group columns, then the value. The group
+    column number `closing` is the first of the key."""
+    groups = tuple(range(len(columns) - 1))
+    names = [f"rows_{call}" for call in calls] if has_counts else [
+        f"seen_{word}" for word in range(-(-len(calls) // DISTINCT_BITS))]
+    fields = [*columns, *(Field(each, DataType.BIGINT) for each in names)]
+    pk = [*(SortKey(index) for index in _key_order(len(groups), closing)), SortKey(len(groups))]
+    return internal_table(table_id, name, job_id, fields, pk, groups, vnode_count=vnode_count)
 
 
 def join_table(

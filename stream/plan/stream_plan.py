@@ -250,11 +250,23 @@ class ValueOverflow:
 
 
 @dataclass(frozen=True, slots=True)
+class DistinctArgument:
+    """The values of one argument, for the DISTINCT calls numbered `calls`. `columns`: those of the input in the table,
+    the group columns and the argument. `has_counts`: the table has numbers of rows, since these can be retracted; else
+    bits."""
+
+    calls: tuple[int, ...]
+    table: TableCatalog
+    columns: tuple[int, ...]
+    has_counts: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HashAggNode(_UnaryNode):
     """Groups by input columns; each call whose extreme a retraction can change has an entry in `overflows` if its
-    values are words, else, or if an earlier release planned it, in `kept`. `closing`: the
-    position of the group column below whose watermark the state is dropped; it is the first of the key of all its
-    tables. None: without a watermark."""
+    values are words, else, or if an earlier release planned it, in `kept`; each argument of DISTINCT calls has one in
+    `distinct`. `closing`: the position of the group column below whose watermark the state is dropped; it is the first
+    of the key of all its tables. None: without a watermark."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
@@ -262,10 +274,12 @@ class HashAggNode(_UnaryNode):
     kept: tuple[KeptInput, ...]
     closing: int | None = None
     overflows: tuple[ValueOverflow, ...] = ()
+    distinct: tuple[DistinctArgument, ...] = ()
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
-        return (self.state_table, *(each.table for each in self.kept), *(each.table for each in self.overflows))
+        beside: list[KeptInput | ValueOverflow | DistinctArgument] = [*self.kept, *self.overflows, *self.distinct]
+        return (self.state_table, *(each.table for each in beside))
 
     @property
     def details(self) -> str:

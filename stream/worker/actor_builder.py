@@ -24,7 +24,7 @@ from stream.connector.sink import SinkIdentity, SinkWriter, check_target, open_s
 from stream.connector.sink_log import LogWriter, SinkProgress
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition, StatementError
-from stream.executor.agg_state import ExtremeTable, MaterializedInput, OverflowTable
+from stream.executor.agg_state import DistinctTable, ExtremeTable, MaterializedInput, OverflowTable
 from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
@@ -235,6 +235,7 @@ class ExecutorChain:
             node.calls,
             self.state_table(node.state_table),
             extreme_tables(node, self.state_table),
+            distinct_tables(node, self.state_table),
             self.errors,
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
@@ -314,6 +315,11 @@ def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], State
         MaterializedInput(each.call, open_table(each.table), each.columns, each.argument) for each in node.kept
     ]
     return found + [OverflowTable(each.call, open_table(each.table), each.columns) for each in node.overflows]
+
+
+def distinct_tables(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[DistinctTable]:
+    """The tables of the values of an aggregation's DISTINCT calls."""
+    return [DistinctTable(each.calls, open_table(each.table), each.columns, each.has_counts) for each in node.distinct]
 
 
 def join_sides(

@@ -61,6 +61,18 @@ SQL_AND_FLUENT = [
         ORDERS.order_by(col("at").asc(nulls_first=True)).limit(2, offset=1),
     ),
     ("SELECT DISTINCT region FROM orders", ORDERS.select("region").distinct()),
+    (
+        "SELECT variance(id) AS v, var_pop(id) AS p, stddev(DISTINCT id) AS s, stddev_pop(amount) AS d FROM orders",
+        ORDERS.group_by().agg(
+            v=f.variance("id"), p=f.var_pop("id"), s=f.stddev("id", distinct=True), d=f.stddev_pop("amount")
+        ),
+    ),
+    (
+        "SELECT count(DISTINCT region) AS n, avg(DISTINCT id) AS m, sum(DISTINCT id) AS s FROM orders",
+        ORDERS.group_by().agg(
+            n=f.count("region", distinct=True), m=f.avg("id", distinct=True), s=f.sum("id", distinct=True)
+        ),
+    ),
     ("SELECT *, amount * 2 AS twice FROM orders", ORDERS.with_columns(twice=col("amount") * 2)),
     ("SELECT * FROM orders WHERE at > '2020-01-01'", ORDERS.filter(col("at") > "2020-01-01")),
     (

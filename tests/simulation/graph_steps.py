@@ -251,11 +251,15 @@ def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definit
         return _windows(rng, source)
     first, second = rng.choice(columns), rng.choice(columns)
     where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
-    kind = rng.randrange(5)
-    if kind == 4:
+    kind = rng.randrange(6)
+    if kind == 5:
         return _first_rows(rng, source, columns)
     if kind == 0:
         return _defined(f"SELECT {first} AS a, {second} + 1 AS b FROM {source}{where}", ("a", "b"), source)
+    if kind == 4:
+        calls = f"COUNT(DISTINCT {second}) AS a, SUM(DISTINCT {second}) FILTER (WHERE {second} % 2 = 0)::BIGINT AS b"
+        query = f"SELECT {first} % 3 AS g, {calls} FROM {source}{where} GROUP BY {first} % 3"
+        return _defined(query, ("g", "a", "b"), source)
     if kind == 1:
         calls = f"COUNT(*) AS a, SUM({second})::BIGINT AS b"
         query = f"SELECT {first} AS g, {calls} FROM {source}{where} GROUP BY {first}"
@@ -284,13 +288,14 @@ def _first_rows(rng: random.Random, source: str, columns: tuple[str, ...]) -> De
 def _windows(rng: random.Random, source: str) -> Definition:
     """A random query over a relation with a watermark, that has it too."""
     window, where = f"ts / {WINDOW}", rng.choice(["", " WHERE b % 3 <> 1", " WHERE b IS NOT NULL"])
-    kind = rng.randrange(4)
+    kind = rng.randrange(5)
     if kind == 0:
         return _defined(f"SELECT ts + 3 AS a, {window} AS b FROM {source}{where}", ("a", "b"), source)
     if kind == 1:
         query = f"SELECT {window} AS g, b AS a, COUNT(*) AS b FROM {source}{where} GROUP BY b, {window}"
         return _defined(query, ("g", "a", "b"), source)
-    calls = "COUNT(*) AS a, SUM(b)::BIGINT AS b" if kind == 2 else "MIN(ts) AS a, MAX(id) AS b"
+    calls = ("COUNT(*) AS a, SUM(b)::BIGINT AS b", "MIN(ts) AS a, MAX(id) AS b",
+             "COUNT(DISTINCT b) AS a, COUNT(DISTINCT ts) AS b")[kind - 2]
     query = f"SELECT {window} AS g, {calls} FROM {source}{where} GROUP BY {window}"
     return _defined(query, ("g", "a", "b"), source)
 

@@ -5,12 +5,14 @@ import random
 import sys
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from relational.agg import AggGroups, AggSpec
+from relational.agg.spec import VARIANCES
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
@@ -31,6 +33,7 @@ INPUT = Schema.of(
     text="varchar",
     day="date",
     flag="boolean",
+    short="numeric(18,4)",
 )
 TYPES = INPUT.types
 
@@ -40,6 +43,8 @@ def result_type(kind, data_type):
         return data_type
     if kind == "count":
         return DataType.BIGINT
+    if kind in VARIANCES:
+        return DataType.DOUBLE
     if data_type.is_float:
         return DataType.DOUBLE
     scale = data_type.scale or 0
@@ -59,6 +64,8 @@ SPECS = [
     *(spec(kind, column, True) for column in (2, 4, 6, 7, 8) for kind in ("min", "max")),
     spec("bool_and", 9),
     spec("bool_or", 9),
+    *(spec(kind, column) for column in (1, 2, 3, 5, 6) for kind in VARIANCES),
+    spec("var_samp", 10),
 ]
 
 
@@ -70,6 +77,8 @@ def expected_result(call, values):
         return None
     if call.kind in ("bool_and", "bool_or"):
         return all(values) if call.kind == "bool_and" else any(values)
+    if call.kind in VARIANCES:
+        return expected_variance(call.kind, values)
     if call.kind in ("min", "max"):
         return (min if call.kind == "min" else max)(values)
     if call.input_type.is_float:
@@ -83,10 +92,22 @@ def expected_result(call, values):
         return (total / len(values)).quantize(Decimal(1).scaleb(-call.output_type.scale), ROUND_HALF_UP)
 
 
+def expected_variance(kind, values):
+    divisor = len(values) - kind.endswith("samp")
+    if divisor == 0:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact) / len(exact)
+    variance = float(sum((value - mean) ** 2 for value in exact) / divisor)
+    return math.sqrt(variance) if kind.startswith("stddev") else variance
+
+
 def assert_close(got, want, values):
     if isinstance(want, float) and got is not None:
         if math.isfinite(want):
-            assert abs(got - want) <= 1e-9 * sum(map(abs, values)), (got, want)
+            assert abs(got - want) <= 1e-9 * float(sum(map(abs, values))) or math.isclose(got, want), (got, want)
         else:
             assert got == want or (math.isnan(got) and math.isnan(want))
     else:
@@ -108,6 +129,7 @@ def random_row(rng):
         maybe(rng.choice(["", "x", "12345678", "123456789", "zz" * rng.randrange(9)])),
         maybe(np.datetime64("2013-01-01").astype(object).replace(day=rng.randrange(1, 29))),
         maybe(rng.random() < 0.7),
+        maybe(Decimal(rng.choice([10**18 - 1 - rng.randrange(3), rng.randrange(-(10**18) + 1, 10**18)])).scaleb(-4)),
     )
 
 

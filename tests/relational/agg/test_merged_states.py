@@ -24,6 +24,7 @@ from tests.relational.agg.test_groups import (
 from tests.support.drivers.seeds import run_seed
 
 SUMS = [COUNT_ALL, spec("count", 3), spec("bool_and", 9), spec("bool_or", 9),
+        *(spec(kind, column) for column in (1, 3, 10) for kind in ("var_samp", "stddev_pop")),
         *(spec(kind, column) for column in range(1, 5) for kind in ("sum", "avg"))]
 EXTREMES = [*SUMS, COUNT_ALL, *(spec(kind, column) for column in (2, 4, 6, 7, 8) for kind in ("min", "max"))]
 
@@ -112,7 +113,8 @@ def test_sums_beyond_128_bits_are_merged_exactly():
 
 
 @pytest.mark.parametrize(("call", "can_merge"), [
-    (COUNT_ALL, True), (spec("bool_or", 9), True), (spec("sum", 4), True), (spec("avg", 2), True),
+    (COUNT_ALL, True), (spec("bool_or", 9), True), (spec("var_pop", 3), True), (spec("stddev_samp", 6), False),
+    (spec("sum", 4), True), (spec("avg", 2), True),
     (spec("min", 7), True), (spec("max", 2), True),
     (spec("sum", 6), False), (spec("avg", 5), False), (spec("min", 2, True), False), (spec("max", 7, True), False)])
 def test_states_that_do_not_add_up_are_known(call, can_merge):

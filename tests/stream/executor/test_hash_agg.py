@@ -2,6 +2,7 @@ import random
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import hummock
 from hummock.store.memory_store import MemoryStateStore
 from relational.agg import MOST_VALUES, AggGroups, AggSpec
+from relational.agg import distinct as distinct_module
 from relational.agg.groups import MIN_CLOSED
 from relational.catalog.watermarks import WatermarkCatalog
 from relational.chunk import Op, StreamChunk
@@ -26,12 +28,12 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Stop, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
-from stream.worker.actor_builder import extreme_tables
+from stream.worker.actor_builder import distinct_tables, extreme_tables
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
-from tests.support.suites.executor_suite import ExecutorSuite
+from tests.support.suites.executor_suite import EPOCHS, ExecutorSuite
 from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
 
 INPUT = Schema.of(id="bigint", k="varchar", v="int", x="double")
@@ -50,9 +52,9 @@ def how_stored_groups_are_read(request, monkeypatch):
     monkeypatch.setattr(hash_agg_module, "SCANNED_SHARE", request.param)
 
 
-def call(kind, argument, schema=INPUT, filter=None):
+def call(kind, argument, schema=INPUT, filter=None, distinct=False):
     data_type = aggregate_type(kind, None if argument is None else schema[argument].data_type)
-    return AggCall(kind, argument, filter, False, data_type)
+    return AggCall(kind, argument, filter, distinct, data_type)
 
 
 def hash_agg(
@@ -82,6 +84,7 @@ def hash_agg(
         node.calls,
         StateTable(node.state_table, store),
         extreme_tables(node, lambda table: StateTable(table, store)),
+        distinct_tables(node, lambda table: StateTable(table, store)),
         ErrorCounts(),
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
@@ -165,6 +168,15 @@ class TestHashAggThatEvictsEveryGroup(HashAggSuite):
     options: ClassVar = {"cache_bytes": 1}
 
 
+class TestHashAggThatEvictsSomeGroupsInTheMiddleOfAnEpoch(HashAggSuite):
+    """Those that were changed since are in memory when the others are read again."""
+
+    options: ClassVar = {"cache_bytes": 15_000, "flush_groups": 8}
+
+    def new_row(self, rng, key):
+        return (*key, str(key[0] % 15), rng.choice([None, *range(-3, 4)]), rng.random())
+
+
 class TestHashAggThatFlushesBeforeTheBarrier(HashAggSuite):
     options: ClassVar = {"flush_groups": 1}
 
@@ -235,6 +247,92 @@ class TestFilteredCalls(HashAggSuite):
             values = [row[2] for row in rows if row[1] == key and row[2] is not None and row[2] > 0]
             out.append((key, len(values), sum(values) if values else None, min(values, default=None)))
         return out
+
+
+class DistinctSuite(HashAggSuite):
+    """DISTINCT calls over a number and a text, some with a FILTER, beside others."""
+
+    keys = tuple((number,) for number in range(60))
+    positive = Call("greater", (InputRef(2, DataType.INT), Literal(0, DataType.INT)), DataType.BOOLEAN)
+
+    def build(self, input, store):
+        calls = [
+            call(AggKind.COUNT, None),
+            call(AggKind.COUNT, 2, distinct=True),
+            call(AggKind.SUM, 2, distinct=True, filter=self.positive),
+            call(AggKind.AVG, 2, distinct=True),
+            call(AggKind.COUNT, 1, distinct=True, filter=self.positive),
+            call(AggKind.SUM, 2),
+            call(AggKind.MIN, 2),
+            call(AggKind.COUNT, 3, distinct=True),
+        ]
+        return hash_agg(input, store, self.group_by, calls, **self.options)
+
+    group_by: ClassVar = (1,)
+
+    def oracle(self, rows):
+        groups = {} if self.group_by else {(): []}
+        for row in rows:
+            groups.setdefault(tuple(row[column] for column in self.group_by), []).append(row)
+        return [(*key, *self.expected(own)) for key, own in groups.items()]
+
+    def expected(self, rows):
+        known = [row[2] for row in rows if row[2] is not None]
+        values, positive = set(known), {value for value in known if value > 0}
+        texts = {row[1] for row in rows if row[1] is not None and row[2] is not None and row[2] > 0}
+        return (
+            len(rows), len(values), sum(positive) if positive else None,
+            quotient(sum(values), len(values)) if values else None, len(texts), sum(known) if known else None,
+            min(known, default=None), len({row[3] for row in rows}),
+        )
+
+    def new_row(self, rng, key):
+        return (*key, rng.choice(["a", "b", "c", None]), rng.choice([None, *range(-3, 4)]), float(rng.randrange(9)))
+
+
+class TestDistinctCalls(DistinctSuite):
+    pass
+
+
+class TestDistinctCallsThatEvictEverything(DistinctSuite):
+    options: ClassVar = {"cache_bytes": 1}
+
+
+class TestDistinctCallsThatEvictInTheMiddleOfAnEpoch(DistinctSuite):
+    options: ClassVar = {"cache_bytes": 1, "flush_groups": 1}
+
+
+class TestDistinctCallsInSmallPieces(DistinctSuite):
+    options: ClassVar = {"chunk_rows": 2}
+
+    @pytest.fixture(autouse=True)
+    def _small_pieces(self, monkeypatch):
+        monkeypatch.setattr(distinct_module, "FLUSHED_VALUES", 3)
+        monkeypatch.setattr(distinct_module, "MIN_VANISHED", 1)
+
+
+class TestDistinctCallsThatKeepAShare(DistinctSuite):
+    """Of values and groups, the rest is evicted and is known to be stored."""
+
+    options: ClassVar = {"cache_bytes": 50_000, "flush_groups": 2}
+
+
+class TestDistinctCallsWithoutGroups(DistinctSuite):
+    group_by: ClassVar = ()
+
+
+class TestDistinctCallsOfAppendedRows(DistinctSuite):
+    """Bits instead of counts."""
+
+    options: ClassVar = {"append_only": True, "cache_bytes": 50_000}
+
+    def random_epochs(self, seed):
+        rng, ids = random.Random(seed), count()
+        return [
+            [StreamChunk.from_rows(INPUT, [(Op.INSERT, self.new_row(rng, (next(ids),))) for _ in range(20)])
+             for _ in range(3)]
+            for _ in range(EPOCHS)
+        ]
 
 
 SEED = Schema.of(quantity="bigint", company="varchar")
@@ -416,7 +514,7 @@ def windowed(input, store, *, keeps_rows=False, schema=WINDOWS):
     executor = HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"), input, node.group_by, node.calls,
         StateTable(node.state_table, store), extreme_tables(node, lambda table: StateTable(table, store)),
-        ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
+        (), ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
     )
     return executor, list(node.state_tables)
 

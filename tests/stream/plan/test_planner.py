@@ -20,8 +20,8 @@ def counted_ids(first=100):
     return lambda name: ids.setdefault(name, next(numbers)) if name not in ids else ids[name]
 
 
-def call(kind, argument, data_type=None, distinct=False):
-    return AggCall(kind, argument, None, distinct, aggregate_type(kind, data_type))
+def call(kind, argument, data_type=None):
+    return AggCall(kind, argument, None, False, aggregate_type(kind, data_type))
 
 
 def greater(column, value):
@@ -124,10 +124,16 @@ def test_what_only_a_batch_query_can_have_is_refused_by_name():
         plan_query(view_of(query, (0,)), query, counted_ids())
 
 
-def test_a_distinct_sum_is_refused():
-    query = by_region(call(AggKind.SUM, 2, DataType.INT, distinct=True))
-    with pytest.raises(PlanNotSupported, match="sum"):
-        plan_query(view_of(query, (0,)), query, counted_ids())
+def test_more_distinct_calls_than_a_word_has_bits():
+    """Of an append-only input, each with a FILTER of its own."""
+    source = Scan(table_catalog("orders", ORDERS.schema, (0,), is_append_only=True))
+    calls = [AggCall(AggKind.COUNT, 2, greater(2, limit), True, DataType.BIGINT) for limit in range(65)]
+    query = by_region(*calls, source=source)
+    nodes = plan_query(view_of(query, (0,)), query, counted_ids()).root.walk()
+    (node,) = (each for each in nodes if isinstance(each, HashAggNode))
+    (distinct,) = node.distinct
+    assert distinct.calls == tuple(range(65)) and not distinct.has_counts
+    assert distinct.table.schema.names[2:] == ("seen_0", "seen_1")
 
 
 def test_a_lost_stream_key_is_refused():

@@ -11,7 +11,13 @@ from relational.errors import CatalogError
 from relational.sql import bind_sql
 from relational.sql.statement import CreateSink, CreateTable
 from stream.plan.planner import plan_query
-from stream.plan.serialize import FORMAT_VERSION, stream_plan_from_text, stream_plan_to_text
+from stream.plan.serialize import (
+    FIRST_VERSION,
+    FORMAT_VERSION,
+    OVERFLOWS_VERSION,
+    stream_plan_from_text,
+    stream_plan_to_text,
+)
 from tests.stream.plan.test_planner_cases import CASES
 from tests.support.suites.sql_cases import case_catalog
 
@@ -53,6 +59,15 @@ def test_a_plan_over_a_dropped_column_is_refused():
         each for at, each in enumerate(scan.table.columns) if at != scan.columns[0]))
     with pytest.raises(CatalogError, match="was dropped"):
         stream_plan_from_text(stream_plan_to_text(plan), {**tables, less.id: less}.__getitem__)
+
+
+@pytest.mark.parametrize(("query", "version"), [
+    ("SELECT region, count(id) AS n FROM orders GROUP BY region", FIRST_VERSION),
+    ("SELECT region, max(DISTINCT id) AS n FROM orders GROUP BY region", OVERFLOWS_VERSION),
+    ("SELECT region, count(DISTINCT id) AS n FROM orders GROUP BY region", FORMAT_VERSION)])
+def test_a_plan_is_written_as_early_releases_read_it(query, version):
+    plan, _ = planned(f"CREATE MATERIALIZED VIEW m AS {query}")
+    assert json.loads(stream_plan_to_text(plan))["version"] == version
 
 
 def test_a_newer_format_is_refused():

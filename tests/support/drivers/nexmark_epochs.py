@@ -26,13 +26,18 @@ VIEWS = {
     "q2": "SELECT auction, price FROM bid WHERE auction = 7 OR auction = 20 OR auction = 200",
     "q12": "SELECT bidder, date_trunc('minute', date_time) AS start, count(*) AS bids FROM bid"
            " GROUP BY bidder, date_trunc('minute', date_time)",
+    "q15": "SELECT date_trunc('hour', date_time) AS hour, count(*) AS total, count(DISTINCT bidder) AS bidders,"
+           " count(DISTINCT bidder) FILTER (WHERE price >= 1000000) AS rich, count(DISTINCT auction) AS auctions,"
+           " count(DISTINCT auction) FILTER (WHERE price < 10000) AS cheap FROM bid"
+           " GROUP BY date_trunc('hour', date_time)",
     "q17": "SELECT auction, date_trunc('hour', date_time) AS hour, count(*) AS total,"
            " count(*) FILTER (WHERE price < 10000) AS rank1,"
            " count(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2, min(price) AS low,"
            " max(price) AS high, sum(price) AS whole FROM bid GROUP BY auction, date_trunc('hour', date_time)",
     "everything": "SELECT count(*) AS n, sum(price) AS whole FROM bid",
     "busy": "SELECT total, count(*) AS auctions FROM q17 GROUP BY total",
-    "by_seller": "SELECT seller, count(*) AS n, sum(reserve) AS whole, min(reserve) AS low, max(id) AS last"
+    "by_seller": "SELECT seller, count(*) AS n, count(DISTINCT reserve) AS reserves, sum(reserve) AS whole,"
+                 " min(reserve) AS low, max(id) AS last"
                  " FROM auction GROUP BY seller",
     "late": "SELECT bidder, start, bids FROM q12 WHERE bids > 2",
 }  # fmt: skip

@@ -114,11 +114,24 @@ def _aggregated(call: AggCall, rows: Rows) -> Any:
         return all(values) if call.kind is AggKind.BOOL_AND else any(values)
     if call.kind in (AggKind.MIN, AggKind.MAX):
         return (min if call.kind is AggKind.MIN else max)(values, key=cmp_to_key(_compare))
+    if call.kind.is_variance:
+        return _variance(call.kind, values)
     if isinstance(values[0], float):
         total = math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
         return total if call.kind is AggKind.SUM else total / len(values)
     exact = sum(map(Fraction, values)) / (1 if call.kind is AggKind.SUM else len(values))
     return _fitted(exact, call.data_type)
+
+
+def _variance(kind: AggKind, values: list[Any]) -> float | None:
+    divisor = len(values) - (kind in (AggKind.VAR_SAMP, AggKind.STDDEV_SAMP))
+    if divisor == 0:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    exact = list(map(Fraction, values))
+    variance = float(sum((value - sum(exact) / len(exact)) ** 2 for value in exact) / divisor)
+    return math.sqrt(variance) if kind in (AggKind.STDDEV_POP, AggKind.STDDEV_SAMP) else variance
 
 
 def _fitted(exact: Fraction, data_type: DataType) -> int | Decimal | None:

@@ -164,7 +164,14 @@ class QueryMaker:
             kind = value.kind if call in ("min", "max") or value.kind == "f" else "n"
             columns.append(Column(self._name(), "i" if call == "count" else kind))
             kept = f" FILTER (WHERE {self._condition(relation)})" if chance.random() < 0.3 else ""
-            items.append(f"{call}({self._column(relation, value)}){kept} AS {columns[-1].name}")
+            distinct = "DISTINCT " if chance.random() < 0.3 else ""
+            items.append(f"{call}({distinct}{self._column(relation, value)}){kept} AS {columns[-1].name}")
+        numbers = [column for column in relation.columns if column.kind != "t"]
+        if numbers and chance.random() < 0.3:
+            columns.append(Column(self._name(), "n"))
+            call = chance.choice(("var_pop", "var_samp", "stddev_pop", "stddev(DISTINCT", "variance"))
+            spread = f"{call}{' ' if '(' in call else '('}{self._column(relation, chance.choice(numbers))})"
+            items.append(f"CAST({spread} AS NUMERIC(30, 6)) AS {columns[-1].name}")
         text = f"SELECT {', '.join(items)} FROM {relation.text}{where}"
         return text + (f" GROUP BY {', '.join(named)}" if named else ""), columns
 

@@ -1,0 +1,161 @@
+"""DistinctValues: the values of each group, for the DISTINCT calls over one argument.
+
+Values have numbers of their own (a dictionary, shared by all groups), so that a group with a value is one word. In
+memory are the entries that rows have come for, in the state table all of them: (group columns, value, words of the
+record), see `DistinctRecords`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from relational.agg.changes import plan
+from relational.agg.distinct_records import DistinctRecords
+from relational.agg.evicted_keys import EvictedKeys
+from relational.chunk.column import Column
+from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import StreamChunk
+from relational.errors import ConsistencyError
+from relational.hash.key_ids import KeyInterner
+from relational.types import DataType
+
+FLUSHED_VALUES = 32_768  # in one piece of a flush
+MIN_VANISHED = 4096  # entries without rows in memory that make a rebuild worthwhile
+
+ReadRows: TypeAlias = Callable[[DataChunk], tuple[DataChunk, np.ndarray]]
+"""(group columns, value) -> (rows of the state table, uint8[rows]: which of them exist)."""
+
+
+class DistinctValues:
+    """The values of column `argument` for the calls numbered `calls`, which may lose them if `has_counts`.
+    `group_numbers`: those of the groups. `capacity_bytes`: of the whole aggregation."""
+
+    def __init__(
+        self,
+        argument: int,
+        data_type: DataType,
+        calls: Sequence[int],
+        has_counts: bool,
+        group_numbers: KeyInterner,
+        capacity_bytes: int | None,
+    ) -> None:
+        self.argument, self.calls = argument, tuple(calls)
+        self._values = KeyInterner([data_type])
+        self._records = DistinctRecords(len(self.calls), has_counts)
+        self._group_numbers = group_numbers
+        self._evicted = EvictedKeys(capacity_bytes)
+        self._vanished = 0  # approximate number of entries in memory without rows
+
+    @property
+    def entries(self) -> int:
+        """Pairs of a group and a value in memory."""
+        return self._records.groups
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory used."""
+        return self._values.size_bytes + self._records.size_bytes
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether so many entries have no rows any more that memory should be rebuilt without them."""
+        return self._vanished >= max(MIN_VANISHED, self.entries // 2)
+
+    def keys(self, ids: np.ndarray) -> DataChunk:
+        """(group columns, value) of entries."""
+        groups, values = self._records.owners(ids)
+        return DataChunk([*self._group_numbers.keys(groups), *self._values.keys(values)], capacity=len(ids))
+
+    def track_evictions(self) -> None:
+        """From now on entries that were never evicted are known not to be stored. REQUIRES that none is stored now."""
+        self._evicted.track()
+
+    def apply(
+        self, chunk: DataChunk, groups: np.ndarray, masks: Sequence[np.ndarray | None], read: ReadRows | None
+    ) -> np.ndarray:
+        """Applies rows to their groups (negative: none); see `DistinctRecords.apply`. `masks` are those of `calls`;
+        `read`: from the state table, None: nothing is stored."""
+        column, before = chunk.columns[self.argument], self.entries
+        values = self._values.find([column], _counted(groups, column, masks))
+        ids = self._records.find(groups, values)
+        new_ids = np.arange(before, self.entries, dtype=np.int32)
+        if read is not None:
+            self._load(self._evicted.possibly_stored(new_ids, self.keys), read)
+        return self._records.apply(ids, masks, getattr(chunk, "ops", None))
+
+    def _load(self, new_ids: np.ndarray, read: ReadRows) -> None:
+        if len(new_ids):
+            rows, found = read(self.keys(new_ids))
+            self._records.load(new_ids, rows.columns[-self._records.words :], found)
+
+    def flush(self) -> Iterator[StreamChunk]:
+        """The changes of the state table since the last flush; an update is U+ alone. REQUIRES that all are consumed,
+        before the groups are flushed. ConsistencyError for a value with more retracted than inserted rows."""
+        records, dirty = self._records, self._records.dirty_groups()
+        for first in range(0, len(dirty), FLUSHED_VALUES):
+            ids = dirty[first : first + FLUSHED_VALUES]
+            (existed, exists, changed), wrong = records.compare(ids, first)
+            if wrong >= 0:
+                key = next(iter(self.keys(ids[[wrong]]).rows()))
+                raise ConsistencyError("more rows with a value were retracted than came", key=key)
+            self._vanished += len(ids) - int(np.count_nonzero(exists))
+            picks, ops, rows = plan(existed, exists, changed, True)
+            if len(ops):
+                keys = self.keys(ids if rows is None else ids[rows])
+                words = [Column(pa.array(each)) for each in records.columns(picks)]
+                yield StreamChunk([*keys.columns, *words], ops)
+        records.finish()
+
+    def evict(self, share: float, groups: np.ndarray, count: int) -> None:
+        """Keeps the entries of the groups `groups`, of `count`, ascending, by their new numbers; and of all entries no
+        more than this share, the last used ones. REQUIRES a flush before, and the old numbers of groups."""
+        if share >= 1 and len(groups) == count and not self.is_sparse:
+            return
+        renumbered = _renumbered(groups, count)
+        gone = self._records.living() if self._vanished else np.ones(self.entries, bool)
+        kept = self._records.latest(int(self.entries * share), gone & (renumbered[self._owners()] >= 0))
+        gone[kept] = False
+        self._vanished = 0
+        self._evicted.add(np.flatnonzero(gone).astype(np.int32), self.keys)
+        self._keep(kept, renumbered)
+
+    def forget(self, groups: np.ndarray, count: int) -> None:
+        """As `evict`, when the groups besides `groups` get no further rows."""
+        renumbered = _renumbered(groups, count)
+        self._keep(np.flatnonzero(renumbered[self._owners()] >= 0).astype(np.int32), renumbered)
+
+    def _owners(self) -> np.ndarray:
+        """The group of each entry."""
+        return self._records.owners(np.arange(self.entries, dtype=np.int32))[0]
+
+    def _keep(self, kept: np.ndarray, renumbered: np.ndarray) -> None:
+        """Discards all entries but `kept`, ascending, and the values that are left without any. `renumbered`: by group
+        its new number."""
+        of_group, of_value = self._records.owners(kept)
+        is_used = np.zeros(self._values.count, bool)
+        is_used[of_value] = True
+        numbers = np.cumsum(is_used, dtype=np.int32) - 1
+        self._values.keep(np.flatnonzero(is_used).astype(np.int32))
+        self._records.renumber(kept, renumbered[of_group], numbers[of_value].astype(np.int32))
+
+
+def _renumbered(kept: np.ndarray, count: int) -> np.ndarray:
+    """The index in `kept` of each of `count` numbers, else -1."""
+    found = np.full(count, -1, np.int32)
+    found[kept] = np.arange(len(kept), dtype=np.int32)
+    return found
+
+
+def _counted(groups: np.ndarray, column: Column, masks: Sequence[np.ndarray | None]) -> np.ndarray:
+    """uint8[rows], 1 for a row of a group with a value, that passes the FILTER of some call."""
+    counted = groups >= 0
+    if column.array.null_count:
+        counted &= column.array.is_valid().to_numpy(zero_copy_only=False)
+    filters = [mask for mask in masks if mask is not None]
+    if len(filters) == len(masks):
+        counted &= np.bitwise_or.reduce(filters) != 0
+    return counted.view(np.uint8)
