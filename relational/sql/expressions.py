@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
+from relational.expr.functions import ARGUMENT_NAMES, COMPARISONS
 from relational.expr.unbound import (
     Name,
     TextSpan,
@@ -22,7 +23,7 @@ from relational.expr.unbound import (
     UnboundExpr,
     UnboundLiteral,
 )
-from relational.sql.grammar import Plus
+from relational.sql.grammar import Operation, Plus
 from relational.sql.nodes import CHAINS
 from relational.sql.tree import Tree, unsupported
 from relational.types.data_type import DataType
@@ -42,6 +43,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "is_not_distinct",
     exp.NullSafeNEQ: "is_distinct",
 }
+_QUANTIFIERS = {"any": "any", "some": "any", "all": "all"}
+_MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.SimilarTo: "similar_to"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
 _MOMENTS = {
     "now": None,
@@ -49,6 +52,8 @@ _MOMENTS = {
     "current_date": DataType.DATE,
     "current_time": DataType.TIME,
     "localtimestamp": DataType.TIMESTAMP,
+    "statement_timestamp": None,
+    "transaction_timestamp": None,
 }
 """Each as a function of the statement's time; None: the whole timestamp."""
 _VOLATILE = (*_MOMENTS, "random")
@@ -72,7 +77,7 @@ class Translator:
             raise self.tree.piece.error("an expression is missing")
         kind = type(node)
         if kind in _BINARY:
-            return self._apply(_BINARY[kind], [node.this, node.expression], node)
+            return self._binary(_BINARY[kind], node)
         if kind in _CHAINS:
             return self._apply(_CHAINS[kind], _chain(node), node)
         handler = _HANDLERS.get(kind)
@@ -102,6 +107,45 @@ class Translator:
     def _apply(self, function: str, args: list[exp.Expr], node: exp.Expr) -> UnboundExpr:
         return UnboundCall(function, tuple(self.term(arg) for arg in args), self.span(node))
 
+    def _binary(self, function: str, node: exp.Expr) -> UnboundExpr:
+        """An operator, or its comparison with ANY or ALL elements of a list."""
+        right = node.expression
+        word = str(right.this).lower() if isinstance(right, exp.Anonymous) else ""
+        if word not in _QUANTIFIERS or function not in COMPARISONS:
+            return self._apply(function, [node.this, right], node)
+        return self._apply(f"{function}_{_QUANTIFIERS[word]}", [node.this, *right.expressions], node)
+
+    def _between(self, node: exp.Between) -> UnboundExpr:
+        function = "between_symmetric" if node.args.get("symmetric") else "between"
+        return self._apply(function, [node.this, node.args["low"], node.args["high"]], node)
+
+    def _bracket(self, node: exp.Bracket) -> UnboundExpr:
+        """x[i], or x[from:to] with an end that may be omitted."""
+        if len(node.expressions) != 1:
+            raise unsupported(node, self.tree)
+        (inside,) = node.expressions
+        if not isinstance(inside, exp.Slice):
+            return self._apply("subscript", [node.this, inside], node)
+        first, last = inside.args.get("this"), inside.args.get("expression")
+        name = "slice" if first is not None and last is not None else "slice_from" if last is None else "slice_to"
+        bounds = [each for each in (first, last) if each is not None]
+        if not bounds:
+            raise unsupported(inside, self.tree)
+        return self._apply(name, [node.this, *bounds], node)
+
+    def _field(self, node: exp.Dot) -> UnboundExpr:
+        """(row).field"""
+        name = UnboundLiteral(self.identifier(node.expression), span=self.span(node.expression))
+        return UnboundCall("field", (self.term(node.this), name), self.span(node))
+
+    def _escape(self, node: exp.Escape) -> UnboundExpr:
+        """x LIKE pattern ESCAPE character"""
+        match = node.this
+        if not isinstance(match, exp.Like | exp.ILike | exp.SimilarTo):
+            raise unsupported(node, self.tree)
+        pattern, escape = self.term(match.expression), self.term(node.expression)
+        return self._like(match, UnboundCall("like_escape", (pattern, escape), self.span(node)))
+
     def _call(self, node: exp.Anonymous) -> UnboundExpr:
         """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
@@ -115,7 +159,24 @@ class Translator:
         if name == "concat":
             texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
             return UnboundCall("concat_known", texts, span)
+        if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
+            return UnboundCall(name, self._by_name(name, node), span)
         return UnboundCall(name, tuple(self.term(arg) for arg in node.expressions), span)
+
+    def _by_name(self, function: str, node: exp.Anonymous) -> tuple[UnboundExpr, ...]:
+        """The arguments of a function whose arguments have names, those that are missing as 0."""
+        names = ARGUMENT_NAMES.get(function, ())
+        given: dict[str, UnboundExpr] = {}
+        for at, arg in enumerate(node.expressions):
+            is_named = isinstance(arg, exp.Kwarg)
+            name = arg.this.name.lower() if is_named else names[at] if at < len(names) else ""
+            if name not in names or name in given or (given and not is_named and at != len(given)):
+                raise ParseError(
+                    f"{function} has no argument {name!r} here" + (f": they are {', '.join(names)}" if names else ""),
+                    **error_span(self.span(arg) or self.span(node)),
+                )
+            given[name] = self.term(arg.expression if is_named else arg)
+        return tuple(given.get(name, UnboundLiteral(0)) for name in names)
 
     def _aggregate(self, node: exp.Anonymous, function: str) -> UnboundAggregate:
         span = self.span(node)
@@ -183,9 +244,9 @@ class Translator:
             return UnboundCall("is_not_distinct", (value, UnboundLiteral(node.expression.this)), span)
         raise ParseError("IS is followed by NULL, TRUE or FALSE", **error_span(span))
 
-    def _like(self, node: exp.Expr) -> UnboundExpr:
-        function = "ilike" if isinstance(node, exp.ILike) else "like"
-        matched = UnboundCall(function, (self.term(node.this), self.term(node.expression)), self.span(node))
+    def _like(self, node: exp.Expr, pattern: UnboundExpr | None = None) -> UnboundExpr:
+        args = self.term(node.this), self.term(node.expression) if pattern is None else pattern
+        matched = UnboundCall(_MATCHES[type(node)], args, self.span(node))
         return UnboundCall("not", (matched,), self.span(node)) if node.args.get("negate") else matched
 
     def _cast(self, node: exp.Cast) -> UnboundExpr:
@@ -269,9 +330,15 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Not: lambda self, node: self._apply("not", [node.this], node),
     exp.Is: Translator._is,
     exp.In: _several("in"),
-    exp.Between: lambda self, node: self._apply("between", [node.this, node.args["low"], node.args["high"]], node),
+    exp.Between: Translator._between,
     exp.Like: Translator._like,
     exp.ILike: Translator._like,
+    exp.SimilarTo: Translator._like,
+    exp.Escape: Translator._escape,
+    Operation: lambda self, node: self._apply(node.this, node.expressions, node),
+    exp.AtTimeZone: lambda self, node: self._apply("timezone", [node.args["zone"], node.this], node),
+    exp.Bracket: Translator._bracket,
+    exp.Dot: Translator._field,
     exp.Cast: Translator._cast,
     exp.Case: Translator._case,
     exp.Interval: Translator._interval,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.expr.eval_context import EvalContext, Value
+from relational.expr.signature import Kernel
+from relational.types.data_type import DataType
 
 
 def like(evaluation: EvalContext, args: list[Value], ignore_case: bool) -> Value:
@@ -52,3 +56,36 @@ def replace(evaluation: EvalContext, args: list[Value]) -> Value:
         return pa.nulls(evaluation.rows, pa.string())
     array = evaluation.column(args[0])
     return array if pattern == "" else pc.replace_substring(array, pattern=pattern, replacement=replacement)
+
+
+def left(evaluation: EvalContext, args: list[Value]) -> Value:
+    """The first characters, a constant number of them; without the last ones if it is negative."""
+    count = args[1].as_py()
+    if count is None:
+        return pa.nulls(evaluation.rows, pa.string())
+    return pc.utf8_slice_codeunits(evaluation.column(args[0]), start=0, stop=count)
+
+
+def right(evaluation: EvalContext, args: list[Value]) -> Value:
+    """The last characters, a constant number of them; without the first ones if it is negative."""
+    count = args[1].as_py()
+    if count is None:
+        return pa.nulls(evaluation.rows, pa.string())
+    if count == 0:
+        return left(evaluation, args)
+    return pc.utf8_slice_codeunits(evaluation.column(args[0]), start=-count)
+
+
+def concat_bytes(evaluation: EvalContext, args: list[Value]) -> Value:
+    """Concatenates two byte strings; NULL if either is."""
+    return pc.binary_join_element_wise(*args, b"")
+
+
+def by_constants(columnar: Callable[[EvalContext, list[Value]], Value], other: Kernel) -> Kernel:
+    """The kernel `columnar` where all arguments but the first are constants, else `other`."""
+
+    def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+        is_constant = all(isinstance(arg, pa.Scalar) for arg in args[1:])
+        return columnar(evaluation, args) if is_constant else other(evaluation, args, result)
+
+    return kernel
