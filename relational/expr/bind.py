@@ -24,8 +24,8 @@ from relational.expr.functions import ALIASES, FUNCTIONS, VOLATILE, adapt, resol
 from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
-from relational.expr.signature import Overload, Types
 from relational.expr.scope import Scope, error_span, unknown
+from relational.expr.signature import Overload, Types
 from relational.expr.unbound import (
     Name,
     TextSpan,

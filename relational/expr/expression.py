@@ -131,7 +131,7 @@ class Literal(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """A named function of `functions.SIGNATURES` over its arguments."""
+    """A named function of `functions.FUNCTIONS` over its arguments."""
 
     function: str
     args: tuple[Expression, ...]

@@ -67,7 +67,7 @@ class TextParser(RisingWaveParser):
         "CAST": RisingWaveParser.FUNCTION_PARSERS["CAST"],
         "EXTRACT": lambda self: self._parse_extract(),
         "OVERLAY": lambda self: self._parse_overlay(),
-        "POSITION": lambda self: self._parse_position(),
+        "POSITION": lambda self: self._parse_position_in(),
         "SUBSTRING": lambda self: self._parse_substring(),
         "TRIM": lambda self: self._parse_trim(),
     }
@@ -288,7 +288,7 @@ class TextParser(RisingWaveParser):
                 args.append(self._parse_bitwise())
         return self._call(word, "overlay", parting, args)
 
-    def _parse_position(self) -> Any:
+    def _parse_position_in(self) -> Any:
         """POSITION(part IN x) as position of x and part."""
         word = self._function_word()
         part = self._parse_bitwise()

@@ -1,4 +1,4 @@
-"""Functions of single dates, times and intervals: made of parts, differences on the calendar, time zones, bins.
+"""Functions of single dates, times and intervals: made of parts, differences on the calendar, time zones.
 
 They are called once per distinct combination of arguments: Arrow has no such kernels. The zones are IANA's, by name,
 and offsets such as `+02:00`, which count to the west in AT TIME ZONE, as in PostgreSQL (POSIX).
@@ -161,15 +161,6 @@ def zone_by_offset(offset: Interval, moment: datetime) -> datetime:
     return moment_of(micros_of(moment) + micros)
 
 
-def date_bin(stride: Interval, moment: datetime, origin: datetime) -> datetime:
-    """The start of the interval of length `stride`, counted from `origin`, that contains the moment."""
-    length = stride.days * MICROSECONDS_PER_DAY + stride.microseconds
-    if stride.months or length <= 0:
-        raise NoValue("the stride is a length above 0 without months")
-    start = micros_of(origin) + (micros_of(moment) - micros_of(origin)) // length * length
-    return moment_of(start).replace(tzinfo=moment.tzinfo)
-
-
 def truncated_in_zone(unit: str, moment: datetime, zone: str) -> datetime:
     """date_trunc by the clock of a zone."""
     return to_utc(zone, truncated(unit, from_utc(zone, moment)))
@@ -264,31 +255,12 @@ def divided(value: Interval, divisor: float) -> Interval:
     return interval_of(int(months), int(days) + whole_days, round(micros))
 
 
-def combined(day: date, clock: time) -> datetime:
-    """A date and a time of the day."""
-    return datetime.combine(day, clock)
-
-
-def shifted_day(day: date, interval: Interval, sign: int = 1) -> datetime:
-    """A date and an interval as a timestamp: months on the calendar, then days, then the time."""
-    months = day.year * 12 + day.month - 1 + sign * interval.months
-    if not 12 <= months < 120_000:
-        raise NoValue(OUT_OF_RANGE)
-    year, month = divmod(months, 12)
-    start = datetime(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
-    return moment_of(micros_of(start) + sign * (interval.days * MICROSECONDS_PER_DAY + interval.microseconds))
-
-
 def of_unix_time(seconds: float) -> datetime:
     """The moment so many seconds after 1970."""
     if not abs(seconds) < 1e12:
         raise NoValue(OUT_OF_RANGE)
     return moment_of(round(Decimal(repr(seconds)) * 1_000_000)).replace(tzinfo=UTC)
 
-
-
-def century(year: int) -> int:
-    return (year + 99) // 100
 
 
 def interval_field(field: str, value: Interval) -> int:

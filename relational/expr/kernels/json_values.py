@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from relational.chunk.json import canonical_json
+from relational.chunk.json_members import json_members
 from relational.errors import EncodingError
 from relational.expr.eval_context import EvalContext, Value, python_value
-from relational.expr.kernels.per_value import NoValue
+from relational.expr.kernels.per_value import NoValue, json_column
+from relational.expr.signature import Kernel
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
 
@@ -49,7 +52,7 @@ def written(value: Any) -> str:
 
 
 def _canonical(value: Any) -> str:
-    """The text in the form that JSONB is stored in."""
+    """The text in the form that JSONB is stored in, which `->>` shows."""
     try:
         return canonical_json(pa.array([written(value)], pa.string()))[0].as_py()
     except EncodingError:
@@ -78,7 +81,7 @@ def _index(key: str) -> int | str:
 
 
 def _json(value: Any) -> str | None:
-    return None if value is _MISSING else _canonical(value)
+    return None if value is _MISSING else written(value)
 
 
 def _text(value: Any) -> str | None:
@@ -86,6 +89,31 @@ def _text(value: Any) -> str | None:
     if value is _MISSING or value is None:
         return None
     return value if isinstance(value, str) else _canonical(value)
+
+
+def member(as_text: bool, other: Kernel) -> Kernel:
+    """The kernel of -> and ->>: compiled for a constant key, else `other`."""
+
+    def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+        column, key = args
+        if isinstance(column, pa.Scalar) or not isinstance(key, pa.Scalar) or not key.is_valid:
+            return other(evaluation, args, result)
+        found = json_members(column.storage, [key.as_py()], not as_text)
+        return _unquoted(found) if as_text else pa.ExtensionArray.from_storage(result.arrow, found)
+
+    return kernel
+
+
+def _unquoted(texts: pa.Array) -> pa.Array:
+    """JSON texts with strings as they are: without quotes, and their escapes resolved once per distinct text."""
+    is_string = pc.fill_null(pc.starts_with(texts, '"'), False)
+    plain = pc.if_else(is_string, pc.utf8_slice_codeunits(texts, 1, -1), texts)
+    is_escaped = pc.and_(is_string, pc.fill_null(pc.match_substring(texts, "\\"), False))
+    if not pc.any(is_escaped).as_py():
+        return plain
+    encoded = texts.filter(is_escaped).dictionary_encode()
+    resolved = pa.array([json.loads(text) for text in encoded.dictionary.to_pylist()], pa.string())
+    return pc.replace_with_mask(plain, is_escaped, resolved.take(encoded.indices))
 
 
 def get(text: str, key: str | int) -> str | None:
@@ -169,9 +197,9 @@ def concatenated(text: str, other: str) -> str:
     """Two objects merged, else two arrays appended, where a value that is no array is one of itself."""
     left, right = parsed(text), parsed(other)
     if isinstance(left, dict) and isinstance(right, dict):
-        return _canonical({**left, **right})
+        return written({**left, **right})
     lists = [each if isinstance(each, list) else [each] for each in (left, right)]
-    return _canonical(lists[0] + lists[1])
+    return written(lists[0] + lists[1])
 
 
 def without(text: str, key: str | int) -> str:
@@ -181,17 +209,17 @@ def without(text: str, key: str | int) -> str:
         if not isinstance(value, list):
             raise NoValue("an element is deleted from an array only")
         at = key + len(value) if key < 0 else key
-        return _canonical([each for position, each in enumerate(value) if position != at])
+        return written([each for position, each in enumerate(value) if position != at])
     return without_all(text, [key])
 
 
 def without_all(text: str, keys: list[str | None]) -> str:
     value = parsed(text)
     if isinstance(value, dict):
-        return _canonical({key: each for key, each in value.items() if key not in keys})
+        return written({key: each for key, each in value.items() if key not in keys})
     if not isinstance(value, list):
         raise NoValue("a plain JSON value has nothing to delete")
-    return _canonical([each for each in value if not (isinstance(each, str) and each in keys)])
+    return written([each for each in value if not (isinstance(each, str) and each in keys)])
 
 
 def without_path(text: str, path: list[str | None]) -> str:
@@ -240,10 +268,10 @@ def _changed(text: str, path: list[str | None], change: Any, add: Any = None) ->
     if not isinstance(value, dict | list):
         raise NoValue("a plain JSON value has no path")
     if not path:
-        return _canonical(value)
+        return written(value)
     holder = _at_path(value, path[:-1])
     if not isinstance(holder, dict | list):
-        return _canonical(value)
+        return written(value)
     key: Any = path[-1]
     if isinstance(holder, list):
         key = _index(key)
@@ -253,7 +281,7 @@ def _changed(text: str, path: list[str | None], change: Any, add: Any = None) ->
         change(holder, key)
     elif add is not None:
         add(holder, key)
-    return _canonical(value)
+    return written(value)
 
 
 def strip_nulls(text: str) -> str:
@@ -264,7 +292,7 @@ def strip_nulls(text: str) -> str:
             return {key: stripped(each) for key, each in value.items() if each is not None}
         return [stripped(each) for each in value] if isinstance(value, list) else value
 
-    return _canonical(stripped(parsed(text)))
+    return written(stripped(parsed(text)))
 
 
 def pretty(text: str) -> str:
@@ -290,7 +318,7 @@ def object_of_texts(keys: list[str | None], values: list[str | None] | None = No
         keys, values = keys[::2], keys[1::2]
     if len(keys) != len(values) or None in keys:
         raise NoValue("an object needs a value for each key")
-    return _canonical(dict(zip(keys, values, strict=True)))
+    return written(dict(zip(keys, values, strict=True)))
 
 
 def to_json(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
@@ -299,13 +327,13 @@ def to_json(evaluation: EvalContext, args: list[Value], result: DataType) -> Val
     data_type = DataType.from_arrow(column.type) if not _is_json(column.type) else DataType.JSONB
     plain = [python_value(value) for value in column]
     texts = [None if value is None else written(json_value(value, data_type)) for value in plain]
-    return _column(evaluation, texts, result)
+    return _column(evaluation, texts)
 
 
 def build_array(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
     """An array of the arguments of each row; NULL is null."""
     rows = _rows_of_json(evaluation, args)
-    return _column(evaluation, [written(list(values)) for values in rows], result)
+    return _column(evaluation, [written(list(values)) for values in rows])
 
 
 def build_object(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
@@ -318,15 +346,13 @@ def build_object(evaluation: EvalContext, args: list[Value], result: DataType) -
         texts = [key if isinstance(key, str) else written(key) for key in keys]
         values.append(None if failed[at] else written(dict(zip(texts, given[1::2], strict=True))))
     evaluation.fail(np.array(failed), "a key of an object is NULL")
-    return _column(evaluation, values, result)
+    return _column(evaluation, values)
 
 
-def _column(evaluation: EvalContext, texts: list[str | None], result: DataType) -> pa.Array:
-    """JSON texts as a column; a text with a character that JSON does not have fails its row."""
-    bad = np.zeros(len(texts), np.uint8)
-    canonical = canonical_json(pa.array(texts, pa.string()), bad)
-    evaluation.fail(bad.view(np.bool_), "invalid text for JSONB")
-    return pa.ExtensionArray.from_storage(result.arrow, canonical)
+def _column(evaluation: EvalContext, texts: list[str | None]) -> pa.Array:
+    column, bad = json_column(texts)
+    evaluation.fail(bad, "invalid text for JSONB")
+    return column
 
 
 def _rows_of_json(evaluation: EvalContext, args: list[Value]) -> list[tuple[Any, ...]]:

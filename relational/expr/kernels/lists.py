@@ -193,7 +193,8 @@ def to_text(values: list[str | None] | None, separator: str | None, null: str | 
     """The elements with a separator between them; NULLs as `null`, or left out."""
     if values is None or separator is None:
         return None
-    return separator.join(null if each is None else each for each in values if each is not None or null is not None)
+    texts = (null if each is None else each for each in values)
+    return separator.join(text for text in texts if text is not None)
 
 
 def of_text(text: str | None, separator: str | None, null: str | None = None) -> list[str | None] | None:

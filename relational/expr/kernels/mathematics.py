@@ -10,6 +10,8 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from math import gcd, lcm
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from relational.expr.coercion import WIDE
 from relational.expr.eval_context import EvalContext, Value, from_numbers, numbers, valid_rows
@@ -142,8 +144,10 @@ def sign(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
     return from_numbers(np.sign(numbers(array, "<f8")), result.arrow, valid_rows(array))
 
 
-def exact_sign(value: Decimal | int) -> Decimal:
-    return Decimal((value > 0) - (value < 0))
+def exact_sign(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+    """-1, 0 or 1 of an exact number."""
+    signs = pc.sign(evaluation.column(args[0])).cast(pa.int64())
+    return signs.cast(pa.decimal128(19, 0)).cast(result.arrow)
 
 
 def truncated(value: Decimal | int, digits: int) -> Decimal:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from relational.chunk import DataChunk
+from relational.chunk.json import canonical_json
 from relational.expr.coercion import digits
 from relational.expr.eval_context import EvalContext, Value, python_value
 from relational.expr.signature import Kernel
-from relational.types.data_type import DataType, Field
+from relational.types.data_type import DataType, Field, TypeKind
 from relational.types.schema import Schema
 
 MAX_CHARACTERS = 1 << 24
@@ -43,9 +44,14 @@ def per_value(function: Callable[..., Any], *, takes_nulls: bool = False) -> Ker
                 except NoValue as error:
                     faults.setdefault(str(error), []).append(at)
             values.append(value)
+        if result.kind is TypeKind.JSONB:
+            column, bad = json_column(values)
+            faults["invalid text for JSONB"] = np.flatnonzero(bad).tolist()
+        else:
+            column = column_of(values, result)
         for reason, failed in faults.items():
             evaluation.fail(np.isin(codes, failed), reason)
-        return column_of(values, result).take(pa.array(codes))
+        return column.take(pa.array(codes))
 
     return kernel
 
@@ -60,6 +66,13 @@ def _held(value: Any, data_type: DataType) -> Any:
 def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
     """Python values of rows as a column."""
     return DataChunk.from_rows(Schema([Field("value", data_type)]), [(value,) for value in values]).columns[0].array
+
+
+def json_column(texts: Sequence[str | None]) -> tuple[pa.Array, np.ndarray]:
+    """JSON texts as a column, and bool[rows] of those with a character that JSON does not have."""
+    bad = np.zeros(len(texts), np.uint8)
+    canonical = canonical_json(pa.array(texts, pa.string()), bad)
+    return pa.ExtensionArray.from_storage(DataType.JSONB.arrow, canonical), bad.view(np.bool_)
 
 
 def limited(size: int) -> int:

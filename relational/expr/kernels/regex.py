@@ -2,7 +2,8 @@
 
 PostgreSQL's advanced regular expressions are rewritten for Python's `re`, whose alternatives match from left to right
 and not by length; a pattern that `re` does not have, or that is longer than MAX_PATTERN, is an error of its rows. Each
-is evaluated once per distinct combination of text and pattern.
+is evaluated once per distinct combination of text and pattern. `re` goes back over its choices, so a pattern such as
+(a+)+b can take time exponential in the text.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ the resulting month (31 January + 1 month is the last of February); then days ar
 
 from __future__ import annotations
 
+from zoneinfo import available_timezones
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +16,7 @@ from relational.expr.eval_context import EvalContext, Value, from_numbers, numbe
 from relational.expr.kernels.arithmetic import decimal_result
 from relational.expr.kernels.comparison import INTERVAL_LAYOUT, interval_length
 from relational.expr.kernels.decimal import ADD, decimal_arithmetic
+from relational.expr.signature import Kernel
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
@@ -92,6 +95,42 @@ def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, da
     evaluation.fail(beyond & valid, OUT_OF_RANGE)
     result = np.where(beyond, 0, total) * MICROSECONDS_PER_DAY + clock
     return from_numbers(result, data_type.arrow, valid & ~beyond)
+
+
+def at_clock(evaluation: EvalContext, day: Value, clock: Value) -> pa.Array:
+    """A DATE and a TIME as a TIMESTAMP."""
+    day, clock = evaluation.column(day), evaluation.column(clock)
+    micros = numbers(day, "<i4").astype(np.int64) * MICROSECONDS_PER_DAY + numbers(clock, "<i8")
+    return from_numbers(micros, DataType.TIMESTAMP.arrow, valid_rows(day) & valid_rows(clock))
+
+
+def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
+    """date_bin: the start of the stride, counted from the origin, that contains a moment."""
+    stride, moment, origin = (evaluation.column(arg) for arg in args)
+    valid = valid_rows(stride) & valid_rows(moment) & valid_rows(origin)
+    months, days, micros = _parts(stride)
+    length = days * MICROSECONDS_PER_DAY + micros
+    bad = valid & ((months != 0) | (length <= 0) | (np.abs(days) > MAX_DAYS))
+    evaluation.fail(bad, "the stride is a length above 0 without months")
+    valid &= ~bad
+    start, length = numbers(origin, "<i8"), np.where(valid, length, 1)
+    found = np.where(valid, start + (numbers(moment, "<i8") - start) // length * length, 0)
+    beyond = found < MIN_DAYS * MICROSECONDS_PER_DAY
+    evaluation.fail(beyond, OUT_OF_RANGE)
+    return from_numbers(found, data_type.arrow, valid & ~beyond)
+
+
+def clock_of_zone(other: Kernel) -> Kernel:
+    """The kernel of a TIMESTAMPTZ AT TIME ZONE: that of Arrow for a zone by name that is a constant, else `other`."""
+
+    def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+        zone, moment = args
+        name = zone.as_py() if isinstance(zone, pa.Scalar) else None
+        if name not in available_timezones() or isinstance(moment, pa.Scalar):
+            return other(evaluation, args, result)
+        return pc.local_timestamp(moment.cast(pa.timestamp("us", name)))
+
+    return kernel
 
 
 def shift_date(evaluation: EvalContext, args: list[Value], sign: int) -> pa.Array:

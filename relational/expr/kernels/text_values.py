@@ -9,17 +9,19 @@ import re
 import unicodedata
 
 from relational.expr.kernels.per_value import NoValue, limited
+from relational.expr.kernels.strings import NO_FIELD
 
 _SPECIFIER = re.compile(r"%(?:(?P<position>\d+)\$)?(?P<left>-)?(?P<width>\d+)?(?P<kind>.)", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _WORD = re.compile(r"[^\W_]+")
-_RESERVED = frozenset(
+_RESERVED = (
     "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create "
     "current_date current_time current_timestamp current_user default deferrable desc distinct do else end except "
     "false fetch for foreign from grant group having in initially intersect into lateral leading limit localtime "
     "localtimestamp not null offset on only or order placing primary references returning select session_user some "
-    "symmetric table then to trailing true union unique user using variadic when where window with".split()
+    "symmetric table then to trailing true union unique user using variadic when where window with"
 )
+_RESERVED_WORDS = frozenset(_RESERVED.split())
 
 
 def left(text: str, count: int) -> str:
@@ -77,7 +79,7 @@ def position(text: str | bytes, part: str | bytes) -> int:
 def split_part(text: str, separator: str, field: int) -> str:
     """Part number `field` between the separators, from the end if it is negative; empty if there is none."""
     if field == 0:
-        raise NoValue("a field position is not 0")
+        raise NoValue(NO_FIELD)
     parts = text.split(separator) if separator else [text]
     at = field - 1 if field > 0 else len(parts) + field
     return parts[at] if 0 <= at < len(parts) and text else ""
@@ -147,7 +149,7 @@ def quote_nullable(text: str | None) -> str:
 
 def quote_identifier(text: str) -> str:
     """As a name of SQL, quoted where it must be."""
-    if _PLAIN_NAME.fullmatch(text) and text not in _RESERVED and "$" not in text:
+    if _PLAIN_NAME.fullmatch(text) and text not in _RESERVED_WORDS and "$" not in text:
         return text
     return '"' + text.replace('"', '""') + '"'
 

@@ -30,8 +30,14 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "json_exists": (row("jsonb, varchar -> boolean", per_value(json_values.exists)),),
     "json_exists_all": (row("jsonb, varchar[] -> boolean", per_value(json_values.exists_all)),),
     "json_exists_any": (row("jsonb, varchar[] -> boolean", per_value(json_values.exists_any)),),
-    "json_get": (row("jsonb, varchar -> jsonb", _MEMBER), row("jsonb, int -> jsonb", _MEMBER)),
-    "json_get_text": (row("jsonb, varchar -> varchar", _MEMBER_TEXT), row("jsonb, int -> varchar", _MEMBER_TEXT)),
+    "json_get": (
+        row("jsonb, varchar -> jsonb", json_values.member(False, _MEMBER)),
+        row("jsonb, int -> jsonb", _MEMBER),
+    ),
+    "json_get_text": (
+        row("jsonb, varchar -> varchar", json_values.member(True, _MEMBER_TEXT)),
+        row("jsonb, int -> varchar", _MEMBER_TEXT),
+    ),
     "subtract": (
         row("jsonb, varchar -> jsonb", _WITHOUT),
         row("jsonb, int -> jsonb", _WITHOUT),

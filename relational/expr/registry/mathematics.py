@@ -90,7 +90,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "round_to": (_to_digits(per_value(mathematics.rounded), True),),
     "scale": (row("exact -> int", per_value(mathematics.scale)),),
     "sign": (
-        row("exact -> numeric(1, 0)", per_value(mathematics.exact_sign)),
+        row("exact -> numeric(1, 0)", mathematics.exact_sign),
         *_double(mathematics.sign),
     ),
     "sin": _double(floating(np.sin, finite)),
@@ -103,8 +103,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "trim_scale": (row("exact -> first", per_value(lambda value: value)),),
     "trunc": (
         _to_digits(per_value(mathematics.truncated), False),
-        row("exact -> numeric(38, 0)", per_value(lambda value: mathematics.truncated(value, 0))),
-        *_double(floating(np.trunc)),
+        same_number(arithmetic.truncated, drop_scale=True, keep_whole=True),
     ),
     "width_bucket": (row("double, double, double, int -> int", per_value(mathematics.width_bucket)),),
 }

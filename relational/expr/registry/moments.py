@@ -8,9 +8,11 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from relational.expr.eval_context import EvalContext, Value, valid_rows
+from relational.expr.eval_context import EvalContext, Value, from_numbers, numbers, valid_rows
 from relational.expr.kernels import calendar, moment_format, number_format, temporal
 from relational.expr.kernels.per_value import per_value
 from relational.expr.registry.operators import over_args
@@ -65,13 +67,8 @@ def _sums() -> dict[str, tuple[Overload, ...]]:
         fixed((DOUBLE, INTERVAL), INTERVAL, lambda e, args, _: temporal.scale_interval(e, *args[::-1])),
     ]
     plus += [
-        row("date, time -> timestamp", per_value(calendar.combined)),
-        row("time, date -> timestamp", per_value(lambda clock, day: calendar.combined(day, clock))),
-        row("date, interval -> timestamp", per_value(calendar.shifted_day)),
-        row("interval, date -> timestamp", per_value(lambda interval, day: calendar.shifted_day(day, interval))),
-    ]
-    minus += [
-        row("date, interval -> timestamp", per_value(lambda day, interval: calendar.shifted_day(day, interval, -1))),
+        row("date, time -> timestamp", lambda e, args, _: temporal.at_clock(e, *args)),
+        row("time, date -> timestamp", lambda e, args, _: temporal.at_clock(e, *args[::-1])),
     ]
     return {
         "add": tuple(plus),
@@ -96,8 +93,8 @@ def _fields_and_units() -> dict[str, tuple[Overload, ...]]:
         cut = partial(temporal.truncate, unit)
         found[f"date_trunc_{unit}"] = tuple(fixed((each,), each, cut) for each in (TIMESTAMP, TIMESTAMPTZ))
     for unit in ("decade", "century", "millennium"):
-        cut = per_value(partial(calendar.truncated, unit))
-        found[f"date_trunc_{unit}"] = tuple(fixed((each,), each, cut) for each in (TIMESTAMP, TIMESTAMPTZ))
+        cut_years = per_value(partial(calendar.truncated, unit))
+        found[f"date_trunc_{unit}"] = tuple(fixed((each,), each, cut_years) for each in (TIMESTAMP, TIMESTAMPTZ))
     for name in list(found):
         if name.startswith("date_trunc_"):
             unit = name.removeprefix("date_trunc_")
@@ -111,13 +108,13 @@ def _fields_and_units() -> dict[str, tuple[Overload, ...]]:
 def _more_fields() -> dict[str, tuple[Overload, ...]]:
     """Fields of EXTRACT without a kernel of Arrow."""
     found: dict[str, tuple[Overload, ...]] = {}
-    years: dict[str, Callable[[int], int]] = {
+    years: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "decade": lambda year: year // 10,
-        "century": calendar.century,
+        "century": lambda year: (year + 99) // 100,
         "millennium": lambda year: (year + 999) // 1000,
     }
     for field, of_year in years.items():
-        kernel = per_value(lambda value, of_year=of_year: of_year(value.year))
+        kernel = _of_year(of_year)
         found[f"extract_{field}"] = tuple(fixed((each,), BIGINT, kernel) for each in (DATE, TIMESTAMP, TIMESTAMPTZ))
     for field, gives, unit in (("milliseconds", MICROS, 1000), ("microseconds", BIGINT, 1)):
         kernel = per_value(lambda value, unit=unit: _second_part(value, unit))
@@ -129,6 +126,16 @@ def _more_fields() -> dict[str, tuple[Overload, ...]]:
     for field in ("timezone", "timezone_hour", "timezone_minute"):
         found[f"extract_{field}"] = (fixed((TIMESTAMPTZ,), BIGINT, per_value(lambda value: 0)),)
     return found
+
+
+def _of_year(function: Callable[[np.ndarray], np.ndarray]) -> Kernel:
+    """The kernel of a function of the year."""
+
+    def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+        column = evaluation.column(args[0])
+        return from_numbers(function(numbers(pc.year(column), "<i8")), result.arrow, valid_rows(column))
+
+    return kernel
 
 
 def _second_part(value: Any, unit: int) -> Decimal | int:
@@ -159,7 +166,7 @@ def _zones() -> tuple[Overload, ...]:
     return (
         row("varchar, date -> timestamp", per_value(_day_in_zone)),
         row("varchar, timestamp -> timestamptz", per_value(calendar.to_utc)),
-        row("varchar, timestamptz -> timestamp", per_value(calendar.from_utc)),
+        row("varchar, timestamptz -> timestamp", temporal.clock_of_zone(per_value(calendar.from_utc))),
         row("interval, timestamp -> timestamptz", per_value(calendar.zone_by_offset)),
         row("interval, timestamptz -> timestamp", per_value(calendar.zone_by_offset)),
     )
@@ -189,8 +196,8 @@ ROWS: dict[str, tuple[Overload, ...]] = merged(
             row("timestamptz, timestamptz -> interval", per_value(calendar.age)),
         ),
         "date_bin": (
-            row("interval, timestamp, timestamp -> timestamp", per_value(calendar.date_bin)),
-            row("interval, timestamptz, timestamptz -> timestamptz", per_value(calendar.date_bin)),
+            row("interval, timestamp, timestamp -> timestamp", temporal.bin_moments),
+            row("interval, timestamptz, timestamptz -> timestamptz", temporal.bin_moments),
         ),
         "isfinite": tuple(
             row(f"{each} -> boolean", _is_finite) for each in ("date", "timestamp", "timestamptz", "interval")

@@ -43,6 +43,8 @@ _LIKE = strings.by_constants(partial(strings.like, ignore_case=False), per_value
 _ILIKE = strings.by_constants(partial(strings.like, ignore_case=True), per_value(regex.ilike))
 _SUBSTRING = strings.by_constants(strings.substring, per_value(text_values.substring))
 _REPLACE = strings.by_constants(strings.replace, per_value(text_values.replace))
+_SPLIT_PART = strings.by_constants(strings.split_part, per_value(text_values.split_part))
+_STARTS_WITH = strings.by_constants(strings.starts_with, per_value(str.startswith))
 _DIGESTS = ("sha224", "sha256", "sha384", "sha512")
 
 ROWS: dict[str, tuple[Overload, ...]] = {
@@ -76,7 +78,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
         row("bytea, bytea, int, int? -> bytea", per_value(text_values.overlay_bytes)),
     ),
     "position": (
-        row("varchar, varchar -> int", per_value(text_values.position)),
+        row("varchar, varchar -> int", strings.by_constants(strings.position, per_value(text_values.position))),
         row("bytea, bytea -> int", per_value(text_values.position)),
     ),
     "quote_ident": (row("varchar -> varchar", per_value(text_values.quote_identifier)),),
@@ -104,8 +106,8 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "set_byte": (row("bytea, int, int -> bytea", per_value(binary.with_byte)),),
     **{name: (row("bytea -> bytea", per_value(binary.digest(name))),) for name in _DIGESTS},
     "similar_to": (row("varchar, varchar -> boolean", per_value(regex.similar_to)),),
-    "split_part": (row("varchar, varchar, int -> varchar", per_value(text_values.split_part)),),
-    "starts_with": (row("varchar, varchar -> boolean", per_value(str.startswith)),),
+    "split_part": (row("varchar, varchar, int -> varchar", _SPLIT_PART),),
+    "starts_with": (row("varchar, varchar -> boolean", _STARTS_WITH),),
     "substring": (
         row("varchar, int -> varchar", _SUBSTRING),
         row("varchar, int, int -> varchar", _SUBSTRING),

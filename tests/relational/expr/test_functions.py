@@ -12,18 +12,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from relational import col
+from relational import functions as f
 from relational.chunk import Column, DataChunk
 from relational.errors import EvaluationError, RelationalError
 from relational.expr import bind
 from relational.expr.eval import evaluate, evaluate_array, evaluate_constant
 from relational.expr.eval_context import ErrorCounts, EvalContext
-from relational.expr.expression import Call, Cast, InputRef, Literal, transform, walk
+from relational.expr.expression import INFIX, Call, Cast, InputRef, Literal, transform, walk
+from relational.expr.functions import ALIASES, FUNCTIONS
 from relational.sql import bind_sql
-from relational.types import DataType
+from relational.types import DataType, Schema
 from tests.support.servers.postgres_server import running_server
 from tests.support.suites.sql_cases import CASES, catalog_of
 
 PATH = CASES / "functions.txt"
+OPERATORS = {
+    *INFIX, "array", "between", "bit_not", "concat_known", "in", "in_list", "is_not_null", "is_null", "like_escape",
+    "negate", "not", "round_to", "slice", "slice_from", "slice_to", "subscript",
+}
+"""Functions that SQL writes otherwise than by their names."""
 ARROW, DIFFERS, ERROR, NULL = " --> ", " ~ ", "ERROR", "NULL"
 
 
@@ -88,15 +96,19 @@ def test_a_difference_is_one():
     assert not [case for case in CASES_OF_FUNCTIONS if case[2] is not None and same(case[2], case[1])]
 
 
+@pytest.mark.parametrize("is_first_only", [True, False], ids=["first", "all"])
 @pytest.mark.parametrize("expression", [each for each, *_ in CASES_OF_FUNCTIONS])
-def test_a_column_gives_the_answers_of_its_rows(expression, catalog, monkeypatch):
-    """The constants as columns of five rows: the values, NULLs, the values again, NULLs hidden, the values hidden."""
+def test_a_column_gives_the_answers_of_its_rows(expression, is_first_only, catalog, monkeypatch):
+    """The constants, or the first one, as columns of five rows: the values, NULLs, the values again, NULLs hidden, the
+    values hidden.
+    """
     monkeypatch.setattr(bind, "_folded", lambda call: call)
     try:
         constant = bound(expression, catalog)
     except RelationalError:
         return
     literals = [node for node in walk(constant) if isinstance(node, Literal)]
+    literals = literals[:1] if is_first_only else literals
     columns, positions = [], {}
     fixed = {id(node.args[at]) for node in walk(constant) if isinstance(node, Call) for at in constants_of(node)}
     for node in literals:
@@ -135,6 +147,21 @@ def one_row(expression, columns, at):
     errors = ErrorCounts()
     chunk = DataChunk([Column(array.take(pa.array([at]))) for array in columns])
     return text_values(evaluate(Cast(expression, DataType.VARCHAR), chunk, errors=errors).array)[0], errors.take()
+
+
+def test_a_function_by_its_name_in_the_fluent_api():
+    chunk = DataChunk.from_rows(Schema.of(t="varchar"), [("a,b",), (None,), ("c",)])
+    term = bind.ExprBinder(bind.Scope(Schema.of(t="varchar"))).bind(f.call("split_part", col("t"), ",", 2))
+    assert evaluate(term, chunk).to_pylist() == ["b", None, ""]
+
+
+def test_every_function_that_sql_names_is_in_a_case():
+    """Operators have functions of their own; `field_1` to `field_n` are (row).field."""
+    text = PATH.read_text().lower()
+    aliases = Counter(ALIASES.values())
+    names = [name for name in FUNCTIONS if not name.startswith(("field_", "extract_", "date_trunc_"))]
+    missing = [name for name in names if f"{name}(" not in text and name not in OPERATORS and not aliases[name]]
+    assert not missing
 
 
 @pytest.mark.skipif("HUMMOCK_REWRITE" not in os.environ, reason="only to record the answers of PostgreSQL")
