@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from relational.types.data_type import DataType
 
+_QUANTIFIED = {"like": "LIKE", "ilike": "ILIKE", "matches": "~", "imatches": "~*"}
 _COMPARISONS = {
     "equal": "=",
     "not_equal": "<>",
@@ -56,7 +57,7 @@ INFIX = {
     "shift_right": ">>",
     **{
         f"{name}_{quantifier.lower()}": f"{sign} {quantifier}"
-        for name, sign in _COMPARISONS.items()
+        for name, sign in (_COMPARISONS | _QUANTIFIED).items()
         for quantifier in ("ANY", "ALL")
     },
 }

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from relational.expr.registry import json, mathematics, moments, nested, operators, text
-from relational.expr.registry.moments import VOLATILE, merged
+from relational.expr.registry.moments import VOLATILE
 from relational.expr.registry.operators import COMPARISONS
-from relational.expr.signature import Kernel, Overload, Types
+from relational.expr.signature import Kernel, Overload, Types, merged
 from relational.types.data_type import DataType
 
 __all__ = ["ALIASES", "ARGUMENT_NAMES", "COMPARISONS", "FUNCTIONS", "VOLATILE", "adapt", "kernel_of", "resolve"]

@@ -164,3 +164,12 @@ def fixed(takes: Types, gives: DataType, kernel: Kernel | None, constants: tuple
     """The overload that takes exactly these types, to which arguments widen."""
     signature = Signature(takes, len(takes), False, gives)
     return Overload(signature.resolve, kernel, constants, signature)
+
+
+def merged(*families: dict[str, tuple[Overload, ...]]) -> dict[str, tuple[Overload, ...]]:
+    """One registry of families; a name in several has the overloads of all, in order."""
+    found: dict[str, tuple[Overload, ...]] = {}
+    for family in families:
+        for name, overloads in family.items():
+            found[name] = found.get(name, ()) + overloads
+    return found

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
-from relational.expr.functions import ARGUMENT_NAMES, COMPARISONS
+from relational.expr.functions import ARGUMENT_NAMES, FUNCTIONS
 from relational.expr.unbound import (
     Name,
     TextSpan,
@@ -77,7 +77,7 @@ class Translator:
             raise self.tree.piece.error("an expression is missing")
         kind = type(node)
         if kind in _BINARY:
-            return self._binary(_BINARY[kind], node)
+            return self._binary(_BINARY[kind], [node.this, node.expression], node)
         if kind in _CHAINS:
             return self._apply(_CHAINS[kind], _chain(node), node)
         handler = _HANDLERS.get(kind)
@@ -107,13 +107,27 @@ class Translator:
     def _apply(self, function: str, args: list[exp.Expr], node: exp.Expr) -> UnboundExpr:
         return UnboundCall(function, tuple(self.term(arg) for arg in args), self.span(node))
 
-    def _binary(self, function: str, node: exp.Expr) -> UnboundExpr:
-        """An operator, or its comparison with ANY or ALL elements of a list."""
-        right = node.expression
+    def _operation(self, node: Operation) -> UnboundExpr:
+        inside = node.expressions[0]
+        if node.this != "not" or not isinstance(inside, Operation):
+            return self._binary(node.this, node.expressions, node)
+        matched = self._binary(inside.this, inside.expressions, node, is_negated=True)
+        return UnboundCall("not", (matched,), self.span(node))
+
+    def _binary(
+        self, function: str, args: list[exp.Expr], node: exp.Expr, *, is_negated: bool = False
+    ) -> UnboundExpr:
+        """An operator, or its comparison with ANY or ALL elements of a list; if it is negated afterwards, x !~ ALL is
+        NOT (x ~ ANY).
+        """
+        right = args[-1]
         word = str(right.this).lower() if isinstance(right, exp.Anonymous) else ""
-        if word not in _QUANTIFIERS or function not in COMPARISONS:
-            return self._apply(function, [node.this, right], node)
-        return self._apply(f"{function}_{_QUANTIFIERS[word]}", [node.this, *right.expressions], node)
+        quantifier = _QUANTIFIERS.get(word)
+        if quantifier is not None and is_negated:
+            quantifier = "all" if quantifier == "any" else "any"
+        if quantifier is None or f"{function}_{quantifier}" not in FUNCTIONS:
+            return self._apply(function, args, node)
+        return self._apply(f"{function}_{quantifier}", [*args[:-1], *right.expressions], node)
 
     def _between(self, node: exp.Between) -> UnboundExpr:
         function = "between_symmetric" if node.args.get("symmetric") else "between"
@@ -245,8 +259,12 @@ class Translator:
         raise ParseError("IS is followed by NULL, TRUE or FALSE", **error_span(span))
 
     def _like(self, node: exp.Expr, pattern: UnboundExpr | None = None) -> UnboundExpr:
-        args = self.term(node.this), self.term(node.expression) if pattern is None else pattern
-        matched = UnboundCall(_MATCHES[type(node)], args, self.span(node))
+        function, right = _MATCHES[type(node)], node.expression
+        if pattern is None and isinstance(right, exp.Any | exp.All) and not isinstance(node, exp.SimilarTo):
+            is_any = isinstance(right, exp.Any) != bool(node.args.get("negate"))  # NOT LIKE ALL is NOT (LIKE ANY)
+            function, right = f"{function}_{'any' if is_any else 'all'}", right.this
+        args = self.term(node.this), self.term(right) if pattern is None else pattern
+        matched = UnboundCall(function, args, self.span(node))
         return UnboundCall("not", (matched,), self.span(node)) if node.args.get("negate") else matched
 
     def _cast(self, node: exp.Cast) -> UnboundExpr:
@@ -335,7 +353,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.ILike: Translator._like,
     exp.SimilarTo: Translator._like,
     exp.Escape: Translator._escape,
-    Operation: lambda self, node: self._apply(node.this, node.expressions, node),
+    Operation: Translator._operation,
     exp.AtTimeZone: lambda self, node: self._apply("timezone", [node.args["zone"], node.this], node),
     exp.Bracket: Translator._bracket,
     exp.Dot: Translator._field,

@@ -98,6 +98,8 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Neg: _known("this", (TokenType.DASH,)),
     Plus: _known("this", (TokenType.PLUS,)),
     Operation: _known("this expressions"),
+    exp.Any: _known("this", ("ANY",)),
+    exp.All: _known("this"),
     exp.AtTimeZone: _known("this zone", ("AT", "TIME", "ZONE")),
     exp.Bracket: _known("this expressions", (TokenType.L_BRACKET, TokenType.R_BRACKET)),
     exp.Slice: _known("this expression", (TokenType.COLON,)),

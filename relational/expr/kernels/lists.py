@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from relational.expr.eval_context import EvalContext, Value, booleans, from_numbers, null_where, numbers, valid_rows
-from relational.expr.kernels import comparison, nested
+from relational.expr.kernels import nested
 from relational.expr.kernels.per_value import NoValue, limited
 from relational.expr.signature import Kernel
 from relational.types.data_type import DataType
@@ -47,20 +47,22 @@ def sliced(has_start: bool, has_end: bool) -> Kernel:
     return kernel
 
 
-def quantified(operation: str, of_all: bool) -> Kernel:
-    """The kernel of x `operation` ANY (list), or ALL: NULL where an unknown comparison decides."""
+def quantified(compare: Kernel, of_all: bool) -> Kernel:
+    """The kernel of x ANY (list), or ALL, for a comparison of two values: NULL where an unknown one decides."""
 
     def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
         needle, column = (evaluation.column(arg) for arg in args)
+        valid = valid_rows(column)
         starts, values = nested.elements(column)
         owners = np.repeat(np.arange(len(column)), np.diff(starts))
-        found = comparison.compare(operation, evaluation, needle.take(pa.array(owners)), values)
-        counted = np.zeros((2, len(column)), np.bool_)
+        parts = nested.Parts(len(values))
+        found = compare(parts, [needle.take(pa.array(owners)), values], result)
+        failed = parts.fail_rows(evaluation, valid, owners)
         known = valid_rows(found)
-        decisive = known & (booleans(found) != of_all)
-        counted[0][owners[decisive]], counted[1][owners[~known]] = True, True
-        unknown = (counted[1] & ~counted[0]) | ~valid_rows(column)
-        return pa.array(counted[0] != of_all, mask=unknown)
+        is_decided, is_open = np.zeros((2, len(column)), np.bool_)
+        is_decided[owners[known & (booleans(found) != of_all)]] = True
+        is_open[owners[~known]] = True
+        return pa.array(is_decided != of_all, mask=(is_open & ~is_decided) | ~valid | failed)
 
     return kernel
 

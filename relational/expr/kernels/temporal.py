@@ -6,6 +6,7 @@ the resulting month (31 January + 1 month is the last of February); then days ar
 
 from __future__ import annotations
 
+from functools import lru_cache
 from zoneinfo import available_timezones
 
 import numpy as np
@@ -120,13 +121,19 @@ def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType)
     return from_numbers(found, data_type.arrow, valid & ~beyond)
 
 
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    """The names of the time zones, which are files."""
+    return frozenset(available_timezones())
+
+
 def clock_of_zone(other: Kernel) -> Kernel:
     """The kernel of a TIMESTAMPTZ AT TIME ZONE: that of Arrow for a zone by name that is a constant, else `other`."""
 
     def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
         zone, moment = args
         name = zone.as_py() if isinstance(zone, pa.Scalar) else None
-        if name not in available_timezones() or isinstance(moment, pa.Scalar):
+        if name not in _zones() or isinstance(moment, pa.Scalar):
             return other(evaluation, args, result)
         return pc.local_timestamp(moment.cast(pa.timestamp("us", name)))
 

@@ -16,7 +16,7 @@ from relational.expr.eval_context import EvalContext, Value, from_numbers, numbe
 from relational.expr.kernels import calendar, moment_format, number_format, temporal
 from relational.expr.kernels.per_value import per_value
 from relational.expr.registry.operators import over_args
-from relational.expr.signature import Kernel, Overload, fixed, row
+from relational.expr.signature import Kernel, Overload, fixed, merged, row
 from relational.types.data_type import DataType
 from relational.types.interval import Interval
 
@@ -174,15 +174,6 @@ def _zones() -> tuple[Overload, ...]:
 
 def _day_in_zone(zone: str, day: date) -> datetime:
     return calendar.from_utc(zone, datetime.combine(day, time.min, UTC))
-
-
-def merged(*families: dict[str, tuple[Overload, ...]]) -> dict[str, tuple[Overload, ...]]:
-    """One registry of families; a name in several has the overloads of all, in order."""
-    found: dict[str, tuple[Overload, ...]] = {}
-    for family in families:
-        for name, overloads in family.items():
-            found[name] = found.get(name, ()) + overloads
-    return found
 
 
 ROWS: dict[str, tuple[Overload, ...]] = merged(

@@ -14,7 +14,7 @@ from relational.expr.eval_context import EvalContext, Value
 from relational.expr.kernels import arithmetic, comparison, json_values, lists, mathematics, nested, strings
 from relational.expr.kernels.binary import bit_count
 from relational.expr.kernels.per_value import per_value
-from relational.expr.signature import Kernel, Overload, Types, row
+from relational.expr.signature import Kernel, Overload, Types, merged, row
 from relational.types.data_type import DataType, Field, TypeKind
 
 BOOLEAN, VARCHAR = DataType.BOOLEAN, DataType.VARCHAR
@@ -186,11 +186,10 @@ def _shifts(name: str, to_left: bool) -> dict[str, tuple[Overload, ...]]:
     return {name: tuple(row(f"{each}, int -> {each}", kernel) for each in INTEGERS)}
 
 
-def _quantified() -> dict[str, tuple[Overload, ...]]:
-    """x = ANY (list) and the like."""
+def quantified(name: str, takes: str, compare: Kernel) -> dict[str, tuple[Overload, ...]]:
+    """The comparison `name` with ANY and with ALL elements of a list."""
     return {
-        f"{operation}_{word}": (row("T, T[] -> boolean", lists.quantified(operation, word == "all")),)
-        for operation in COMPARISONS
+        f"{name}_{word}": (row(f"{takes}, {takes}[] -> boolean", lists.quantified(compare, word == "all")),)
         for word in ("any", "all")
     }
 
@@ -198,7 +197,7 @@ def _quantified() -> dict[str, tuple[Overload, ...]]:
 ROWS: dict[str, tuple[Overload, ...]] = {
     **{name: (_arithmetic(name),) for name in arithmetic.OPERATIONS},
     **{name: (_comparison(_compared(name)),) for name in COMPARISONS},
-    **_quantified(),
+    **merged(*(quantified(name, "T", _compared(name)) for name in COMPARISONS)),
     **_bits("bit_and", mathematics.bitwise(np.bitwise_and)),
     **_bits("bit_or", mathematics.bitwise(np.bitwise_or)),
     **_bits("bit_xor", mathematics.bitwise(np.bitwise_xor)),

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from relational.expr.kernels import binary, regex, strings, text_values
 from relational.expr.kernels.per_value import per_value
-from relational.expr.registry.operators import over_args, over_values
+from relational.expr.registry.operators import over_args, over_values, quantified
 from relational.expr.signature import Overload, row
 
 _TRIMS = (
@@ -118,5 +118,9 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "translate": (row("varchar, varchar, varchar -> varchar", per_value(text_values.translate)),),
     "upper": (row("varchar -> varchar", over_values(pc.utf8_upper)),),
     **_trims(),
+    **quantified("like", "varchar", per_value(regex.like)),
+    **quantified("ilike", "varchar", per_value(regex.ilike)),
+    **quantified("matches", "varchar", per_value(regex.matches)),
+    **quantified("imatches", "varchar", per_value(regex.matches_ignoring_case)),
 }
 """Functions of one family by their names, with an overload for each signature."""

@@ -21,6 +21,7 @@ from relational.expr.eval import evaluate, evaluate_array, evaluate_constant
 from relational.expr.eval_context import ErrorCounts, EvalContext
 from relational.expr.expression import INFIX, Call, Cast, InputRef, Literal, transform, walk
 from relational.expr.functions import ALIASES, FUNCTIONS
+from relational.plan.serialize import plan_from_text
 from relational.sql import bind_sql
 from relational.types import DataType, Schema
 from tests.support.servers.postgres_server import running_server
@@ -153,6 +154,18 @@ def test_a_function_by_its_name_in_the_fluent_api():
     chunk = DataChunk.from_rows(Schema.of(t="varchar"), [("a,b",), (None,), ("c",)])
     term = bind.ExprBinder(bind.Scope(Schema.of(t="varchar"))).bind(f.call("split_part", col("t"), ",", 2))
     assert evaluate(term, chunk).to_pylist() == ["b", None, ""]
+
+
+def test_a_stored_plan_has_the_calls_of_its_query():
+    catalog = catalog_of("CREATE TABLE w (id INT PRIMARY KEY, t VARCHAR, at TIMESTAMPTZ, j JSONB, l INT[], b BYTEA)")
+    terms = [
+        "split_part(t, ',', id)", "t ~ ANY('{a,b}')", "at AT TIME ZONE 'Europe/Berlin'", "l[id]", "l[1:id]",
+        "extract(century FROM at)", "date_trunc('decade', at)", "j -> 'a' ->> t", "j - '{a}'::text[]", "id # 5",
+        "to_char(at, t)", "(ROW(id, t)).f2", "l || id", "round(1.5, id)", "b || '\\x01'", "jsonb_build_object(t, l)",
+    ]
+    query = f"SELECT id, {', '.join(f'{term} AS c{at}' for at, term in enumerate(terms))} FROM w"
+    (statement,) = bind_sql(f"CREATE MATERIALIZED VIEW v AS {query}", catalog)
+    assert plan_from_text(statement.view.plan, catalog.get) == statement.plan
 
 
 def test_every_function_that_sql_names_is_in_a_case():

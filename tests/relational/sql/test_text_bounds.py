@@ -318,7 +318,7 @@ WITH f AS (SELECT 1 AS a) (SELECT a FROM f LIMIT 2) ORDER BY a;
 SELECT a.b.c.d.e FROM orders;
 SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN plain;
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
-    region SIMILAR TO 'a', region LIKE 'a' ESCAPE '!', id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""
+    region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!', id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:
