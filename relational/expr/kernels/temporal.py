@@ -6,6 +6,7 @@ the resulting month (31 January + 1 month is the last of February); then days ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from zoneinfo import available_timezones
 
@@ -23,6 +24,8 @@ from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
 OUT_OF_RANGE = "date or time out of range"
 SECONDS_PER_DAY = 86_400
+LAST_CHANGES = 66 * 365 * MICROSECONDS_PER_DAY
+"""At the end of 2035: Arrow has no changes of clocks after 2037."""
 TRUNCATIONS = (
     "microsecond",
     "millisecond",
@@ -127,17 +130,42 @@ def _zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
-def clock_of_zone(other: Kernel) -> Kernel:
-    """The kernel of a TIMESTAMPTZ AT TIME ZONE: that of Arrow for a zone by name that is a constant, else `other`."""
+def in_zone(columnar: Callable[[np.ndarray, str], np.ndarray | None], other: Kernel) -> Kernel:
+    """The kernel of AT TIME ZONE: `columnar`, of microseconds and the name of a zone, for a zone that is a constant and
+    times from 1970 on for which Arrow knows the changes of clocks; `other` for all else, with the same results.
+    """
 
     def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
         zone, moment = args
         name = zone.as_py() if isinstance(zone, pa.Scalar) else None
         if name not in _zones() or isinstance(moment, pa.Scalar):
             return other(evaluation, args, result)
-        return pc.local_timestamp(moment.cast(pa.timestamp("us", name)))
+        valid = valid_rows(moment)
+        micros = np.where(valid, numbers(moment, "<i8"), 0)
+        is_known = micros.min() >= 0 and micros.max() < LAST_CHANGES
+        found = columnar(micros, name) if is_known else None
+        return other(evaluation, args, result) if found is None else from_numbers(found, result.arrow, valid)
 
     return kernel
+
+
+def clock_of_zone(moments: np.ndarray, zone: str) -> np.ndarray:
+    """What the clock of a zone shows at moments."""
+    return numbers(pc.local_timestamp(pa.array(moments).view(pa.timestamp("us", zone))), "<i8")
+
+
+def moment_of_zone(clock: np.ndarray, zone: str) -> np.ndarray | None:
+    """The moments at which the clock of a zone shows these times: the second one if it is set back; the time before the
+    change if it is skipped. None if it changes twice within two days of one of them.
+    """
+    before, after = (
+        clock_of_zone(clock + side, zone) - (clock + side) for side in (-MICROSECONDS_PER_DAY, MICROSECONDS_PER_DAY)
+    )
+    first, second = clock - before, clock - after
+    is_first, is_second = clock_of_zone(first, zone) == clock, clock_of_zone(second, zone) == clock
+    if (~is_first & (before == after)).any():
+        return None
+    return np.where(is_second, second, first)
 
 
 def shift_date(evaluation: EvalContext, args: list[Value], sign: int) -> pa.Array:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from relational.expr.eval_context import EvalContext, Value, from_numbers, numbers, valid_rows
 from relational.expr.kernels import calendar, moment_format, number_format, temporal
 from relational.expr.kernels.per_value import per_value
+from relational.expr.kernels.temporal import in_zone
 from relational.expr.registry.operators import over_args
 from relational.expr.signature import Kernel, Overload, fixed, merged, row
 from relational.types.data_type import DataType
@@ -165,8 +166,8 @@ def _zones() -> tuple[Overload, ...]:
     """AT TIME ZONE: a clock without a zone becomes a moment, a moment the clock of the zone."""
     return (
         row("varchar, date -> timestamp", per_value(_day_in_zone)),
-        row("varchar, timestamp -> timestamptz", per_value(calendar.to_utc)),
-        row("varchar, timestamptz -> timestamp", temporal.clock_of_zone(per_value(calendar.from_utc))),
+        row("varchar, timestamp -> timestamptz", in_zone(temporal.moment_of_zone, per_value(calendar.to_utc))),
+        row("varchar, timestamptz -> timestamp", in_zone(temporal.clock_of_zone, per_value(calendar.from_utc))),
         row("interval, timestamp -> timestamptz", per_value(calendar.zone_by_offset)),
         row("interval, timestamptz -> timestamp", per_value(calendar.zone_by_offset)),
     )
