@@ -1,6 +1,7 @@
 """The registry of functions and operators: for each name its overloads, each with its argument types, its result type
 and its kernel. SQL's operators, its functions with a grammar of their own, and functions called by name all end here.
 
+The rows are in `registry`, one module for a family: a name and, for each signature, its text and its kernel.
 `resolve` selects an overload by the argument types and returns the types they are converted to first. Kernels see
 converted arguments only. Functions evaluated by branches (AND, OR, CASE, COALESCE) have their types here and their
 evaluation in `eval`. Stored plans name functions by these names: a name keeps its meaning (see `kernel_version`).

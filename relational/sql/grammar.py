@@ -1,8 +1,9 @@
 """sqlglot's parser for PostgreSQL, reduced so that the tree keeps the text as written.
 
 sqlglot turns functions into dedicated nodes, with arguments renamed, moved or omitted, and normalizes intervals and
-types, because it translates between dialects. Here every function is its name with its arguments in text order; types
-and intervals keep the span of their text. Lookahead is limited to a few tokens, so parsing is linear in the text.
+types, because it translates between dialects. Here every function is its name with its arguments in text order, and the
+operators besides arithmetic and comparisons are calls by name too; types and intervals keep the span of their text.
+Lookahead is limited to a few tokens, so parsing is linear in the text.
 """
 
 from __future__ import annotations
