@@ -13,10 +13,10 @@ from relational.errors import EncodingError
 from relational.chunk.json import canonical_json
 
 
-def json_members(texts not None, path not None) -> pa.Array:
+def json_members(texts not None, path not None, bint keep_null=False) -> pa.Array:
     """utf8[rows]: of each JSON text (Arrow utf8 or binary) the value at `path`, the names of an object's member, of a
-    member of that, and so on; null where there is none, or where it is JSON's null. Canonical. EncodingError for a text
-    that is no JSON.
+    member of that, and so on; null where there is none, or where it is JSON's null, unless `keep_null`. Canonical.
+    EncodingError for a text that is no JSON.
     """
     cdef BinaryColumn column = BinaryColumn.from_arrow(texts.cast(pa.binary()))
     cdef BinaryColumn names = BinaryColumn.from_arrow(keys_of(path))
@@ -37,7 +37,7 @@ def json_members(texts not None, path not None) -> pa.Array:
             found.data, found.size = json.out.data, json.out.size
             for level in range(names.rows):
                 found = member(found, names.at(level))
-            if found.size == 0 or (found.size == 4 and memcmp(found.data, b"null", 4) == 0):
+            if found.size == 0 or (not keep_null and found.size == 4 and memcmp(found.data, b"null", 4) == 0):
                 out.append_null()
             else:
                 out.append(found)

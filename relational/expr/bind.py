@@ -19,13 +19,13 @@ from relational.errors import BindError, EvaluationError
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
 from relational.expr.eval_context import EvalContext, python_value
-from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.functions import FUNCTIONS, VOLATILE, resolve
+from relational.expr.expression import INFIX, Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.functions import ALIASES, FUNCTIONS, VOLATILE, adapt, resolve
 from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
-from relational.expr.kernels.temporal import TRUNCATIONS
 from relational.expr.scope import Scope, error_span, unknown
+from relational.expr.signature import Overload, Types
 from relational.expr.unbound import (
     Name,
     TextSpan,
@@ -43,20 +43,14 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
 from relational.types.ordering import OrderType
 
-ALIASES = {
-    "char_length": "length",
-    "character_length": "length",
-    "substr": "substring",
-    "ceiling": "ceil",
-    "btrim": "trim",
-    "mod": "modulo",
-}
 AGGREGATES = (
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
 )  # fmt: skip
 AGGREGATE_ALIASES = {"every": "bool_and", "variance": "var_samp", "stddev": "stddev_samp"}
 MAX_DEPTH = 120
 """Nested operations; recursive functions traverse, write and read expressions."""
+MOST_SHOWN = 4
+"""Overloads of a function that a message shows."""
 FEW_MEMBERS = 16
 """IN lists up to this length are compared value by value."""
 
@@ -152,17 +146,20 @@ def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) ->
         raise BindError(f"{name}() gives another answer each time: it is not allowed here", **error_span(span))
     if name in _SHORTHANDS:
         return _SHORTHANDS[name](list(args), span)
+    return _call(name, args, span)
+
+
+def _call(name: str, args: Sequence[Expression], span: TextSpan | None) -> Expression:
+    """The call of a function of the registry."""
     if name not in FUNCTIONS:
         raise BindError(unknown("function", name, known_functions()), **error_span(span))
     if name in OPERATIONS and any(arg.data_type.kind is TypeKind.NUMERIC for arg in args):
         args = [_by_own_digits(arg) for arg in args]
     found = resolve(name, tuple(arg.data_type for arg in args))
     if found is None and any(map(is_unknown, args)):
-        args = _adapted(args, span)
-        found = resolve(name, tuple(arg.data_type for arg in args))
+        found, args = _with_unknown(name, args, span)
     if found is None:
-        types = ", ".join(str(arg.data_type) for arg in args)
-        raise BindError(f"{name} is not defined for ({types})", **error_span(span))
+        raise BindError(_misfit(name, args), **error_span(span))
     overload, takes, gives = found
     for index in overload.constants:
         if not isinstance(args[index], Literal):
@@ -171,6 +168,32 @@ def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) ->
     if name == "in" and len(converted) > FEW_MEMBERS:
         return _folded(_membership(converted))
     return _folded(Call(name, converted, gives))
+
+
+def _with_unknown(
+    name: str, args: Sequence[Expression], span: TextSpan | None
+) -> tuple[tuple[Overload, Types, DataType] | None, Sequence[Expression]]:
+    """The overload for arguments of which some are text or NULL literals. In an operator of two alike these adopt the
+    type of the others, in any other function the type that its signature names.
+    """
+    if name not in OPERATIONS:
+        found = adapt(name, tuple(arg.data_type for arg in args), [is_unknown(arg) for arg in args])
+        if found is not None or all(overload.signature is not None for overload in FUNCTIONS[name]):
+            return found, args
+    args = _adapted(args, span)
+    return resolve(name, tuple(arg.data_type for arg in args)), args
+
+
+def _misfit(name: str, args: Sequence[Expression]) -> str:
+    """The message for arguments that no overload accepts, with those that some do."""
+    signatures = [overload.signature for overload in FUNCTIONS[name] if overload.signature is not None]
+    is_complete = len(signatures) == len(FUNCTIONS[name])
+    name = INFIX.get(name, name)
+    takes = " or ".join(dict.fromkeys(map(str, signatures[:MOST_SHOWN])))
+    if is_complete and not any(signature.takes_count(len(args)) for signature in signatures):
+        return f"{name} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}"
+    types = ", ".join(str(arg.data_type) for arg in args)
+    return f"{name} is not defined for ({types})" + (f"; it takes {takes}" if is_complete else "")
 
 
 def _by_own_digits(arg: Expression) -> Expression:
@@ -355,18 +378,60 @@ def _date_part(args: list[Expression], span: TextSpan | None) -> Expression:
 
 
 def _date_trunc(args: list[Expression], span: TextSpan | None) -> Expression:
-    unit, value = _exactly(args, 2, "date_trunc", span)
-    return call(f"date_trunc_{_word(unit, TRUNCATIONS, 'unit', span)}", [value], span)
+    if len(args) != 3:
+        _exactly(args, 2, "date_trunc", span)
+    unit, *values = args
+    units = [name.removeprefix("date_trunc_") for name in FUNCTIONS if name.startswith("date_trunc_")]
+    return call(f"date_trunc_{_word(unit, units, 'unit', span)}", values, span)
+
+
+def _between_symmetric(args: list[Expression], span: TextSpan | None) -> Expression:
+    value, low, high = _exactly(args, 3, "between", span)
+    return call("or", [_between([value, low, high], span), _between([value, high, low], span)], span)
+
+
+def _concat(args: list[Expression], span: TextSpan | None) -> Expression:
+    """||: texts at once; lists, JSON and bytes from left to right."""
+    if not any(arg.data_type.element is not None or arg.data_type.kind in _JOINED for arg in args):
+        return _call("concat", args, span)
+    joined, *rest = args
+    for arg in rest:
+        types = {each.data_type for each in (joined, arg) if not is_unknown(each)}
+        whole = types.pop() if len(types) == 1 else None
+        if whole is not None and (whole.element is not None or whole.kind in _JOINED):
+            joined, arg = convert_all([joined, arg], [whole, whole], span)
+        joined = _call("concat", [joined, arg], span)
+    return joined
+
+
+def _json_object(args: list[Expression], span: TextSpan | None) -> Expression:
+    if len(args) % 2:
+        message = f"jsonb_build_object takes keys and values in turns, not {len(args)} arguments"
+        raise BindError(message, **error_span(span))
+    return _call("jsonb_build_object", args, span)
+
+
+def _field(args: list[Expression], span: TextSpan | None) -> Expression:
+    """(row).name"""
+    value, name = _exactly(args, 2, "field", span)
+    names = [field.name for field in value.data_type.fields]
+    if not names:
+        raise BindError(f"{value.data_type} has no fields", **error_span(span))
+    if not isinstance(name, Literal) or name.value not in names:
+        raise BindError(unknown("field", str(getattr(name, "value", "")), names), **error_span(span))
+    return _call(f"field_{names.index(name.value) + 1}", [value], span)
 
 
 def _round(args: list[Expression], span: TextSpan | None) -> Expression:
     if len(args) != 2:
         return _plain_round(args, span)
     value, wanted = args
-    if not isinstance(wanted, Literal) or not isinstance(wanted.value, int) or not 0 <= wanted.value <= 38:
-        raise BindError("round takes a constant number of digits, 0 to 38", **error_span(span))
     if value.data_type.is_float or not value.data_type.is_numeric:
         raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **error_span(span))
+    if not isinstance(wanted, Literal) or not isinstance(wanted.value, int) or not 0 <= wanted.value <= 38:
+        if wanted.data_type.kind not in (TypeKind.SMALLINT, TypeKind.INT):
+            raise BindError(f"round takes an INT of digits, not {wanted.data_type}", **error_span(span))
+        return _call("round_to", args, span)
     if value.data_type.is_integer:
         return value
     whole, scale = digits(value.data_type)
@@ -378,8 +443,7 @@ def _round(args: list[Expression], span: TextSpan | None) -> Expression:
 def _plain_round(args: list[Expression], span: TextSpan | None) -> Expression:
     found = resolve("round", tuple(arg.data_type for arg in args))
     if found is None:
-        types = ", ".join(str(arg.data_type) for arg in args)
-        raise BindError(f"round is not defined for ({types})", **error_span(span))
+        raise BindError(_misfit("round", args), **error_span(span))
     return _folded(Call("round", tuple(args), found[2]))
 
 
@@ -399,8 +463,14 @@ def _word(value: Expression, words: Iterable[str], what: str, span: TextSpan | N
     return value.value.lower()
 
 
+_JOINED = (TypeKind.JSONB, TypeKind.BYTEA)
+"""Types besides lists of which || makes one value."""
 _SHORTHANDS = {
     "between": _between,
+    "between_symmetric": _between_symmetric,
+    "concat": _concat,
+    "field": _field,
+    "jsonb_build_object": _json_object,
     "nullif": _nullif,
     "extract": _extract,
     "date_part": _date_part,
@@ -411,7 +481,7 @@ _SHORTHANDS = {
 
 def known_functions() -> list[str]:
     """The function names that SQL accepts, for suggestions."""
-    plain = [name for name in FUNCTIONS if not name.startswith(("extract_", "date_trunc_"))]
+    plain = [name for name in FUNCTIONS if not name.startswith(("extract_", "date_trunc_", "field_"))]
     return [*plain, *_SHORTHANDS, *ALIASES, *AGGREGATES, *AGGREGATE_ALIASES]
 
 

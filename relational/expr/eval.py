@@ -140,7 +140,7 @@ def _cast(expression: Cast) -> _Evaluate:
 
 def _computed(compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, what: str) -> Value:
     """The result of a kernel; a constant if all arguments are."""
-    if not all(isinstance(arg, pa.Scalar) for arg in args):
+    if not args or not all(isinstance(arg, pa.Scalar) for arg in args):
         return computed(compute, evaluation, args, data_type, what)
     first = pa.repeat(args[0], 1)
     result = computed(compute, evaluation.single(), [first, *args[1:]], data_type, what)

@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from relational.types.data_type import DataType
 
-INFIX = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "modulo": "%",
+_QUANTIFIED = {"like": "LIKE", "ilike": "ILIKE", "matches": "~", "imatches": "~*"}
+_COMPARISONS = {
     "equal": "=",
     "not_equal": "<>",
     "less": "<",
     "less_equal": "<=",
     "greater": ">",
     "greater_equal": ">=",
+}
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "modulo": "%",
+    **_COMPARISONS,
     "is_distinct": "IS DISTINCT FROM",
     "is_not_distinct": "IS NOT DISTINCT FROM",
     "and": "AND",
@@ -32,6 +36,30 @@ INFIX = {
     "like": "LIKE",
     "ilike": "ILIKE",
     "concat": "||",
+    "json_get": "->",
+    "json_get_text": "->>",
+    "json_at": "#>",
+    "json_at_text": "#>>",
+    "json_delete_at": "#-",
+    "json_exists": "?",
+    "json_exists_any": "?|",
+    "json_exists_all": "?&",
+    "contains": "@>",
+    "is_contained": "<@",
+    "overlaps": "&&",
+    "matches": "~",
+    "imatches": "~*",
+    "similar_to": "SIMILAR TO",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "#",
+    "shift_left": "<<",
+    "shift_right": ">>",
+    **{
+        f"{name}_{quantifier.lower()}": f"{sign} {quantifier}"
+        for name, sign in (_COMPARISONS | _QUANTIFIED).items()
+        for quantifier in ("ANY", "ALL")
+    },
 }
 SHOWN_MEMBERS = 4
 POSTFIX = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
@@ -137,7 +165,7 @@ class Literal(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """A named function of `functions.SIGNATURES` over its arguments."""
+    """A named function of `functions.FUNCTIONS` over its arguments."""
 
     function: str
     args: tuple[Expression, ...]

@@ -73,6 +73,11 @@ def when(condition: UnboundExpr, result: object) -> UnboundCase:
     return UnboundCase(((condition, as_unbound(result)),))
 
 
+def call(function: str, *args: object) -> UnboundCall:
+    """Any function of SQL by its name: `f.call("split_part", col("t"), ",", 1)`."""
+    return apply(function, *args)
+
+
 def coalesce(*args: object) -> UnboundCall:
     """The first non-NULL argument."""
     return apply("coalesce", *args)

@@ -36,8 +36,10 @@ def _cast_column(operand: Expression, target: DataType) -> int | None:
 
 
 def _call_column(call: Call) -> int | None:
-    if call.function.startswith("date_trunc_"):
+    if call.function.startswith("date_trunc_") and len(call.args) == 1:
         return monotone_column(call.args[0])
+    if call.function == "date_bin" and isinstance(call.args[0], Literal) and isinstance(call.args[2], Literal):
+        return monotone_column(call.args[1])
     if len(call.args) != 2:
         return None
     first, second = call.args

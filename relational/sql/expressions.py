@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
+from relational.expr.functions import ARGUMENT_NAMES, FUNCTIONS
 from relational.expr.unbound import (
     Name,
     Ordered,
@@ -26,7 +27,8 @@ from relational.expr.unbound import (
     UnboundSubquery,
     UnboundWindow,
 )
-from relational.sql.grammar import Plus
+from relational.expr.window_functions import RankKind
+from relational.sql.grammar import Operation, Plus
 from relational.sql.nodes import CHAINS
 from relational.sql.tree import Tree, unsupported
 from relational.types.data_type import DataType
@@ -47,6 +49,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "is_not_distinct",
     exp.NullSafeNEQ: "is_distinct",
 }
+_QUANTIFIERS = {"any": "any", "some": "any", "all": "all"}
+_MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.SimilarTo: "similar_to"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
 _MOMENTS = {
     "now": None,
@@ -54,9 +58,12 @@ _MOMENTS = {
     "current_date": DataType.DATE,
     "current_time": DataType.TIME,
     "localtimestamp": DataType.TIMESTAMP,
+    "statement_timestamp": None,
+    "transaction_timestamp": None,
 }
 """Each as a function of the statement's time; None: the whole timestamp."""
 _VOLATILE = (*_MOMENTS, "random")
+_NUMBERS = tuple(kind.value for kind in RankKind)
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MAX_DIGITS = 1_000
 _ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|''", re.DOTALL)
@@ -77,7 +84,7 @@ class Translator:
             raise self.tree.piece.error("an expression is missing")
         kind = type(node)
         if kind in _BINARY:
-            return self._apply(_BINARY[kind], [node.this, node.expression], node)
+            return self._binary(_BINARY[kind], [node.this, node.expression], node)
         if kind in _CHAINS:
             return self._apply(_CHAINS[kind], _chain(node), node)
         handler = _HANDLERS.get(kind)
@@ -107,10 +114,65 @@ class Translator:
     def _apply(self, function: str, args: list[exp.Expr], node: exp.Expr) -> UnboundExpr:
         return UnboundCall(function, tuple(self.term(arg) for arg in args), self.span(node))
 
+    def _operation(self, node: Operation) -> UnboundExpr:
+        inside = node.expressions[0]
+        if node.this != "not" or not isinstance(inside, Operation):
+            return self._binary(node.this, node.expressions, node)
+        matched = self._binary(inside.this, inside.expressions, node, is_negated=True)
+        return UnboundCall("not", (matched,), self.span(node))
+
+    def _binary(
+        self, function: str, args: list[exp.Expr], node: exp.Expr, *, is_negated: bool = False
+    ) -> UnboundExpr:
+        """An operator, or its comparison with ANY or ALL elements of a list; if it is negated afterwards, x !~ ALL is
+        NOT (x ~ ANY).
+        """
+        right = args[-1]
+        word = str(right.this).lower() if isinstance(right, exp.Anonymous) else ""
+        quantifier = _QUANTIFIERS.get(word)
+        if quantifier is not None and is_negated:
+            quantifier = "all" if quantifier == "any" else "any"
+        if quantifier is None or f"{function}_{quantifier}" not in FUNCTIONS:
+            return self._apply(function, args, node)
+        return self._apply(f"{function}_{quantifier}", [*args[:-1], *right.expressions], node)
+
+    def _between(self, node: exp.Between) -> UnboundExpr:
+        function = "between_symmetric" if node.args.get("symmetric") else "between"
+        return self._apply(function, [node.this, node.args["low"], node.args["high"]], node)
+
+    def _bracket(self, node: exp.Bracket) -> UnboundExpr:
+        """x[i], or x[from:to] with an end that may be omitted."""
+        if len(node.expressions) != 1:
+            raise unsupported(node, self.tree)
+        (inside,) = node.expressions
+        if not isinstance(inside, exp.Slice):
+            return self._apply("subscript", [node.this, inside], node)
+        first, last = inside.args.get("this"), inside.args.get("expression")
+        name = "slice" if first is not None and last is not None else "slice_from" if last is None else "slice_to"
+        bounds = [each for each in (first, last) if each is not None]
+        if not bounds:
+            raise unsupported(inside, self.tree)
+        return self._apply(name, [node.this, *bounds], node)
+
+    def _field(self, node: exp.Dot) -> UnboundExpr:
+        """(row).field"""
+        name = UnboundLiteral(self.identifier(node.expression), span=self.span(node.expression))
+        return UnboundCall("field", (self.term(node.this), name), self.span(node))
+
+    def _escape(self, node: exp.Escape) -> UnboundExpr:
+        """x LIKE pattern ESCAPE character"""
+        match = node.this
+        if not isinstance(match, exp.Like | exp.ILike | exp.SimilarTo):
+            raise unsupported(node, self.tree)
+        pattern, escape = self.term(match.expression), self.term(node.expression)
+        return self._like(match, UnboundCall("like_escape", (pattern, escape), self.span(node)))
+
     def _call(self, node: exp.Anonymous) -> UnboundExpr:
         """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
         span = self.span(node)
+        if name in _NUMBERS:
+            raise ParseError(f"{name} needs OVER (…)", **error_span(span))
         if name in AGGREGATES or name in AGGREGATE_ALIASES:
             return self._aggregate(node, AGGREGATE_ALIASES.get(name, name))
         if name in _VOLATILE:
@@ -120,7 +182,24 @@ class Translator:
         if name == "concat":
             texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
             return UnboundCall("concat_known", texts, span)
+        if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
+            return UnboundCall(name, self._by_name(name, node), span)
         return UnboundCall(name, tuple(self.term(arg) for arg in node.expressions), span)
+
+    def _by_name(self, function: str, node: exp.Anonymous) -> tuple[UnboundExpr, ...]:
+        """The arguments of a function whose arguments have names, those that are missing as 0."""
+        names = ARGUMENT_NAMES.get(function, ())
+        given: dict[str, UnboundExpr] = {}
+        for at, arg in enumerate(node.expressions):
+            is_named = isinstance(arg, exp.Kwarg)
+            name = arg.this.name.lower() if is_named else names[at] if at < len(names) else ""
+            if name not in names or name in given or (given and not is_named and at != len(given)):
+                raise ParseError(
+                    f"{function} has no argument {name!r} here" + (f": they are {', '.join(names)}" if names else ""),
+                    **error_span(self.span(arg) or self.span(node)),
+                )
+            given[name] = self.term(arg.expression if is_named else arg)
+        return tuple(given.get(name, UnboundLiteral(0)) for name in names)
 
     def _aggregate(self, node: exp.Anonymous, function: str) -> UnboundAggregate:
         span = self.span(node)
@@ -205,9 +284,13 @@ class Translator:
             return UnboundCall("is_not_distinct", (value, UnboundLiteral(node.expression.this)), span)
         raise ParseError("IS is followed by NULL, TRUE or FALSE", **error_span(span))
 
-    def _like(self, node: exp.Expr) -> UnboundExpr:
-        function = "ilike" if isinstance(node, exp.ILike) else "like"
-        matched = UnboundCall(function, (self.term(node.this), self.term(node.expression)), self.span(node))
+    def _like(self, node: exp.Expr, pattern: UnboundExpr | None = None) -> UnboundExpr:
+        function, right = _MATCHES[type(node)], node.expression
+        if pattern is None and isinstance(right, exp.Any | exp.All) and not isinstance(node, exp.SimilarTo):
+            is_any = isinstance(right, exp.Any) != bool(node.args.get("negate"))  # NOT LIKE ALL is NOT (LIKE ANY)
+            function, right = f"{function}_{'any' if is_any else 'all'}", right.this
+        args = self.term(node.this), self.term(right) if pattern is None else pattern
+        matched = UnboundCall(function, args, self.span(node))
         return UnboundCall("not", (matched,), self.span(node)) if node.args.get("negate") else matched
 
     def _in(self, node: exp.In) -> UnboundExpr:
@@ -302,9 +385,15 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Exists: lambda self, node: UnboundSubquery(SubqueryUse.EXISTS, _query(node.this), span=self.span(node)),
     exp.Subquery: lambda self, node: UnboundSubquery(SubqueryUse.VALUE, node, span=self.span(node)),
     exp.Select: lambda self, node: UnboundSubquery(SubqueryUse.VALUE, node, span=self.span(node)),
-    exp.Between: lambda self, node: self._apply("between", [node.this, node.args["low"], node.args["high"]], node),
+    exp.Between: Translator._between,
     exp.Like: Translator._like,
     exp.ILike: Translator._like,
+    exp.SimilarTo: Translator._like,
+    exp.Escape: Translator._escape,
+    Operation: Translator._operation,
+    exp.AtTimeZone: lambda self, node: self._apply("timezone", [node.args["zone"], node.this], node),
+    exp.Bracket: Translator._bracket,
+    exp.Dot: Translator._field,
     exp.Cast: Translator._cast,
     exp.Case: Translator._case,
     exp.Interval: Translator._interval,

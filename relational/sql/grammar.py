@@ -1,8 +1,9 @@
 """sqlglot's parser for PostgreSQL, reduced so that the tree keeps the text as written.
 
 sqlglot turns functions into dedicated nodes, with arguments renamed, moved or omitted, and normalizes intervals and
-types, because it translates between dialects. Here every function is its name with its arguments in text order; types
-and intervals keep the span of their text. Lookahead is limited to a few tokens, so parsing is linear in the text.
+types, because it translates between dialects. Here every function is its name with its arguments in text order, and the
+operators besides arithmetic and comparisons are calls by name too; types and intervals keep the span of their text.
+Lookahead is limited to a few tokens, so parsing is linear in the text.
 """
 
 from __future__ import annotations
@@ -25,8 +26,38 @@ _INTERVAL_UNITS = frozenset(
 )
 
 
+_OPERATORS = {
+    TokenType.ARROW: "json_get",
+    TokenType.DARROW: "json_get_text",
+    TokenType.HASH_ARROW: "json_at",
+    TokenType.DHASH_ARROW: "json_at_text",
+    TokenType.HASH_DASH: "json_delete_at",
+    TokenType.PLACEHOLDER: "json_exists",
+    TokenType.QMARK_PIPE: "json_exists_any",
+    TokenType.QMARK_AMP: "json_exists_all",
+    TokenType.AT_GT: "contains",
+    TokenType.LT_AT: "is_contained",
+    TokenType.DAMP: "overlaps",
+    TokenType.CARET_AT: "starts_with",
+    TokenType.RLIKE: "matches",
+    TokenType.IRLIKE: "imatches",
+    TokenType.AMP: "bit_and",
+    TokenType.PIPE: "bit_or",
+    TokenType.HASH: "bit_xor",
+}
+"""Operators between || and a comparison, all of one precedence, and the functions that they call."""
+_PAIRS = {TokenType.LT: "shift_left", TokenType.GT: "shift_right"}
+"""Operators of the same precedence that are a sign twice."""
+
+
 class Plus(exp.Unary):
     """+x"""
+
+
+class Operation(exp.Expression):
+    """An operator as a call: `this` is the name of the function, `expressions` its arguments."""
+
+    arg_types: ClassVar = {"this": True, "expressions": True}
 
 
 class TextParser(RisingWaveParser):
@@ -36,6 +67,8 @@ class TextParser(RisingWaveParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
         "CAST": RisingWaveParser.FUNCTION_PARSERS["CAST"],
         "EXTRACT": lambda self: self._parse_extract(),
+        "OVERLAY": lambda self: self._parse_overlay(),
+        "POSITION": lambda self: self._parse_position_in(),
         "SUBSTRING": lambda self: self._parse_substring(),
         "TRIM": lambda self: self._parse_trim(),
     }
@@ -54,6 +87,15 @@ class TextParser(RisingWaveParser):
     UNARY_PARSERS: ClassVar = {
         **RisingWaveParser.UNARY_PARSERS,
         TokenType.PLUS: lambda self: self.expression(Plus(this=self._parse_unary())),
+        TokenType.PIPE_SLASH: lambda self: self._operation("sqrt", [self._prev], self._parse_unary()),
+        TokenType.DPIPE_SLASH: lambda self: self._operation("cbrt", [self._prev], self._parse_unary()),
+        TokenType.RLIKE: lambda self: self._operation("bit_not", [self._prev], self._parse_unary()),
+    }
+    RANGE_PARSERS: ClassVar = {
+        kind: parse for kind, parse in RisingWaveParser.RANGE_PARSERS.items() if kind not in _OPERATORS
+    }
+    COLUMN_OPERATORS: ClassVar = {
+        kind: parse for kind, parse in RisingWaveParser.COLUMN_OPERATORS.items() if kind not in _OPERATORS
     }
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -143,6 +185,42 @@ class TextParser(RisingWaveParser):
             self._advance()
         return self.expression(exp.Interval(this=text, unit=unit))
 
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """A chain of || and of the operators of its precedence, from left to right."""
+        this = self._parse_term()
+        while self._curr:
+            kind = self._curr.token_type
+            following = self._next.token_type if self._next else None
+            if kind is TokenType.DPIPE:
+                self._advance()
+                this = self.expression(exp.DPipe(this=this, expression=self._parse_term(), safe=True))
+            elif kind in _OPERATORS:
+                words = [self._taken()]
+                this = self._operation(_OPERATORS[kind], words, this, self._parse_term())
+            elif kind in _PAIRS and following is kind:
+                words = [self._taken(), self._taken()]
+                this = self._operation(_PAIRS[kind], words, this, self._parse_term())
+            elif kind is TokenType.NOT and self._curr.text == "!" and following in (TokenType.RLIKE, TokenType.IRLIKE):
+                words = [self._taken(), self._taken()]
+                matched = self._operation(_OPERATORS[following], words, this, self._parse_term())
+                this = self._operation("not", [], matched)
+            else:
+                break
+        return this
+
+    def _parse_exponent(self) -> exp.Expr | None:
+        this = self._parse_unary()
+        while self._is_next(TokenType.CARET):
+            words = [self._taken()]
+            this = self._operation("power", words, this, self._parse_unary())
+        return this
+
+    def _operation(self, function: str, words: list[Token], *operands: exp.Expr | None) -> Any:
+        """The call of `function` that an operator, written as `words`, denotes."""
+        if None in operands:
+            self.raise_error("Expected an operand")
+        return self._owning(Operation(this=function, expressions=list(operands)), words)
+
     def _parse_ordered(self, parse_method: Callable[[], exp.Expr | None] | None = None) -> exp.Ordered | None:
         """x [ASC | DESC] [NULLS FIRST | NULLS LAST]; omitted parts are None."""
         this = parse_method() if parse_method else self._parse_disjunction()
@@ -199,6 +277,26 @@ class TextParser(RisingWaveParser):
                 parting.append(self._taken())
                 args.append(self._parse_bitwise())
         return self._call(word, "substring", parting, args)
+
+    def _parse_overlay(self) -> Any:
+        """OVERLAY(x PLACING y FROM start [FOR length]), or separated by commas."""
+        word = self._function_word()
+        parting: list[Token] = []
+        args: list[exp.Expr | None] = list(self._parse_csv(self._parse_bitwise))
+        for separator in ("PLACING", "FROM", "FOR"):
+            if len(args) == len(parting) + 1 and self._curr and self._curr.text.upper() == separator:
+                parting.append(self._taken())
+                args.append(self._parse_bitwise())
+        return self._call(word, "overlay", parting, args)
+
+    def _parse_position_in(self) -> Any:
+        """POSITION(part IN x) as position of x and part."""
+        word = self._function_word()
+        part = self._parse_bitwise()
+        if not self._is_next(TokenType.IN):
+            self.raise_error("Expected IN")
+        words = [self._taken()]
+        return self._call(word, "position", words, [self._parse_bitwise(), part])
 
     def _parse_trim(self) -> Any:
         """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x) as trim, ltrim or rtrim of x and characters."""
@@ -258,7 +356,9 @@ class TextParser(RisingWaveParser):
 
 
 class Text(RisingWave):
-    """The dialect of statements; no token starts a command, all words are words."""
+    """The dialect of statements; no token starts a command, all words are words, subscripts are as written."""
+
+    INDEX_OFFSET = 0
 
     class Tokenizer(RisingWave.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()

@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from relational.sql.grammar import Plus
+from relational.sql.grammar import Operation, Plus
 
 Key = str | TokenType
 """A word in upper case, or the kind of a symbol."""
@@ -55,6 +55,10 @@ def _window(node: exp.Window) -> Words:
     return ("OVER", "PARTITION BY") if node.args.get("partition_by") else ("OVER",)
 
 
+def _between(node: exp.Between) -> Words:
+    return ("BETWEEN", "SYMMETRIC", "AND") if node.args.get("symmetric") else ("BETWEEN", "AND")
+
+
 def _word(node: exp.Expr) -> Words:
     word = str(node.this).upper()
     return () if "start" in node.meta or word in SILENT else (word,)
@@ -92,12 +96,21 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Is: _pair("IS"),
     exp.Like: _known("this expression negate", _like("LIKE")),
     exp.ILike: _known("this expression negate", _like("ILIKE")),
-    exp.Between: _known("this low high", ("BETWEEN", "AND")),
+    exp.Between: _known("this low high symmetric", _between),
     exp.In: _known("this expressions query", ("IN",)),
     exp.Exists: _known("this", ("EXISTS",)),
     exp.Not: _known("this", ("NOT",)),
     exp.Neg: _known("this", (TokenType.DASH,)),
     Plus: _known("this", (TokenType.PLUS,)),
+    Operation: _known("this expressions"),
+    exp.Any: _known("this", ("ANY",)),
+    exp.All: _known("this"),
+    exp.AtTimeZone: _known("this zone", ("AT", "TIME", "ZONE")),
+    exp.Bracket: _known("this expressions", (TokenType.L_BRACKET, TokenType.R_BRACKET)),
+    exp.Slice: _known("this expression", (TokenType.COLON,)),
+    exp.Kwarg: _pair(TokenType.FARROW),
+    exp.SimilarTo: _pair("SIMILAR TO"),
+    exp.Escape: _pair("ESCAPE"),
     exp.Paren: _known("this"),
     exp.Tuple: _known("expressions"),
     exp.Array: _known("expressions", ("ARRAY", TokenType.L_BRACKET, TokenType.R_BRACKET)),
@@ -153,6 +166,7 @@ SYNONYMS: dict[Key, Words] = {
     TokenType.ILIKE: ("ILIKE",),
     "ISNULL": ("IS", "NULL"),
     "NOTNULL": ("IS", "NOT", "NULL"),
+    "UNKNOWN": ("NULL",),
 }
 """Synonyms in the text; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
 
@@ -195,9 +209,8 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Exists: "EXISTS",
     exp.Any: "ANY",
     exp.All: "ALL",
-    exp.Escape: "LIKE … ESCAPE",
-    exp.AtTimeZone: "AT TIME ZONE",
-    exp.Bracket: "an array subscript",
+    exp.Bracket: "this subscript",
+    exp.Slice: "this slice",
     exp.Parameter: "a parameter",
     exp.Placeholder: "a parameter",
     exp.Union: "UNION",
@@ -229,7 +242,6 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Values: "VALUES",
     exp.Table: "a table",
     exp.Concat: "a text in pieces",
-    exp.Kwarg: "an argument by name",
     exp.Lambda: "a lambda",
 }
 """Names of nodes in messages."""

@@ -203,6 +203,11 @@ def ceil(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Val
     return _whole(evaluation, args[0], data_type, pc.ceil)
 
 
+def truncated(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
+    """The value without its fraction."""
+    return _whole(evaluation, args[0], data_type, pc.trunc)
+
+
 def _whole(evaluation: EvalContext, value: Value, data_type: DataType, function) -> Value:
     array = evaluation.column(value)
     if data_type.kind is TypeKind.NUMERIC:

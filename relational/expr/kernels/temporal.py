@@ -6,6 +6,10 @@ the resulting month (31 January + 1 month is the last of February); then days ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+from zoneinfo import available_timezones
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,11 +18,14 @@ from relational.expr.eval_context import EvalContext, Value, from_numbers, numbe
 from relational.expr.kernels.arithmetic import decimal_result
 from relational.expr.kernels.comparison import INTERVAL_LAYOUT, interval_length
 from relational.expr.kernels.decimal import ADD, decimal_arithmetic
+from relational.expr.signature import Kernel
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
 OUT_OF_RANGE = "date or time out of range"
 SECONDS_PER_DAY = 86_400
+LAST_CHANGES = 66 * 365 * MICROSECONDS_PER_DAY
+"""At the end of 2035: Arrow has no changes of clocks after 2037."""
 TRUNCATIONS = (
     "microsecond",
     "millisecond",
@@ -92,6 +99,73 @@ def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, da
     evaluation.fail(beyond & valid, OUT_OF_RANGE)
     result = np.where(beyond, 0, total) * MICROSECONDS_PER_DAY + clock
     return from_numbers(result, data_type.arrow, valid & ~beyond)
+
+
+def at_clock(evaluation: EvalContext, day: Value, clock: Value) -> pa.Array:
+    """A DATE and a TIME as a TIMESTAMP."""
+    day, clock = evaluation.column(day), evaluation.column(clock)
+    micros = numbers(day, "<i4").astype(np.int64) * MICROSECONDS_PER_DAY + numbers(clock, "<i8")
+    return from_numbers(micros, DataType.TIMESTAMP.arrow, valid_rows(day) & valid_rows(clock))
+
+
+def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
+    """date_bin: the start of the stride, counted from the origin, that contains a moment."""
+    stride, moment, origin = (evaluation.column(arg) for arg in args)
+    valid = valid_rows(stride) & valid_rows(moment) & valid_rows(origin)
+    months, days, micros = _parts(stride)
+    length = days * MICROSECONDS_PER_DAY + micros
+    bad = valid & ((months != 0) | (length <= 0) | (np.abs(days) > MAX_DAYS))
+    evaluation.fail(bad, "the stride is a length above 0 without months")
+    valid &= ~bad
+    start, length = numbers(origin, "<i8"), np.where(valid, length, 1)
+    found = np.where(valid, start + (numbers(moment, "<i8") - start) // length * length, 0)
+    beyond = found < MIN_DAYS * MICROSECONDS_PER_DAY
+    evaluation.fail(beyond, OUT_OF_RANGE)
+    return from_numbers(found, data_type.arrow, valid & ~beyond)
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    """The names of the time zones, which are files."""
+    return frozenset(available_timezones())
+
+
+def in_zone(columnar: Callable[[np.ndarray, str], np.ndarray | None], other: Kernel) -> Kernel:
+    """The kernel of AT TIME ZONE: `columnar`, of microseconds and the name of a zone, for a zone that is a constant and
+    times from 1970 on for which Arrow knows the changes of clocks; `other` for all else, with the same results.
+    """
+
+    def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+        zone, moment = args
+        name = zone.as_py() if isinstance(zone, pa.Scalar) else None
+        if name not in _zones() or isinstance(moment, pa.Scalar):
+            return other(evaluation, args, result)
+        valid = valid_rows(moment)
+        micros = np.where(valid, numbers(moment, "<i8"), 0)
+        is_known = micros.min() >= 0 and micros.max() < LAST_CHANGES
+        found = columnar(micros, name) if is_known else None
+        return other(evaluation, args, result) if found is None else from_numbers(found, result.arrow, valid)
+
+    return kernel
+
+
+def clock_of_zone(moments: np.ndarray, zone: str) -> np.ndarray:
+    """What the clock of a zone shows at moments."""
+    return numbers(pc.local_timestamp(pa.array(moments).view(pa.timestamp("us", zone))), "<i8")
+
+
+def moment_of_zone(clock: np.ndarray, zone: str) -> np.ndarray | None:
+    """The moments at which the clock of a zone shows these times: the second one if it is set back; the time before the
+    change if it is skipped. None if it changes twice within two days of one of them.
+    """
+    before, after = (
+        clock_of_zone(clock + side, zone) - (clock + side) for side in (-MICROSECONDS_PER_DAY, MICROSECONDS_PER_DAY)
+    )
+    first, second = clock - before, clock - after
+    is_first, is_second = clock_of_zone(first, zone) == clock, clock_of_zone(second, zone) == clock
+    if (~is_first & (before == after)).any():
+        return None
+    return np.where(is_second, second, first)
 
 
 def shift_date(evaluation: EvalContext, args: list[Value], sign: int) -> pa.Array:

@@ -38,6 +38,8 @@ def test_members_are_those_of_the_standard_library():
 def test_the_last_of_equal_names_and_rows_without_a_text():
     texts = pa.array(['{"a": 1, "a": {"b": 2}}', None, "[]", "3", '{"a": null}'])
     assert json_members(texts, ["a"]).to_pylist() == ['{"b":2}', None, None, None, None]
+    nulls = pa.array(['{"a":null}', '{"b":null}', "null"])
+    assert json_members(nulls, ["a"], True).to_pylist() == ["null", None, None]
     assert json_members(texts.slice(1), ["a"]).to_pylist() == [None, None, None, None]
 
 

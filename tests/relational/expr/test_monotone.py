@@ -21,7 +21,8 @@ SCHEMA = Schema.of(id="bigint", at="timestamp", tz="timestamptz", day="date", i=
 RISING = [
     ("id", 0), ("at", 1), ("tz", 2), ("day", 3), ("i - 5", 4), ("5 + i", 4), ("id / 10", 0), ("id * 3", 0),
     ("0 * id", 0), ("(id + 1) / 7 * 7", 0), ("i::bigint", 4), ("id::int", 0), ("i::smallint + 1", 4),
-    ("date_trunc('hour', at)", 1),
+    ("date_trunc('hour', at)", 1), ("date_trunc('decade', at)", 1), ("day + INTERVAL '1 hour'", 3),
+    ("date_bin('15 minutes', at, '2001-01-01')", 1), ("date_bin('36 hours', tz, '2001-01-01')", 2),
     ("date_trunc('week', tz)", 2), ("date_trunc('month', at) + INTERVAL '1 day'", 1), ("at - INTERVAL '36 hours'", 1),
     ("INTERVAL '1 day 2 hours' + at", 1), ("at::date", 1), ("day::timestamp", 3), ("tz::timestamp", 2), ("day - 3", 3),
     ("3 + day", 3), ("at::timestamptz", 1), ("date_trunc('minute', day::timestamp + INTERVAL '90 seconds')", 3),
@@ -31,6 +32,7 @@ OTHERS = [
     "at - INTERVAL '1 year'", "at - at", "id % 7", "abs(id)", "d", "d + 1", "id::double", "w", "at::text",
     "id::text::bigint", "extract(hour FROM at)", "CASE WHEN id > 3 THEN id ELSE 0 END", "coalesce(id, 5)", "at::time",
     "7", "id + NULL", "greatest(id, 3)", "day - day", "-id",
+    "date_trunc('hour', tz, 'Europe/Berlin')", "date_bin('1 hour', at, at)", "tz AT TIME ZONE 'Europe/Berlin'",
 ]
 
 

@@ -1,0 +1,1 @@
+"""Rows of the function registry by family; `relational.expr.functions` joins them."""
