@@ -10,19 +10,21 @@ from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, ParseError
-from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify
-from relational.expr.expression import Expression, Literal
+from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify, unknown
+from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.scope import FromItem
 from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral
 from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
 from relational.plan.descent import with_shares_from
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
 from relational.plan.serialize import plan_from_text
+from relational.plan.time_windows import hop, tumble
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
 from relational.sql.tree import unsupported
+from relational.types.interval import Interval
 from relational.types.schema import Field, Schema
 
 MAX_LIMIT = (1 << 63) - 1
@@ -40,6 +42,8 @@ _JOINS = {
     "FULL OUTER": JoinKind.FULL,
 }
 """By the words before JOIN."""
+_TABLE_FUNCTIONS = {"tumble": 3, "hop": 4}
+"""With their numbers of arguments."""
 _CLAUSES = ("order", "limit", "offset", "with_")
 """Clauses of a query as a whole, in sqlglot's tree."""
 _NAMES: dict[type[exp.Expr], str] = {
@@ -111,8 +115,7 @@ class QueryBinder:
             if name in self._named.maps[0]:
                 raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
             plan = self.query(each.this)
-            relation = _Relation.of(Share(plan, self._shares))
-            self._shares += 1
+            relation = _Relation.of(self._shared(plan))
             self._named[name] = self._renamed(relation, each, name)
 
     def _union(self, node: exp.Union) -> LogicalPlan:
@@ -245,6 +248,8 @@ class QueryBinder:
         """A relation and the path by which its columns can be qualified."""
         alias = alias_in_tree(node, self._translate)
         path = () if alias is None else (alias,)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+            return self._table_function(node.this), path
         if isinstance(node, exp.Table):
             relation, own = self._table(node)
             return relation, path or own
@@ -254,6 +259,47 @@ class QueryBinder:
         if isinstance(node, exp.Values):
             return _Relation.of(self.values(node)), path
         raise unsupported(node, self._translate.tree)
+
+    def _table_function(self, node: exp.Anonymous) -> _Relation:
+        """TUMBLE (relation, time, size) or HOP (relation, time, slide, size)."""
+        name, span, args = node.name.lower(), self._translate.span(node), node.expressions
+        if name not in _TABLE_FUNCTIONS:
+            raise BindError(unknown("table function", name, _TABLE_FUNCTIONS), **error_span(span))
+        if len(args) != _TABLE_FUNCTIONS[name]:
+            raise BindError(f"{name} takes {_TABLE_FUNCTIONS[name]} arguments, not {len(args)}", **error_span(span))
+        relation = self._argument(args[0])
+        binder = ExprBinder(Scope(relation.schema, relation.hidden))
+        column = binder.bind(self._translate.term(args[1]))
+        if not isinstance(column, InputRef):
+            raise BindError(f"{name} is of a column of the relation", **error_span(self._translate.span(args[1])))
+        lengths = [self._interval(binder, each) for each in args[2:]]
+        if name == "tumble":
+            plan = tumble(relation.plan, column, lengths[0], span)
+        else:
+            plan = hop(self._shared(relation.plan), column, lengths[0], lengths[1], span)
+        schema = Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :]))
+        return _Relation(plan, schema, relation.hidden)
+
+    def _argument(self, node: exp.Expr) -> _Relation:
+        """A relation that is an argument: a name, or a query in parentheses."""
+        if isinstance(node, exp.Subquery | exp.Select):
+            return _Relation.of(self.query(node))
+        if isinstance(node, exp.Column):
+            parts = {"this": node.this, "db": node.args.get("table"), "catalog": node.args.get("db")}
+            return self._table(exp.Table(**{name: part for name, part in parts.items() if part is not None}))[0]
+        raise BindError("a relation is expected here", **error_span(self._translate.span(node)))
+
+    def _interval(self, binder: ExprBinder, node: exp.Expr) -> Interval:
+        """A constant length of time."""
+        bound = binder.bind(self._translate.term(node))
+        if not isinstance(bound, Literal) or not isinstance(bound.value, Interval):
+            raise BindError("a constant INTERVAL is expected here", **error_span(self._translate.span(node)))
+        return bound.value
+
+    def _shared(self, plan: LogicalPlan) -> Share:
+        """A plan with several readers."""
+        self._shares += 1
+        return Share(plan, self._shares - 1)
 
     def _check_plain(self, node: exp.Subquery) -> None:
         """ParseError for a derived table with clauses of its own after the parenthesis, which SQL does not have."""

@@ -1,0 +1,79 @@
+"""TUMBLE and HOP: the rows of a relation with the windows of time that they are in, as columns window_start and
+window_end.
+
+Windows of a length begin at its multiples since 1970. With TUMBLE each row is in one window; with HOP windows begin
+more often, at the multiples of a slide, of which the length is a multiple: a row is in as many as fit, and comes once
+for each. A row whose time is NULL is in none.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from relational.errors import BindError
+from relational.expr.bind import call, error_span
+from relational.expr.expression import Cast, Expression, InputRef, Literal
+from relational.expr.unbound import TextSpan
+from relational.plan.logical import Filter, LogicalPlan, Project, Union
+from relational.types.data_type import DataType, TypeKind
+from relational.types.interval import Interval
+
+START, END = "window_start", "window_end"
+MOST_WINDOWS = 1_000
+"""Of a row."""
+_DAY_US = 86_400_000_000
+_ORIGINS = {TypeKind.TIMESTAMP: datetime(1970, 1, 1), TypeKind.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
+
+
+def tumble(plan: LogicalPlan, column: InputRef, size: Interval, span: TextSpan | None) -> LogicalPlan:
+    """The rows of `plan` with the window of `size` that their `column` is in. BindError at `span`."""
+    length = _microseconds(size, "the size of a window", span)
+    return _with_window(_timed(plan, column, span), column, length, length, 0)
+
+
+def window_count(slide: Interval, size: Interval, span: TextSpan | None) -> int:
+    """In how many windows of `size` a row is if one begins each `slide`. BindError at `span`."""
+    step, length = _microseconds(slide, "the slide of windows", span), _microseconds(size, "the size of a window", span)
+    if length % step or length // step > MOST_WINDOWS:
+        message = f"the size of a window is a multiple of the slide, at most {MOST_WINDOWS} of them"
+        raise BindError(message, **error_span(span))
+    return length // step
+
+
+def hop(plan: LogicalPlan, column: InputRef, slide: Interval, size: Interval, span: TextSpan | None) -> LogicalPlan:
+    """The rows of `plan`, which is read once for each of `window_count` windows."""
+    rows, count = _timed(plan, column, span), window_count(slide, size, span)
+    step = _microseconds(slide, "the slide of windows", span)
+    windows = tuple(_with_window(rows, column, step, step * count, number * step) for number in range(count))
+    return Union(windows) if count > 1 else windows[0]
+
+
+def _timed(plan: LogicalPlan, column: InputRef, span: TextSpan | None) -> LogicalPlan:
+    """The rows that have a time."""
+    if column.data_type.kind not in (*_ORIGINS, TypeKind.DATE):
+        raise BindError(f"windows are of a time, {column.data_type} is none", **error_span(span))
+    return Filter(plan, call("is_not_null", [column]))
+
+
+def _with_window(plan: LogicalPlan, column: InputRef, step: int, length: int, before: int) -> LogicalPlan:
+    """The rows with the window that begins `before` microseconds before the last multiple of `step`."""
+    moment: Expression = column
+    if column.data_type.kind is TypeKind.DATE:
+        moment = Cast(column, DataType.TIMESTAMP)
+    origin = Literal(_ORIGINS[moment.data_type.kind], moment.data_type)
+    last = call("date_bin", [_interval(step), moment, origin])
+    start = call("subtract", [last, _interval(before)]) if before else last
+    end = call("add", [last, _interval(length - before)])
+    columns = tuple(InputRef(at, data_type) for at, data_type in enumerate(plan.schema.types))
+    return Project(plan, (*columns, start, end), (*plan.schema.names, START, END), plan.hidden)
+
+
+def _interval(microseconds: int) -> Literal:
+    return Literal(Interval(0, 0, microseconds), DataType.INTERVAL)
+
+
+def _microseconds(value: Interval, what: str, span: TextSpan | None) -> int:
+    found = value.days * _DAY_US + value.microseconds
+    if value.months or found <= 0:
+        raise BindError(f"{what} is a length above 0, without months", **error_span(span))
+    return found
