@@ -3,6 +3,8 @@ batch, beside DuckDB over the same events."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -29,24 +31,38 @@ def events(kind: str, epoch: int) -> pa.RecordBatch:
 
 @pytest.mark.timeout(600)
 def test_all_queries_are_kept_as_views(tmp_path):
+    keep(QUERIES, f"file://{tmp_path}/store", parallelism=2)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1_800)
+def test_queries_are_kept_by_epochs_on_spark(spark, tmp_path):
+    names = (*(f"q{number}" for number in (*range(10), 12, *range(15, 21))), "q102", "q105")
+    chosen = {name: QUERIES[name] for name in names if name in QUERIES}
+    keep(chosen, f"file://{tmp_path}/store", engine=spark, driver_rows=0, task_rows=1_000)
+
+
+def keep(queries: dict[str, str], url: str, **options: Any) -> None:
+    """Views of the queries over all epochs, by sessions with these options."""
     duck = oracle()
 
     def connected() -> stream.Session:
-        return stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=3_600_000, parallelism=2)
+        return stream.connect(url, barrier_interval_ms=3_600_000, **options)
 
     db = connected()
     try:
         for kind, columns in COLUMNS.items():
             db.sql(f"CREATE TABLE {kind} ({columns}) APPEND ONLY")
             duck.execute(f"CREATE TABLE {kind} ({columns})")
-        for name, query in QUERIES.items():
+        for name, query in queries.items():
             if name not in LATE:
                 db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         db.sql("CREATE MATERIALIZED VIEW busy AS SELECT total_bids, count(*) AS n FROM q17 GROUP BY total_bids")
         for epoch in range(EPOCHS):
             if epoch == 2:
-                for name in LATE:
-                    db.sql(f"CREATE MATERIALIZED VIEW {name} AS {QUERIES[name]}")
+                for name in queries.keys() & set(LATE):
+                    db.sql(f"CREATE MATERIALIZED VIEW {name} AS {queries[name]}")
             if epoch % 2:
                 db.close()
                 db = connected()
@@ -57,13 +73,13 @@ def test_all_queries_are_kept_as_views(tmp_path):
                 duck.execute(f"INSERT INTO {kind} SELECT * FROM batch_")
             db.flush()
             assert not db.failed_jobs, db.failed_jobs
-            check(db, duck, with_late=epoch >= 2)
+            check(db, duck, queries, with_late=epoch >= 2)
     finally:
         db.close()
 
 
-def check(db: stream.Session, duck, *, with_late: bool) -> None:
-    for name, query in QUERIES.items():
+def check(db: stream.Session, duck: Any, queries: dict[str, str], *, with_late: bool) -> None:
+    for name, query in queries.items():
         expected = rows_of(duck.sql(for_duckdb(query)).to_arrow_table())
         for text in (query, f"SELECT * FROM {name}"):
             if text == query or with_late or name not in LATE:

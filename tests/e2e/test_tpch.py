@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -30,15 +31,15 @@ CHANGES = (
 class Both:
     """A session and DuckDB with the same rows."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self.duck = url, oracle()
+    def __init__(self, url: str, queries: dict[int, str], **options: Any) -> None:
+        self._url, self._options, self._queries, self.duck = url, options, queries, oracle()
         self.db = self._connected()
         for name, columns in SCHEMAS.items():
             self.db.sql(f"CREATE TABLE {name} ({columns})")
             self.duck.execute(f"CREATE TABLE {name} ({columns})")
 
     def _connected(self) -> stream.Session:
-        return stream.connect(self._url, barrier_interval_ms=3_600_000, parallelism=2)
+        return stream.connect(self._url, barrier_interval_ms=3_600_000, **self._options)
 
     def restart(self) -> None:
         self.db.close()
@@ -60,7 +61,7 @@ class Both:
     def check(self) -> None:
         self.db.flush()
         assert not self.db.failed_jobs, self.db.failed_jobs
-        for number, query in QUERIES.items():
+        for number, query in self._queries.items():
             expected = rounded(rows_of(self.duck.sql(query).to_arrow_table()))
             for text in (f"SELECT * FROM q{number}", query):
                 try:
@@ -77,15 +78,27 @@ def rounded(rows: list[tuple]) -> list[tuple]:
 
 @pytest.mark.timeout(600)
 def test_all_queries_are_kept_as_views(tmp_path):
+    keep(QUERIES, f"file://{tmp_path}/store", parallelism=2)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1_800)
+def test_queries_are_kept_by_epochs_on_spark(spark, tmp_path):
+    chosen = {number: QUERIES[number] for number in (1, 3, 5, 13, 16, 18, 21)}
+    keep(chosen, f"file://{tmp_path}/store", engine=spark, driver_rows=0, task_rows=1_000)
+
+
+def keep(queries: dict[int, str], url: str, **options: Any) -> None:
+    """Views of the queries over all epochs, by sessions with these options."""
     rng = random.Random(run_seed())
-    both = Both(f"file://{tmp_path}/store")
+    both = Both(url, queries, **options)
     try:
-        for number in QUERIES:
-            if number not in LATE:
-                both.create(number)
+        for number in queries.keys() - set(LATE):
+            both.create(number)
         both.insert(static_tables(SUPPLIERS, run_seed()))
         both.insert(orders(1, ORDERS, SUPPLIERS, run_seed()))
-        for number in LATE:
+        for number in queries.keys() & set(LATE):
             both.create(number)
         both.check()
         for epoch in range(1, EPOCHS):
