@@ -4,6 +4,9 @@ A chunk of changes of one input meets the rows that the other one has at that mo
 input's rows. Of a chunk only the net changes count, at most one deletion and one insertion of a row, so everything that
 a chunk retracts is emitted before what it adds: first the pairs of deleted rows, last those of inserted ones.
 
+Where the other input has at most one row for each key, which never goes, a row that has found it is not needed any
+more: only rows that still wait are kept.
+
 A row that is shown only with, or only without, partners is emitted or retracted when the first one comes or the last
 one goes. Without a further condition the partners of a row are the rows of the other input with its key, whose number
 is known; with one, each row in memory has the number of its partners, its degree. Degrees are not stored: they are
@@ -96,9 +99,23 @@ class HashJoinExecutor(Executor):
         if not is_deletion.all():
             yield from self._matched(step, ~is_deletion, Op.INSERT)
             yield from self._shown_of_chunk(step, ~is_deletion, Op.INSERT)
-        own.apply(changes, step.own_ids, step.partners if own.has_degrees else None)
+        self._store(step)
         if len(step.lonely):
             yield from self._shown(step, step.lonely, Op.INSERT if other.input.shown is Shown.UNMATCHED else Op.DELETE)
+
+    def _store(self, step: _Step) -> None:
+        """Applies the changes to their own side. Rows that pass are stored only if they have no partner yet; those that
+        have waited for a row of the chunk go."""
+        own, changes, ids = step.own, step.changes, step.own_ids
+        if own.input.is_passing:
+            waits = step.other.index.counts(step.other_ids) == 0
+            changes, ids = changes.filter(waits.astype(np.uint8)).compact(), ids[waits]
+        if changes.capacity:
+            own.apply(changes, ids, step.partners if own.has_degrees else None)
+        if step.other.input.is_passing:
+            passed = _rows_under(step.other, np.unique(step.other_ids[step.other_ids >= 0]))
+            if len(passed):
+                step.other.remove(passed)
 
     def _located(self, number: int, own: JoinSide, other: JoinSide, changes: StreamChunk) -> _Step:
         """The changes with the ids of their keys, on both sides, whose rows are in memory where they are needed."""

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 import numpy as np
 
-from relational.chunk import Column, DataChunk, StreamChunk
+from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
 from relational.join.join_index import JoinIndex
 from relational.join.net_changes import net_changes
@@ -36,13 +36,15 @@ class Shown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """`types` of the columns; the columns of the join key and of the stream key; whether rows are only inserted; how
-    many of the columns are part of the result: the first ones; which of its rows are shown."""
+    """`types` of the columns; the columns of the join key and of the stream key; whether rows are only inserted, and
+    whether they are needed only until they have a partner, the only one, which never goes; how many of the columns are
+    part of the result: the first ones; which of its rows are shown."""
 
     types: tuple[DataType, ...]
     key: tuple[int, ...]
     stream_key: tuple[int, ...]
     is_append_only: bool
+    is_passing: bool
     width: int
     shown: Shown
 
@@ -57,7 +59,8 @@ class JoinSide:
     ) -> None:
         self.input = input
         self._table = table
-        name = () if input.is_append_only else input.stream_key or input.key  # of an only row any columns
+        is_kept = input.is_append_only and not input.is_passing
+        name = () if is_kept else input.stream_key or input.key  # of an only row any columns
         self.index = JoinIndex(
             input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes)
         self._capacity = cache_bytes
@@ -110,6 +113,12 @@ class JoinSide:
         if is_loading and len(located.new_ids):
             self._load(keys, located.ids, located.new_ids)
         return located.ids, located.new_ids
+
+    def remove(self, row_ids: np.ndarray) -> None:
+        """Removes rows that are in memory."""
+        rows = list(map(Column, self.index.gather(row_ids)))
+        chunk = StreamChunk(rows, np.full(len(row_ids), Op.DELETE, np.uint8))
+        self.apply(chunk, self.index.locate(self.key_of(chunk), is_adding=False).ids, None)
 
     def apply(self, chunk: StreamChunk, ids: np.ndarray, degrees: np.ndarray | None) -> None:
         """Applies net changes, in memory where the key has an id. `degrees`: int32[capacity], the partners of inserted

@@ -206,6 +206,7 @@ class _Planner:
             conjunction(rest) if rest else None,
             (len(query.left.schema), len(query.right.schema)),
             (query.left.is_append_only, query.right.is_append_only),
+            query.passing,
             (tables[0], tables[1]),
         )
 

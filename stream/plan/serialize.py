@@ -132,7 +132,7 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     HashJoinNode: ("join", lambda node: {
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
-        "widths": list(node.widths), "append_only": list(node.append_only),
+        "widths": list(node.widths), "append_only": list(node.append_only), "passing": list(node.passing),
         "tables": [table.id for table in node.tables]}),
     TopNNode: ("top-n", lambda node: {
         "groups": list(node.groups),
@@ -212,6 +212,7 @@ class _Reader:
     def join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
         condition = None if record["condition"] is None else expression_from_json(record["condition"])
         (width, right_width), (of_left, of_right) = record["widths"], record["append_only"]
+        left_passes, right_passes = record["passing"]
         left_table, right_table = map(self._table, record["tables"])
         return HashJoinNode(
             schema,
@@ -224,6 +225,7 @@ class _Reader:
             condition,
             (width, right_width),
             (of_left, of_right),
+            (left_passes, right_passes),
             (left_table, right_table),
         )
 

@@ -293,7 +293,8 @@ class HashJoinNode(StreamNode):
     """The rows of `kind` of two inputs, each behind an exchange. Rows match if they are equal in `keys`, a column of
     either input each, where `null_safe` says whether NULL equals NULL, and if `condition`, over the first columns of
     both inputs, is true. The output has these columns, as many as `widths` says; the others are computed keys.
-    `append_only`: of each input, whether its rows are only inserted. `tables`: the rows of each."""
+    `append_only`: of each input, whether its rows are only inserted. `passing`: whether its rows are kept only until
+    they find their partner. `tables`: the rows of each."""
 
     left: StreamNode
     right: StreamNode
@@ -303,6 +304,7 @@ class HashJoinNode(StreamNode):
     condition: Expression | None
     widths: tuple[int, int]
     append_only: tuple[bool, bool]
+    passing: tuple[bool, bool]
     tables: tuple[TableCatalog, TableCatalog]
 
     @property
@@ -316,7 +318,9 @@ class HashJoinNode(StreamNode):
     @property
     def details(self) -> str:
         names = self.left.schema.names, self.right.schema.names
-        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}"
+        sides = [side for side, passes in zip(("left", "right"), self.passing, strict=True) if passes]
+        passing = f", {sides[0]} rows wait for their only partner" if sides else ""
+        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}{passing}"
 
 
 @dataclass(frozen=True, slots=True)

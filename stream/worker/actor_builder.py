@@ -330,15 +330,15 @@ def join_sides(
     shown_sides = shown, Shown.UNMATCHED if node.kind.keeps_right else Shown.NONE
     left, right = (
         JoinSide(
-            JoinInput(child.schema.types, key, child.stream_key or (), is_append_only, width, shown),
+            JoinInput(child.schema.types, key, child.stream_key or (), is_append_only, is_passing, width, shown),
             open_table(table),
             node.null_safe,
             node.condition is not None,
             max(cache_bytes // 2, 1),
         )
-        for child, key, is_append_only, width, shown, table in zip(
-            node.inputs, zip(*node.keys, strict=True), node.append_only, node.widths, shown_sides, node.tables,
-            strict=True,
+        for child, key, is_append_only, is_passing, width, shown, table in zip(
+            node.inputs, zip(*node.keys, strict=True), node.append_only, node.passing, node.widths, shown_sides,
+            node.tables, strict=True,
         )
     )
     return left, right

@@ -164,6 +164,17 @@ class Join(LogicalPlan):
         """The terms that are equalities of both sides, and the other ones."""
         return equalities(self.terms, len(self.left.schema))
 
+    @property
+    def passing(self) -> tuple[bool, bool]:
+        """For each input whether its rows are needed only until they find their partner: the other input then has at
+        most one row for each key, which never goes. Rows without a partner wait for it [R46]."""
+        if self.kind is not JoinKind.INNER:
+            return False, False
+        pairs, _ = self.equalities
+        left = self.right.is_append_only and self.right.properties.is_unique(_known(each.columns[1] for each in pairs))
+        right = self.left.is_append_only and self.left.properties.is_unique(_known(each.columns[0] for each in pairs))
+        return left, right and not left
+
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         """What is wanted, what the condition needs, and the keys of rows that are kept, on each side."""
         width = len(self.left.schema)

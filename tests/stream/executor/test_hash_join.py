@@ -11,7 +11,7 @@ from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.expr import ErrorCounts
-from relational.expr.expression import Call, InputRef, conjunction
+from relational.expr.expression import Call, Cast, InputRef, conjunction
 from relational.plan.logical import Join, JoinKind, Scan
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.table.row_checks import LONG_KEY
@@ -44,9 +44,9 @@ LESS = term("less", 2, 5)
 CONDITIONS = {"equal": (EQUAL,), "null safe": (SAFE,), "equal and less": (EQUAL, LESS), "less": (LESS,)}
 
 
-def join_node(kind, on, left=LEFT, right=RIGHT, *, append_only=False):
+def join_node(kind, on, left=LEFT, right=RIGHT, *, append_only=(False, False)):
     """The planner's node over two tables."""
-    tables = [table_catalog(name, schema, [0], table_id=number, is_append_only=append_only)
+    tables = [table_catalog(name, schema, [0], table_id=number, is_append_only=append_only[number - 1])
               for number, (name, schema) in enumerate((("a", left), ("b", right)), 1)]
     query = optimize(Join(Scan(tables[0]), Scan(tables[1]), kind, conjunction(on)), VIEW_RULES)
     view = table_catalog("mv", query.schema, query.stream_key, table_id=9)
@@ -291,7 +291,7 @@ def test_a_row_whose_key_is_too_long_is_dropped_and_counted():
 
 
 def test_append_only_inputs_take_no_memory_for_stream_keys():
-    nodes = [join_node(JoinKind.INNER, CONDITIONS["equal"], append_only=each) for each in (False, True)]
+    nodes = [join_node(JoinKind.INNER, CONDITIONS["equal"], append_only=(each, each)) for each in (False, True)]
     chunk = StreamChunk.from_rows(LEFT, [(Op.INSERT, (number, number % 7, 0)) for number in range(20_000)])
     sizes = []
     for node in nodes:
@@ -324,3 +324,58 @@ def test_hidden_rows_do_not_join():
     chunk = from_pretty("+ 1 1 5\n+ 2 1 6", LEFT).with_visibility(np.array([1, 0], np.uint8))
     made = run(join_node(JoinKind.LEFT, CONDITIONS["equal"]), MemoryStateStore(), [[(0, chunk)]])
     assert lines(made) == [["+ 1 1 5 . . ."]]
+
+
+WIDE = Cast(InputRef(4, DataType.INT), DataType.BIGINT)
+BY_ID = Call("equal", (InputRef(0, DataType.BIGINT), WIDE), DataType.BOOLEAN)
+"""The right rows have a left one at most."""
+
+
+def passing_epochs(seed):
+    """Left rows that are only inserted, some of them late, and right rows that come, change and go."""
+    rng = random.Random(seed)
+    changes = random_changes(rng, RIGHT, [(number,) for number in range(25)],
+                             lambda key: (*key, rng.choice([None, *range(12)]), rng.choice([None, 1, 2, 3])),
+                             chunks=3 * EPOCHS, rows=12)
+    ids = rng.sample(range(12), 12)
+    epochs = []
+    for number in range(EPOCHS):
+        new = [(each, 1, rng.choice([None, 1, 2])) for each in ids[2 * number : 2 * number + 2]]
+        left = StreamChunk.from_rows(LEFT, [(Op.INSERT, row) for row in new])
+        epoch = [(1, chunk) for chunk in changes[3 * number : 3 * number + 3]]
+        epoch.insert(rng.randrange(4), (0, left))
+        epochs.append(epoch)
+    return epochs
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("on", [(BY_ID,), (BY_ID, LESS)], ids=["equal", "equal and less"])
+def test_rows_that_wait_for_their_only_partner_are_all_that_is_kept_of_them(on, options):
+    node = join_node(JoinKind.INNER, on, append_only=(True, False))
+    assert node.passing == (False, True)
+    for seed in range(4):
+        epochs, store = passing_epochs(seed), MemoryStateStore()
+        inputs, found = (Folded((0,)), Folded((0,))), Folded(node.stream_key)
+        for changes, made in zip(epochs, run(node, store, epochs, **options), strict=True):
+            for side, chunk in changes:
+                inputs[side].apply(chunk)
+            found.apply_all(made)
+            left, right = (list(each.rows.values()) for each in inputs)
+            expected_rows = [(*one, *other) for one in left for other in right if one[0] == other[1]
+                             and (len(on) == 1 or (one[2] is not None and other[2] is not None and one[2] < other[2]))]
+            assert Counter(row[:6] for row in found.bag.elements()) == Counter(expected_rows), seed
+        known = {row[0] for row in left}
+        stored = StateTable(node.tables[1], store)
+        stored.init_epoch(barrier(2 + EPOCHS).epoch)
+        waiting = sorted(row[:3] for row in stored.scan())
+        assert waiting == sorted(row for row in right if row[1] is not None and row[1] not in known)
+
+
+def test_only_a_unique_side_that_never_loses_a_row_lets_the_other_pass():
+    flipped = Call("equal", (Cast(InputRef(1, DataType.INT), DataType.BIGINT), InputRef(3, DataType.BIGINT)),
+                   DataType.BOOLEAN)
+    assert join_node(JoinKind.INNER, (flipped,), append_only=(True, True)).passing == (True, False)
+    assert join_node(JoinKind.INNER, (flipped,), append_only=(True, False)).passing == (False, False)
+    assert join_node(JoinKind.INNER, (BY_ID,), append_only=(True, False)).passing == (False, True)
+    assert join_node(JoinKind.LEFT, (BY_ID,), append_only=(True, True)).passing == (False, False)
+    assert join_node(JoinKind.INNER, CONDITIONS["equal"], append_only=(True, True)).passing == (False, False)
