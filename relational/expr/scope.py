@@ -26,24 +26,26 @@ class FromItem:
 
     `schema`: its columns under the names that the query gives them. `hidden`: those that `*` omits. `path`: what it can
     be called, from right to left: (alias,), or (database, schema, table); () for no name. `first`: the position of its
-    first column in the row of the scope.
+    first column in the row of the scope. `merged`: columns for which one of USING stands, unless they are qualified.
     """
 
     schema: Schema
     hidden: frozenset[int] = frozenset()
     path: tuple[str, ...] = ()
     first: int = 0
+    merged: frozenset[int] = frozenset()
 
     def is_called(self, qualifier: tuple[str, ...]) -> bool:
         """Whether `qualifier`, a name in parts, denotes this item; without a qualifier every item."""
         return qualifier == self.path[len(self.path) - len(qualifier) :]
 
-    def find(self, name: str) -> list[int]:
+    def find(self, name: str, *, is_qualified: bool = False) -> list[int]:
         """The positions in the item of the columns of a name: visible ones, else hidden ones."""
         names = self.schema.names
-        if names.count(name) == 1:
+        omitted = frozenset[int]() if is_qualified else self.merged
+        if not omitted and names.count(name) == 1:
             return [names.index(name)]
-        found = [position for position, each in enumerate(names) if each == name]
+        found = [position for position, each in enumerate(names) if each == name and position not in omitted]
         return [position for position in found if position not in self.hidden] or found
 
 
@@ -84,17 +86,21 @@ class Scope:
             UnboundColumn(item.first + position, field.data_type, field.name, span)
             for item in self._called(qualifier, span)
             for position, field in enumerate(item.schema)
-            if position not in item.hidden
+            if position not in item.hidden and (qualifier or position not in item.merged)
         ]
 
     def knows(self, term: Name) -> bool:
         """Whether a name denotes a column, here or in an enclosing scope."""
-        is_here = any(item.is_called(term.qualifier) and item.find(term.name) for item in self.items)
+        is_qualified = bool(term.qualifier)
+        is_here = any(
+            item.is_called(term.qualifier) and item.find(term.name, is_qualified=is_qualified) for item in self.items
+        )
         return is_here or (self.outer is not None and self.outer.knows(term))
 
     def _found(self, term: Name) -> InputRef | OuterRef:
         items = [item for item in self.items if item.is_called(term.qualifier)]
-        found = [(item, position) for item in items for position in item.find(term.name)]
+        is_qualified = bool(term.qualifier)
+        found = [(item, position) for item in items for position in item.find(term.name, is_qualified=is_qualified)]
         if not found and self.outer is not None and self.outer.knows(term):
             column = self.outer.resolve(term)
             if isinstance(column, InputRef):

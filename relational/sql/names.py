@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
-from relational.errors import BindError, NotFound
+from relational.errors import BindError, NotFound, ParseError
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
 from relational.sql.context import CatalogReader
@@ -50,6 +50,8 @@ def read_schema_name(reader: TokenReader) -> tuple[str, str, TextSpan]:
 def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, TextSpan | None]:
     """The name of a table in sqlglot's tree, and its span."""
     parts = [node.args[part] for part in ("catalog", "db", "this") if node.args.get(part) is not None]
+    if node.args.get("joins"):
+        raise ParseError("JOIN is not supported here", **error_span(translate.span(node.args["joins"][0])))
     if isinstance(node.this, exp.Dot):
         raise BindError("a name is database.schema.name at most", **error_span(translate.span(node)))
     first, last = translate.span(parts[0]), translate.span(parts[-1])

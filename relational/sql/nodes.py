@@ -72,7 +72,8 @@ def is_comma(node: exp.Join) -> bool:
 def _join(node: exp.Join) -> Words:
     if is_comma(node):
         return ()
-    words = [node.side, node.kind, "JOIN", "ON" if node.args.get("on") is not None else ""]
+    condition = "ON" if node.args.get("on") is not None else "USING" if node.args.get("using") else ""
+    words = [node.method, node.side, node.kind, "JOIN", condition]
     return tuple(word.upper() for word in words if word)
 
 
@@ -137,14 +138,14 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Var: _known("this", _word),
     exp.Alias: _known("this alias"),
     exp.TableAlias: _known("this columns"),
-    exp.Table: _known("this db catalog alias"),
+    exp.Table: _known("this db catalog alias joins"),
     exp.Subquery: _known("this alias order limit offset with_"),
     exp.Select: _known("expressions from_ joins where group having distinct order limit offset with_", ("SELECT",)),
     exp.Union: _known("this expression distinct order limit offset with_"),
     exp.With: _known("expressions", ("WITH",)),
     exp.CTE: _known("this alias"),
     exp.From: _known("this", ("FROM",)),
-    exp.Join: _known("this on side kind", _join),
+    exp.Join: _known("this on side kind using method", _join),
     exp.Where: _known("this", ("WHERE",)),
     exp.Group: _known("expressions", ("GROUP BY",)),
     exp.Having: _known("this", ("HAVING",)),

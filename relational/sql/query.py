@@ -19,6 +19,7 @@ from relational.plan.descent import with_shares_from
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
 from relational.plan.serialize import plan_from_text
 from relational.plan.time_windows import hop, tumble
+from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
@@ -211,38 +212,46 @@ class QueryBinder:
         self, first: exp.Expr, joins: Sequence[exp.Join], others: Sequence[FromItem]
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """Relations between two commas. BindError if one has the name of another, or of one of `others`."""
-        plan, item = self._named_item(first, 0, others)
-        items = [item]
+        plan, items = self._named_items(first, others)
         for join in joins:
-            right, item = self._named_item(join.this, len(plan.schema), (*others, *items))
-            items.append(item)
-            plan = self._joined(plan, right, join, Scope.of_items(items, self._outer))
+            right, more = self._named_items(join.this, (*others, *items))
+            more = [replace(item, first=len(plan.schema) + item.first) for item in more]
+            plan, items = self._joined(plan, right, join, items, more)
         return plan, items
 
-    def _named_item(
-        self, node: exp.Expr, first: int, others: Sequence[FromItem]
-    ) -> tuple[LogicalPlan, FromItem]:
-        """A relation of a FROM whose columns begin at position `first`."""
+    def _named_items(self, node: exp.Expr, others: Sequence[FromItem]) -> tuple[LogicalPlan, list[FromItem]]:
+        """A relation of a FROM, or joined ones in parentheses."""
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and node.args.get("alias") is None:
+            table = exp.Table(**{name: part for name, part in node.this.args.items() if name != "joins"})
+            return self._join_chain(table, node.this.args.get("joins") or (), others)
         relation, path = self._from_item(node)
         if path and any(path == other.path for other in others):
             message = f"relation {path[-1]!r} occurs twice in FROM: give one of them an alias, {path[-1]} AS …"
             raise BindError(message, **error_span(self._translate.span(node)))
         relation = self._renamed(relation, node, path[-1] if path else "")
-        return relation.plan, FromItem(relation.schema, relation.hidden, path, first)
+        return relation.plan, [FromItem(relation.schema, relation.hidden, path)]
 
-    def _joined(self, left: LogicalPlan, right: LogicalPlan, node: exp.Join, scope: Scope) -> LogicalPlan:
-        """Two relations as a JOIN connects them. `scope`: the columns of both."""
+    def _joined(
+        self, left: LogicalPlan, right: LogicalPlan, node: exp.Join, items: list[FromItem], more: list[FromItem]
+    ) -> tuple[LogicalPlan, list[FromItem]]:
+        """Two relations as a JOIN connects them, and the names of both."""
         name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
         kind, span = _JOINS.get(name), self._translate.span(node)
         if kind is None:
             raise ParseError(f"{name} JOIN is not supported", **error_span(span))
-        if (condition is None) != (name == "CROSS"):
-            what = "CROSS JOIN has no ON" if name == "CROSS" else f"{name} JOIN needs ON".lstrip()
+        using, is_natural = node.args.get("using") or (), node.method.upper() == "NATURAL"
+        if (condition is None and not using) != (name == "CROSS" or is_natural) or (using and is_natural):
+            has_none = "NATURAL JOIN" if is_natural else "CROSS JOIN"
+            is_alone = is_natural or name == "CROSS"
+            what = f"{has_none} has no condition" if is_alone else f"{name} JOIN needs ON or USING".lstrip()
             raise ParseError(what, **error_span(span))
-        if condition is None:
-            return Join(left, right, kind, None)
-        bound = ExprBinder(scope).condition(self._translate.term(condition), "ON")
-        return Join(left, right, kind, bound)
+        if condition is not None:
+            binder = ExprBinder(Scope.of_items([*items, *more], self._outer))
+            return Join(left, right, kind, binder.condition(self._translate.term(condition), "ON")), [*items, *more]
+        names = [(self._translate.identifier(each), self._translate.span(each)) for each in using]
+        if is_natural:
+            names = [(each, span) for each in shared_names(items, more)]
+        return join_using(Join(left, right, kind, None), names, items, more)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
         """A relation and the path by which its columns can be qualified."""
