@@ -30,8 +30,9 @@ from relational.plan.builder import (
 )
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.descent import with_shares_from
-from relational.plan.logical import Limit, LogicalPlan, Scan, Values
+from relational.plan.logical import JoinKind, Limit, LogicalPlan, Scan, Values
 from relational.plan.logical.filter import where
+from relational.plan.using import join_by
 from relational.types.data_type import DataType
 from relational.types.schema import Schema
 
@@ -130,6 +131,30 @@ class Relation:
         if (count is not None and count < 0) or offset < 0:
             raise BindError(f"limit({count}, offset={offset}): neither can be negative")
         return self.over(Limit(self.plan, count, offset))
+
+    def join(
+        self,
+        other: Relation,
+        on: str | Sequence[str] | Mapping[str, str] = (),
+        how: str = "inner",
+        *,
+        suffix: str = "_right",
+    ) -> Relation:
+        """The rows of both relations with equal columns `on`: names that both have, or left names with right ones;
+        without any all pairs. `how`: "inner"; "left", "right" or "full", with the rows of that side, or of both, that
+        have no partner; "semi" or "anti", the rows of this relation that have a partner, or none. Columns with one name
+        come once; other columns of `other` whose name this relation has get the `suffix`.
+
+            orders.join(customers, on={"customer": "id"}, how="left")
+        """
+        kinds = [kind.value for kind in JoinKind]
+        if how not in kinds:
+            raise BindError(f"{how!r} is no join: {', '.join(kinds)}")
+        names = (on,) if isinstance(on, str) else on
+        pairs = list(names.items()) if isinstance(names, Mapping) else [(name, name) for name in names]
+        right = with_shares_from(other.plan, max((-1, *self.plan.properties.shares)) + 1)
+        plan = join_by(self.plan, right, pairs, JoinKind(how), suffix)
+        return Relation(plan, self.runner, self.views | other.views)
 
     def union_all(self, *others: Relation) -> Relation:
         """The rows of all relations, duplicates included: columns are matched by position and have the names of this

@@ -1,4 +1,5 @@
-"""JOIN … USING and NATURAL JOIN: joins by columns of equal names, each of which comes once in the result.
+"""JOIN … USING and NATURAL JOIN, and the joins of the fluent API: by columns of equal names, each of which comes once
+in the result.
 
 The column that comes is that of the left relation, or of the side whose rows are all there; of a full join the first
 that is not NULL. The columns of both sides can still be named with their relations.
@@ -6,9 +7,11 @@ that is not NULL. The columns of both sides can still be named with their relati
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from relational.errors import BindError
 from relational.expr.bind import call
 from relational.expr.expression import Expression, InputRef, OuterRef, conjunction
 from relational.expr.scope import FromItem, Scope
@@ -59,3 +62,31 @@ def _without(item: FromItem, omitted: set[int]) -> FromItem:
     """The item, of which these columns of the row need a qualifier."""
     own = {column - item.first for column in omitted if item.first <= column < item.first + len(item.schema)}
     return replace(item, merged=item.merged | own)
+
+
+def join_by(
+    left: LogicalPlan, right: LogicalPlan, pairs: Sequence[tuple[str, str]], kind: JoinKind, suffix: str
+) -> LogicalPlan:
+    """The join of two plans by equal columns, named in pairs of a left and a right one. The columns of the left plan,
+    then those of the right one, where the kind has them, without the ones that are called as their left ones; a name
+    that the left plan has gets the `suffix`. BindError."""
+    width = len(left.schema)
+    scopes = [FromItem(left.schema, left.hidden)], [FromItem(right.schema, right.hidden, first=width)]
+    chosen = [(_column(one, None, scopes[0]), _column(other, None, scopes[1])) for one, other in pairs]
+    on = conjunction([call("equal", pair) for pair in chosen]) if chosen else None
+    join = Join(left, right, kind, on)
+    if not kind.has_pairs:
+        return join
+    merged = {
+        one.index: _merged(one, other, kind)
+        for (one, other), (name, other_name) in zip(chosen, pairs, strict=True) if name == other_name
+    }  # fmt: skip
+    omitted = {other.index for (one, other) in chosen if one.index in merged}
+    types, names = join.schema.types, join.schema.names
+    shown = [column for column in range(len(types)) if column not in join.hidden and column not in omitted]
+    taken = {names[column] for column in shown if column < width}
+    titles = [names[at] + suffix if at >= width and names[at] in taken else names[at] for at in shown]
+    twice = [title for title, count in Counter(titles).items() if count > 1]
+    if twice:
+        raise BindError(f"both relations have a column {twice[0]!r}: select others, or give another suffix")
+    return Project(join, tuple(merged.get(column, InputRef(column, types[column])) for column in shown), tuple(titles))

@@ -271,3 +271,51 @@ def test_a_long_chain_is_a_list_and_a_deep_expression_is_refused():
     assert optimize(ORDERS.filter(chain).plan) == optimize(statement.plan)
     with pytest.raises(BindError, match="nested deeper"):
         ORDERS.select(x=functools.reduce(operator.add, [col("id")] * 1_000))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", [(1, "a", 10, "x")]),
+        ("left", [(1, "a", 10, "x"), (2, "b", None, None), (3, None, None, None)]),
+        ("right", [(1, "a", 10, "x"), (None, "c", 11, "y")]),
+        ("full", [(1, "a", 10, "x"), (2, "b", None, None), (3, None, None, None), (None, "c", 11, "y")]),
+        ("semi", [(1, "a")]),
+        ("anti", [(2, "b"), (3, None)]),
+    ],
+)
+def test_relations_are_joined_by_columns_of_one_name(session, how, expected):
+    session.sql("CREATE TABLE one (k INT PRIMARY KEY, s VARCHAR)")
+    session.sql("CREATE TABLE other (k INT PRIMARY KEY, s VARCHAR, v VARCHAR)")
+    session.table("one").insert([(1, "a"), (2, "b"), (3, None)])
+    session.table("other").insert([(10, "a", "x"), (11, "c", "y")])
+    joined = session.table("one").join(session.table("other"), "s", how)
+    assert joined.columns == (("k", "s", "k_right", "v") if joined.schema.names[2:] else ("k", "s"))
+    found = [tuple(row.values()) for row in joined.to_arrow().to_pylist()]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_relations_are_joined_by_columns_of_two_names_or_of_none(session):
+    session.sql("CREATE TABLE one (k INT PRIMARY KEY, s INT)")
+    session.table("one").insert([(1, 2), (2, 1), (3, 9)])
+    one = session.table("one")
+    by_key = one.join(one, {"s": "k"})
+    assert by_key.columns == ("k", "s", "k_right", "s_right")
+    assert sorted(tuple(row.values()) for row in by_key.rows()) == [(1, 2, 2, 1), (2, 1, 1, 2)]
+    assert len(one.join(one).rows()) == 9
+    counted = one.group_by("s").agg(n=f.count())
+    assert len(counted.join(counted, "s").join(counted, "s", suffix="_third").rows()) == 3
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        (lambda one: one.join(one, "nothing"), "no column 'nothing'"),
+        (lambda one: one.join(one, "k", "outer"), "'outer' is no join: inner, left"),
+        (lambda one: one.join(one, "k", suffix=""), "both relations have a column 's'"),
+    ],
+)
+def test_a_join_that_cannot_be_is_refused(session, join, message):
+    session.sql("CREATE TABLE one (k INT PRIMARY KEY, s INT)")
+    with pytest.raises(BindError, match=message):
+        join(session.table("one"))
