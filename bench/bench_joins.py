@@ -1,0 +1,115 @@
+"""Joins of Nexmark through SQL: Arrow IPC files, sources, the plan of a view, a digest sink; state on local disk.
+
+Every event is read once, from two files of each type, each a split, mapped into memory; HUMMOCK_NEXMARK_EVENTS of all
+types together, one person and three auctions for 46 bids. A run begins with CREATE SINK and ends when the offsets of
+the ends of all files are committed, at the default barrier interval. Beside it: DuckDB, once, over the same columns in
+memory; it keeps nothing. Printed with each: rows a second by wall, CPU ns a row, the barrier latencies of the same run,
+and the memory of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import stream
+from bench.nexmark import BATCH_ROWS, SEED, batch
+from tests.support.drivers.nexmark_queries import COLUMNS, QUERIES, for_duckdb
+
+EVENTS = int(os.environ.get("HUMMOCK_NEXMARK_EVENTS", "8000000"))
+PER_CYCLE = {"person": 1, "auction": 3, "bid": 46}
+SPLITS = 2
+INPUTS = {"q3": ("person", "auction"), "q4": ("auction", "bid"), "q9": ("auction", "bid"), "q18": ("bid",),
+          "q19": ("bid",), "q20": ("auction", "bid"), "q101": ("auction", "bid")}
+
+
+def rows_of(kind: str) -> int:
+    return EVENTS // 50 * PER_CYCLE[kind]
+
+
+def batches(kind: str, first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Batches of equal stretches of time, whatever the type."""
+    names = [column.split()[0] for column in COLUMNS[kind].split(", ")]
+    step = max(BATCH_ROWS * PER_CYCLE[kind] // PER_CYCLE["bid"], 256)
+    for at in range(first, end, step):
+        yield batch(kind, names, at, min(step, end - at), seed=SEED)
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[Path]:
+    """A directory of files for each type, read once into the page cache."""
+    with tempfile.TemporaryDirectory() as directory:
+        for kind in PER_CYCLE:
+            folder, rows = Path(directory) / kind, rows_of(kind)
+            folder.mkdir()
+            for number in range(SPLITS):
+                path, parts = folder / f"{number}.arrow", batches(kind, rows * number // SPLITS,
+                                                                  rows * (number + 1) // SPLITS)
+                first = next(parts)
+                with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
+                    writer.write_batch(first)
+                    for part in parts:
+                        writer.write_batch(part)
+                path.read_bytes()
+        yield Path(directory)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_sources_to_digest(benchmark: Any, name: str, files: Path, tmp_path: Path) -> None:
+    rows = sum(map(rows_of, INPUTS[name]))
+    figures: dict[str, float] = {}
+    ends = ends_of(name, files)
+    with stream.connect(f"file://{tmp_path}") as db:
+        for kind in INPUTS[name]:
+            db.sql(f"CREATE SOURCE {kind} ({COLUMNS[kind]}) WITH (connector = 'arrow', path = '{files / kind}')")
+
+        def run() -> None:
+            began = time.process_time()
+            db.sql(f"CREATE SINK {name} AS {QUERIES[name]} WITH (connector = 'digest')")
+            while dict(db.source_offsets(name)) != ends:
+                time.sleep(0.01)
+            figures["cpu"] = (time.process_time() - began) / rows * 1e9
+
+        benchmark.group = name
+        benchmark.extra_info.update(engine="hummock", rows=rows)
+        benchmark.pedantic(run, rounds=1)
+        latencies, state = db.figures, dict(db.sql(f"SELECT * FROM {name}").rows()[0])
+    seconds = benchmark.stats["median"]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"\n{name}: {rows / seconds / 1e6:.2f} M rows/s in {seconds:.1f} s, {figures['cpu']:.0f} CPU ns a row, "
+          f"barriers median {latencies.median_ms:.0f} p99 {latencies.p99_ms:.0f} ms, {memory} MB; {state}")
+
+
+def ends_of(name: str, files: Path) -> dict[str, str]:
+    """The offsets of a job that has read all files."""
+    ends = {}
+    for kind in INPUTS[name]:
+        prefix = f"{kind}/" if len(INPUTS[name]) > 1 else ""
+        for path in (files / kind).iterdir():
+            with pa.memory_map(str(path)) as source:
+                ends[f"{prefix}{path.name}"] = f"{pa.ipc.open_file(source).num_record_batches}:0"
+    return ends
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_duckdb_once(benchmark: Any, name: str, files: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection, rows = duckdb.connect(), sum(map(rows_of, INPUTS[name]))
+    for kind in INPUTS[name]:
+        parts = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in sorted((files / kind).iterdir())]
+        connection.register(kind, pa.concat_tables(parts))
+    query = for_duckdb(QUERIES[name])
+    benchmark.group = name
+    benchmark.extra_info.update(engine="duckdb once", rows=rows)
+    began = time.process_time()
+    benchmark.pedantic(lambda: connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {query}"), rounds=1)
+    print(f"\n{name}: DuckDB once, {(time.process_time() - began) / rows * 1e9:.0f} CPU ns a row")
+    connection.close()
