@@ -34,6 +34,8 @@ from stream.message import Barrier, Message, Watermark
 
 KEPT_ROWS, KEPT_BYTES = 1 << 18, 64 << 20
 """Changes of an epoch beyond which groups are ranked before the barrier."""
+EXCESS = 2
+"""Times the budget that windows may take before the barrier."""
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
 MOST_READ = 1 << 16
@@ -57,8 +59,8 @@ class Window:
 
 class TopNExecutor(Executor):
     """`table` has the columns of the input, the groups first in its key, then the order. `cache_bytes`: of windows in
-    memory; those of the groups that were looked up longest ago are evicted at barriers. `errors` counts rows dropped
-    because their key is too long for the store. Watermarks end here."""
+    memory; those of the groups that were looked up longest ago are evicted at barriers, and beyond EXCESS times as many
+    before them. `errors` counts rows dropped because their key is too long for the store. Watermarks end here."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class TopNExecutor(Executor):
     ) -> None:
         self.info = info
         self._input, self._window, self._table, self._errors = input, window, table, errors
-        self._is_append_only, self._chunk_rows = is_append_only, chunk_rows
+        self._is_append_only, self._chunk_rows, self._cache_bytes = is_append_only, chunk_rows, cache_bytes
         types = input.info.schema.types
         self._stream_key = tuple(input.info.stream_key or ())
         name = self._stream_key or window.groups  # of an only row any columns
@@ -98,6 +100,8 @@ class TopNExecutor(Executor):
                 self._keep(message)
                 if self._kept_rows >= KEPT_ROWS or self._kept_bytes >= KEPT_BYTES:
                     yield from self._flush()
+                    if self._index.size_bytes > EXCESS * self._cache_bytes:
+                        self._index.end_epoch()
             elif isinstance(message, Barrier):
                 yield from self._flush()
                 self._table.commit(message.epoch)
