@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from stream.executor.backfill_pace import BackfillPace
 from stream.message import Message
+from stream.plan.stream_plan import StreamScanNode
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor
 from stream.spark.epoch_run import EpochRun
@@ -64,6 +65,8 @@ def installed() -> Iterator[None]:
         actor = build(self, spec, *arguments)  # type: ignore[arg-type]
         if spec.actor_id < FIRST_VIRTUAL_ACTOR:
             actor._messages = _failing(actor._messages, spec.table.name)
+        if _is_held and self.is_for_one_epoch and any(isinstance(node, StreamScanNode) for node in spec.root.walk()):
+            self.on_idle(spec.actor_id, 0)  # else its task waits until the time of an epoch is over
         return actor
 
     ActorBuilder.build = built  # type: ignore[method-assign,assignment]
