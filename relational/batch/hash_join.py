@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from relational.batch.plan import BatchHashJoin
 from relational.chunk import Column, DataChunk, StreamChunk, mask_of
@@ -99,4 +98,4 @@ class HashJoin:
 
 def _nulls(schema: Schema, width: int, rows: int) -> list[Column]:
     """So many rows of NULL in the first `width` columns."""
-    return [Column(pa.nulls(rows, data_type.arrow)) for data_type in schema.types[:width]]
+    return [Column.nulls(data_type, rows) for data_type in schema.types[:width]]

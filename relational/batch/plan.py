@@ -12,7 +12,7 @@ from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
-from relational.plan.tree_text import grouping_text, join_text, select_items, tree_text
+from relational.plan.tree_text import grouping_text, groups_text, join_text, order_text, select_items, tree_text
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
@@ -148,7 +148,7 @@ class BatchSort(_Unary):
 
     @property
     def details(self) -> str:
-        return ", ".join(f"{self.schema.names[key.column]} {key.order}" for key in self.keys)
+        return order_text(self.keys, self.schema.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,7 @@ class BatchRank(BatchNode):
 
     @property
     def details(self) -> str:
-        names = self.input.schema.names
-        order = ", ".join(f"{names[key.column]} {key.order}" for key in self.keys)
-        groups = ", ".join(names[column] for column in self.groups)
-        return f"{', '.join(self.kinds)} of [{groups}] by [{order}]"
+        return f"{', '.join(self.kinds)} {groups_text(self.groups, self.keys, self.input.schema.names)}"
 
 
 @dataclass(frozen=True, slots=True)

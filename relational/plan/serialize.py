@@ -139,24 +139,24 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
             "names": list(plan.names),
         }
     if isinstance(plan, Sort):
-        return {"node": "sort", "keys": list(map(_sort_key, plan.keys))}
+        return {"node": "sort", "keys": sort_keys_to_json(plan.keys)}
     if isinstance(plan, Rank):
-        return {"node": "rank", "groups": list(plan.groups), "keys": list(map(_sort_key, plan.keys)),
+        return {"node": "rank", "groups": list(plan.groups), "keys": sort_keys_to_json(plan.keys),
                 "kinds": [kind.value for kind in plan.kinds], "names": list(plan.names)}
     if isinstance(plan, TopN):
-        return {"node": "top-n", "groups": list(plan.groups), "keys": list(map(_sort_key, plan.keys)),
+        return {"node": "top-n", "groups": list(plan.groups), "keys": sort_keys_to_json(plan.keys),
                 "kind": plan.kind.value, "limit": plan.limit, "offset": plan.offset, "name": plan.name}
     if isinstance(plan, Limit):
         return {"node": "limit", "count": plan.count, "offset": plan.offset}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
 
 
-def _sort_key(key: SortKey) -> list[Any]:
-    return [key.column, key.order.descending, key.order.nulls_first]
+def sort_keys_to_json(keys: Sequence[SortKey]) -> list[list[Any]]:
+    return [[key.column, key.order.descending, key.order.nulls_first] for key in keys]
 
 
-def _sort_keys(record: Mapping[str, Any]) -> tuple[SortKey, ...]:
-    return tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"])
+def sort_keys_from_json(record: Sequence[Any]) -> tuple[SortKey, ...]:
+    return tuple(SortKey(column, OrderType(*order)) for column, *order in record)
 
 
 def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequence[LogicalPlan]) -> LogicalPlan:
@@ -183,13 +183,14 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
 def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
     node = record["node"]
     if node == "sort":
-        return Sort(child, _sort_keys(record))
+        return Sort(child, sort_keys_from_json(record["keys"]))
     if node == "rank":
         kinds = tuple(map(RankKind, record["kinds"]))
-        return Rank(child, tuple(record["groups"]), _sort_keys(record), kinds, tuple(record["names"]))
+        return Rank(child, tuple(record["groups"]), sort_keys_from_json(record["keys"]), kinds, tuple(record["names"]))
     if node == "top-n":
-        return TopN(child, tuple(record["groups"]), _sort_keys(record), RankKind(record["kind"]), record["limit"],
-                    record["offset"], record["name"])
+        groups, keys = tuple(record["groups"]), sort_keys_from_json(record["keys"])
+        kind = RankKind(record["kind"])
+        return TopN(child, groups, keys, kind, record["limit"], record["offset"], record["name"])
     if node == "limit":
         return Limit(child, record["count"], record["offset"])
     if node == "filter":

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression
+from relational.types.ordering import SortKey
 
 
 class PlanNode(Protocol):
@@ -45,6 +46,16 @@ def select_items(expressions: Iterable[Expression], inputs: Sequence[str], names
     """Expressions over columns called `inputs`, as output columns called `names`."""
     pairs = zip((each.describe(inputs) for each in expressions), names, strict=True)
     return [text if text == name else f"{text} AS {name}" for text, name in pairs]
+
+
+def order_text(keys: Sequence[SortKey], names: Sequence[str]) -> str:
+    """Sort keys over columns called `names`."""
+    return ", ".join(f"{names[key.column]} {key.order}" for key in keys)
+
+
+def groups_text(groups: Sequence[int], keys: Sequence[SortKey], names: Sequence[str]) -> str:
+    """Groups whose rows have an order."""
+    return f"of [{', '.join(names[column] for column in groups)}] by [{order_text(keys, names)}]"
 
 
 def join_text(

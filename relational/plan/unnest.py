@@ -79,9 +79,7 @@ def unnested(plan: LogicalPlan, span: TextSpan | None) -> Unnested:
     """The plan of a subquery. BindError, at `span`, names an operation that no reference to the outer row can pass."""
     if not is_correlated(plan):
         return Unnested(plan)
-    if isinstance(plan, Share):
-        return unnested(plan.input, span)
-    if isinstance(plan, Sort):
+    if isinstance(plan, Share | Sort):
         return unnested(plan.input, span)
     if isinstance(plan, Filter):
         return _filter(plan, span)

@@ -240,10 +240,9 @@ class QueryBinder:
         if kind is None:
             raise ParseError(f"{name} JOIN is not supported", **error_span(span))
         using, is_natural = node.args.get("using") or (), node.method.upper() == "NATURAL"
-        if (condition is None and not using) != (name == "CROSS" or is_natural) or (using and is_natural):
-            has_none = "NATURAL JOIN" if is_natural else "CROSS JOIN"
-            is_alone = is_natural or name == "CROSS"
-            what = f"{has_none} has no condition" if is_alone else f"{name} JOIN needs ON or USING".lstrip()
+        bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
+        if (condition is None and not using) != (bare is not None):
+            what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
             raise ParseError(what, **error_span(span))
         if condition is not None:
             binder = ExprBinder(Scope.of_items([*items, *more], self._outer))

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from relational.chunk import Column, DataChunk, Op, StreamChunk, mask_of
 from relational.expr.eval import Evaluator
@@ -222,7 +221,7 @@ class HashJoinExecutor(Executor):
 
     def _absent(self, number: int, rows: int) -> list[Column]:
         """So many rows of NULL for input `number`."""
-        return [Column(pa.nulls(rows, data_type.arrow)) for data_type in self._types[number]]
+        return [Column.nulls(data_type, rows) for data_type in self._types[number]]
 
     def _output(self, number: int, own: Sequence[Column], other: Sequence[Column], op: Op) -> StreamChunk:
         left, right = (own, other) if number == 0 else (other, own)

@@ -282,4 +282,4 @@ def _rows(chosen: np.ndarray) -> np.ndarray:
 
 
 def _no_rows(types: Sequence[DataType]) -> DataChunk:
-    return DataChunk([Column(pa.nulls(0, each.arrow)) for each in types], capacity=0)
+    return DataChunk([Column.nulls(each, 0) for each in types], capacity=0)

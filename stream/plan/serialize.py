@@ -22,8 +22,15 @@ from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
-from relational.plan.serialize import call_from_json, call_to_json, expression_from_json, expression_to_json
-from relational.types import DataType, Field, OrderType, Schema, SortKey, VnodeRule
+from relational.plan.serialize import (
+    call_from_json,
+    call_to_json,
+    expression_from_json,
+    expression_to_json,
+    sort_keys_from_json,
+    sort_keys_to_json,
+)
+from relational.types import DataType, Field, Schema, VnodeRule
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     DistinctArgument,
@@ -136,7 +143,7 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "tables": [table.id for table in node.tables]}),
     TopNNode: ("top-n", lambda node: {
         "groups": list(node.groups),
-        "keys": [[key.column, key.order.descending, key.order.nulls_first] for key in node.keys],
+        "keys": sort_keys_to_json(node.keys),
         "kind": node.kind.value, "offset": node.offset, "last": node.last, "width": node.width,
         "has_number": node.has_number, "append_only": node.is_append_only, "table": node.table.id}),
     ExchangeNode: ("exchange", lambda node: {
@@ -235,7 +242,7 @@ class _Reader:
             key,
             input,
             tuple(record["groups"]),
-            tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"]),
+            sort_keys_from_json(record["keys"]),
             RankKind(record["kind"]),
             record["offset"],
             record["last"],

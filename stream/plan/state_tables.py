@@ -224,9 +224,7 @@ def join_table(
     """The rows of one input of a join, whose columns are those of `schema`, by the columns `key` by which they are
     looked up. `vnode_count` None: the join has one actor."""
     pk = [SortKey(column) for column in dict.fromkeys((*key, *stream_key))]
-    if vnode_count is None:
-        return internal_table(table_id, name, job_id, schema, pk, (), len(key))
-    return internal_table(table_id, name, job_id, schema, pk, key, len(key), vnode_count)
+    return _table_of_keys(table_id, name, job_id, schema, pk, key, vnode_count)
 
 
 def top_n_table(
@@ -244,10 +242,23 @@ def top_n_table(
     first: dict[int, SortKey] = {}
     for sort_key in (*map(SortKey, groups), *keys, *map(SortKey, stream_key)):
         first.setdefault(sort_key.column, sort_key)
-    pk = list(first.values())
+    return _table_of_keys(table_id, name, job_id, schema, list(first.values()), groups, vnode_count)
+
+
+def _table_of_keys(
+    table_id: int,
+    name: str,
+    job_id: int,
+    schema: Schema,
+    pk: Sequence[SortKey],
+    key: tuple[int, ...],
+    vnode_count: int | None,
+) -> TableCatalog:
+    """A table whose rows are read by `key`, the first columns of `pk`, by which they are distributed; in one vnode if
+    `vnode_count` is None."""
     if vnode_count is None:
-        return internal_table(table_id, name, job_id, schema, pk, (), len(groups))
-    return internal_table(table_id, name, job_id, schema, pk, groups, len(groups), vnode_count)
+        return internal_table(table_id, name, job_id, schema, pk, (), len(key))
+    return internal_table(table_id, name, job_id, schema, pk, key, len(key), vnode_count)
 
 
 def input_columns(

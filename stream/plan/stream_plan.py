@@ -19,7 +19,7 @@ from relational.expr.expression import Expression
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.logical.rank import numbers_text
-from relational.plan.tree_text import grouping_text, join_text, select_items
+from relational.plan.tree_text import grouping_text, groups_text, join_text, select_items
 from relational.types import Schema, SortKey, VnodeRule
 
 
@@ -345,10 +345,8 @@ class TopNNode(_UnaryNode):
 
     @property
     def details(self) -> str:
-        names = self.input.schema.names
-        order = ", ".join(f"{names[key.column]} {key.order}" for key in self.keys)
-        groups = ", ".join(names[column] for column in self.groups)
-        return f"{numbers_text(self.kind, self.offset, self.last)} of [{groups}] by [{order}]"
+        numbers = numbers_text(self.kind, self.offset, self.last)
+        return f"{numbers} {groups_text(self.groups, self.keys, self.input.schema.names)}"
 
 
 @dataclass(frozen=True, slots=True)

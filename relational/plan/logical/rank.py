@@ -12,6 +12,7 @@ from relational.expr.window_functions import RANK_TYPE, RankKind
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
 from relational.plan.logical.project import only
+from relational.plan.tree_text import groups_text
 from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
 
@@ -54,9 +55,7 @@ class OrderedGroups(UnaryPlan):
         )
 
     def _order_text(self) -> str:
-        names = self.input.schema.names
-        order = ", ".join(f"{names[key.column]} {key.order}" for key in self.keys)
-        return f"of [{', '.join(names[column] for column in self.groups)}] by [{order}]"
+        return groups_text(self.groups, self.keys, self.input.schema.names)
 
     def _pruned_input(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         """The input with what decides the order, its key included, which decides among equal rows."""

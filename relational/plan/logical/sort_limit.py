@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from relational.expr.expression import Expression
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import NONE, AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
+from relational.plan.tree_text import order_text
 from relational.types.ordering import SortKey
 
 
@@ -27,7 +28,7 @@ class Sort(UnaryPlan):
     @property
     def summary(self) -> str:
         names = self.input.schema.names
-        return "Sort " + ", ".join(f"{names[key.column]} {key.order}" for key in self.keys)
+        return "Sort " + order_text(self.keys, names)
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         child, positions = prune(self.input, wanted | {key.column for key in self.keys})
