@@ -27,7 +27,7 @@ from relational.batch.plan import (
     BatchValues,
 )
 from relational.expr.coercion import WIDE, digits
-from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts
+from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts, input_refs
 from relational.expr.window_functions import RANK_TYPE
 from relational.plan.logical import (
     Aggregate,
@@ -115,8 +115,7 @@ class _Planner:
         kept = BatchFilter(schema, ranked, conjunction(terms))
         if query.name is not None:
             return kept
-        columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(source.schema.types))
-        return BatchProject(query.schema, kept, columns)
+        return BatchProject(query.schema, kept, input_refs(source.schema.types))
 
     def union(self, query: Union, limit: int | None) -> BatchNode:
         return BatchUnion(query.schema, tuple(self.plan(branch, limit) for branch in query.branches))

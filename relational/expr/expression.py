@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from relational.types.data_type import DataType
 
@@ -291,6 +291,21 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
 def conjunction(terms: Sequence[Expression]) -> Expression:
     """The AND of one or more boolean terms."""
     return terms[0] if len(terms) == 1 else Call("and", tuple(terms), DataType.BOOLEAN)
+
+
+def is_equality(term: Expression) -> TypeGuard[Call]:
+    """Whether it is a = b, or a IS NOT DISTINCT FROM b."""
+    return isinstance(term, Call) and term.function in ("equal", "is_not_distinct")
+
+
+def equality(left: Expression, right: Expression, *, is_null_safe: bool) -> Call:
+    """Of two expressions of one type."""
+    return Call("is_not_distinct" if is_null_safe else "equal", (left, right), DataType.BOOLEAN)
+
+
+def input_refs(types: Sequence[DataType]) -> tuple[InputRef, ...]:
+    """All columns of a row of `types`."""
+    return tuple(InputRef(column, data_type) for column, data_type in enumerate(types))
 
 
 def depth_of(expression: Expression) -> int:

@@ -15,3 +15,12 @@ class LocatedKeys:
 
     ids: np.ndarray
     new_ids: np.ndarray
+
+    @property
+    def new_rows(self) -> np.ndarray:
+        """For each of `new_ids` the first row of the chunk that has it: int32[n]. REQUIRES that they are consecutive
+        numbers, and that there is one."""
+        first = np.zeros(len(self.new_ids), np.int32)
+        rows = np.flatnonzero(self.ids >= self.new_ids[0])[::-1].astype(np.int32)
+        first[self.ids[rows] - self.new_ids[0]] = rows
+        return first

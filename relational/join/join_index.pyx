@@ -7,7 +7,7 @@
     for probe_rows, row_ids in JoinProbe(index, located.ids):   # bounded batches, in the order of the probe rows
         index.gather(row_ids, columns)                          # pa.Arrays
     degrees = index.change_degrees(row_ids, weights)            # outer, semi and anti joins
-    index.end_epoch()
+    index.end_epoch()                                           # or limit_memory(), within an epoch
 
 Keys are equal as SQL's are (-0.0 is 0.0, NaN is NaN). One thread at a time.
 """
@@ -36,12 +36,13 @@ cdef enum:
     WASTE_BYTES = 1 << 20       # of strings, likewise
 
 cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled after an eviction
+cdef int EXCESS = 2                 # times the capacity may be filled within an epoch
 
 
 @cython.final
 cdef class JoinIndex(JoinRows):
     """A row is identified by its join key and its stream key. Ids of keys and rows are valid until the next
-    `end_epoch`.
+    `end_epoch` or `limit_memory`.
     """
 
     def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None):
@@ -177,6 +178,11 @@ cdef class JoinIndex(JoinRows):
             self.is_complete = False
         self.epoch += 1
         return before - self.lists.keys
+
+    def limit_memory(self):
+        """Within an epoch: evicts as `end_epoch`, once rows take EXCESS times the capacity."""
+        if self.capacity_bytes is not None and self.size_bytes > EXCESS * self.capacity_bytes:
+            self.end_epoch()
 
     def comparable(self, columns, visibility):
         """`visibility` without the rows whose key equals nothing."""

@@ -20,7 +20,6 @@ from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.bind import ExprBinder, call, error_span
 from relational.expr.expression import (
-    Call,
     Case,
     Expression,
     InputRef,
@@ -28,6 +27,7 @@ from relational.expr.expression import (
     OuterRef,
     SubqueryValue,
     conjunction,
+    equality,
     remap,
     substitute,
     transform,
@@ -202,7 +202,7 @@ def _looked_up(
     for binding, key in zip(known, keys, strict=True):
         one = _of_row(binding.outer, outer)
         other = InputRef(width + groups.index(key), binding.inner.data_type)
-        terms.append(Call("is_not_distinct" if binding.is_null_safe else "equal", (one, other), DataType.BOOLEAN))
+        terms.append(equality(one, other, is_null_safe=binding.is_null_safe))
     join = Join(plan, grouped, JoinKind.LEFT, conjunction(terms))
     first = width + len(groups)
     value = _of_row(remap(lookup.value, {number: first + number for number in range(len(lookup.calls))}), outer)

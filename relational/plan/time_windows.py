@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from relational.errors import BindError
 from relational.expr.bind import call, error_span
-from relational.expr.expression import Cast, Expression, InputRef, Literal
+from relational.expr.expression import Cast, Expression, InputRef, Literal, input_refs
 from relational.expr.unbound import TextSpan
 from relational.plan.logical import Filter, LogicalPlan, Project, Union
 from relational.types.data_type import DataType, TypeKind
@@ -64,7 +64,7 @@ def _with_window(plan: LogicalPlan, column: InputRef, step: int, length: int, be
     last = call("date_bin", [_interval(step), moment, origin])
     start = call("subtract", [last, _interval(before)]) if before else last
     end = call("add", [last, _interval(length - before)])
-    columns = tuple(InputRef(at, data_type) for at, data_type in enumerate(plan.schema.types))
+    columns = input_refs(plan.schema.types)
     return Project(plan, (*columns, start, end), (*plan.schema.names, START, END), plan.hidden)
 
 

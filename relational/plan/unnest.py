@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from relational.errors import BindError
 from relational.expr.bind import error_span
 from relational.expr.expression import (
-    Call,
     Expression,
     InputRef,
     OuterRef,
     conjunction,
     conjuncts,
+    equality,
     input_columns,
+    input_refs,
+    is_equality,
     remap,
     transform,
     walk,
@@ -43,9 +45,7 @@ from relational.plan.logical import (
 )
 from relational.plan.logical.filter import where
 from relational.plan.logical.project import hidden_name
-from relational.types.data_type import DataType
 
-_BOOLEAN = DataType.BOOLEAN
 _NAMES: dict[type[LogicalPlan], str] = {
     Aggregate: "an aggregate", Limit: "LIMIT", Union: "UNION", Values: "VALUES",
 }
@@ -96,7 +96,7 @@ def bindings(terms: Sequence[Expression]) -> list[Binding] | None:
     """The terms as equalities; None if one is something else."""
     found = []
     for term in terms:
-        if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct"):
+        if not is_equality(term):
             return None
         sides = [each for each in (term.args, term.args[::-1]) if _is_only_outer(each[0]) and not _is_outer(each[1])]
         if not sides:
@@ -122,7 +122,7 @@ def with_columns(plan: LogicalPlan, expressions: Sequence[Expression]) -> tuple[
     names = list(plan.schema.names)
     for _ in added:
         names.append(hidden_name("_of_subquery", names))
-    columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(plan.schema.types))
+    columns = input_refs(plan.schema.types)
     concealed = plan.hidden | frozenset(range(len(columns), len(names)))
     return Project(plan, (*columns, *added), tuple(names), concealed), tuple(positions)
 
@@ -197,7 +197,7 @@ def _join(plan: Join, span: TextSpan | None) -> Unnested:
 
 
 def _equality(binding: Binding, inner: Expression) -> Expression:
-    return Call("is_not_distinct" if binding.is_null_safe else "equal", (binding.outer, inner), _BOOLEAN)
+    return equality(binding.outer, inner, is_null_safe=binding.is_null_safe)
 
 
 def _parted(terms: Sequence[Expression]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from relational.errors import BindError
 from relational.expr.bind import call
-from relational.expr.expression import Expression, InputRef, OuterRef, conjunction
+from relational.expr.expression import Expression, InputRef, OuterRef, conjunction, input_refs
 from relational.expr.scope import FromItem, Scope
 from relational.expr.unbound import Name, TextSpan
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Project
@@ -38,7 +38,7 @@ def join_using(
     join = Join(pairs.left, pairs.right, pairs.kind, on)
     merged = [_merged(one, other, pairs.kind) for one, other in chosen]
     width = len(join.schema)
-    columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(join.schema.types))
+    columns = input_refs(join.schema.types)
     titles = [name for name, _ in names]
     plan = Project(join, (*columns, *merged), (*join.schema.names, *titles), join.hidden)
     schema = Schema(Field(name, each.data_type) for name, each in zip(titles, merged, strict=True))

@@ -78,7 +78,7 @@ class HashJoinExecutor(Executor):
                 for chunk in self._joined(message.input, message.message):
                     yield from slices(chunk, self._chunk_rows)
                 for side in self._sides:
-                    side.limit_memory()
+                    side.index.limit_memory()
             elif not isinstance(message.message, Watermark):
                 raise AssertionError(f"{type(message.message).__name__} at a join")
 

@@ -22,9 +22,6 @@ from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.message import Barrier
 
-EXCESS = 2
-"""Times the budget that the rows may take before the barrier."""
-
 
 class Shown(Enum):
     """Which rows of an input the result has, apart from pairs: none, or those without, or with, a partner."""
@@ -63,7 +60,6 @@ class JoinSide:
         name = () if is_kept else input.stream_key or input.key  # of an only row any columns
         self.index = JoinIndex(
             input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes)
-        self._capacity = cache_bytes
         self._starts_empty = False
         self.is_tracked = input.shown is not Shown.NONE
         """Whether it matters how many partners a row has."""
@@ -81,11 +77,6 @@ class JoinSide:
         """At each further one. Ids of keys and rows are valid until then."""
         self._table.commit(barrier.epoch)
         self.index.end_epoch()
-
-    def limit_memory(self) -> None:
-        """Evicts rows in the middle of an epoch, if they take far more than their budget. Ends ids as `commit` does."""
-        if self.index.size_bytes > EXCESS * self._capacity:
-            self.index.end_epoch()
 
     @property
     def is_complete(self) -> bool:
@@ -111,7 +102,7 @@ class JoinSide:
             return self.index.locate(keys, is_adding=is_adding).ids, np.empty(0, np.int32)
         located = self.index.locate(keys, is_adding=is_loading)
         if is_loading and len(located.new_ids):
-            self._load(keys, located.ids, located.new_ids)
+            self._load(DataChunk(list(keys)).take(located.new_rows))
         return located.ids, located.new_ids
 
     def remove(self, row_ids: np.ndarray) -> None:
@@ -127,11 +118,7 @@ class JoinSide:
         comparable = self.index.comparable(self.key_of(chunk), None)
         self._table.write_slice(chunk if comparable is None else chunk.filter(comparable))
 
-    def _load(self, keys: Sequence[Column], ids: np.ndarray, new_ids: np.ndarray) -> None:
-        """Reads the rows of new keys; each is that of some row of `keys`."""
-        first = np.zeros(int(new_ids[-1]) + 1 - int(new_ids[0]), np.int32)
-        is_new = np.flatnonzero(ids >= new_ids[0])[::-1].astype(np.int32)
-        first[ids[is_new] - new_ids[0]] = is_new
-        prefixes = DataChunk(list(keys)).take(first)
-        for _, rows in self._table.rows_under(prefixes):
+    def _load(self, keys: DataChunk) -> None:
+        """Reads the rows of new keys."""
+        for _, rows in self._table.rows_under(keys):
             self.index.load(rows)

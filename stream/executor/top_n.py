@@ -34,8 +34,6 @@ from stream.message import Barrier, Message, Watermark
 
 KEPT_ROWS, KEPT_BYTES = 1 << 18, 64 << 20
 """Changes of an epoch beyond which groups are ranked before the barrier."""
-EXCESS = 2
-"""Times the budget that windows may take before the barrier."""
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
 MOST_READ = 1 << 16
@@ -59,7 +57,7 @@ class Window:
 
 class TopNExecutor(Executor):
     """`table` has the columns of the input, the groups first in its key, then the order. `cache_bytes`: of windows in
-    memory; those of the groups that were looked up longest ago are evicted at barriers, and beyond EXCESS times as many
+    memory; those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
     before them. `errors` counts rows dropped because their key is too long for the store. Watermarks end here."""
 
     def __init__(
@@ -76,7 +74,7 @@ class TopNExecutor(Executor):
     ) -> None:
         self.info = info
         self._input, self._window, self._table, self._errors = input, window, table, errors
-        self._is_append_only, self._chunk_rows, self._cache_bytes = is_append_only, chunk_rows, cache_bytes
+        self._is_append_only, self._chunk_rows = is_append_only, chunk_rows
         types = input.info.schema.types
         self._stream_key = tuple(input.info.stream_key or ())
         name = self._stream_key or window.groups  # of an only row any columns
@@ -100,8 +98,7 @@ class TopNExecutor(Executor):
                 self._keep(message)
                 if self._kept_rows >= KEPT_ROWS or self._kept_bytes >= KEPT_BYTES:
                     yield from self._flush()
-                    if self._index.size_bytes > EXCESS * self._cache_bytes:
-                        self._index.end_epoch()
+                    self._index.limit_memory()
             elif isinstance(message, Barrier):
                 yield from self._flush()
                 self._table.commit(message.epoch)
@@ -176,10 +173,7 @@ class TopNExecutor(Executor):
         columns = [changes.columns[column] for column in self._window.groups]
         located = self._index.locate(columns)
         if len(located.new_ids) and not (self._starts_empty and self._index.is_complete):
-            first = np.zeros(len(located.new_ids), np.int32)
-            is_new = _rows(located.ids >= located.new_ids[0])[::-1]
-            first[located.ids[is_new] - located.new_ids[0]] = is_new
-            for rows, _ in self._stored(DataChunk(columns).take(first)):
+            for rows, _ in self._stored(DataChunk(columns).take(located.new_rows)):
                 self._index.load(rows)
         return located.ids
 

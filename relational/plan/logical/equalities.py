@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from relational.expr.aggregates import MAX_PRECISION
 from relational.expr.coercion import digits, is_exact
-from relational.expr.expression import Call, Cast, Expression, InputRef, Literal, input_columns, remap
+from relational.expr.expression import (
+    Cast,
+    Expression,
+    InputRef,
+    Literal,
+    input_columns,
+    input_refs,
+    is_equality,
+    remap,
+)
 from relational.types.data_type import DataType
 from relational.types.schema import Field, Schema
 
@@ -57,14 +66,14 @@ def key_columns(
     positions = tuple(key.index if isinstance(key, InputRef) else width + added.index(key) for key in keys)
     if not added:
         return positions, None
-    columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(schema.types))
+    columns = input_refs(schema.types)
     fields = [Field(f"key_{number}", key.data_type) for number, key in enumerate(added)]
     return positions, (Schema((*schema, *fields)), (*columns, *added))
 
 
 def _equality(term: Expression, width: int) -> Equality | None:
     """None for other terms, and where no type has all values of both sides."""
-    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct"):
+    if not is_equality(term):
         return None
     for left, right in (term.args, term.args[::-1]):
         below, above = input_columns(left), input_columns(right)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 
-from relational.expr.expression import Expression, InputRef, Literal, conjunction, conjuncts, input_columns, remap
+from relational.expr.expression import Expression, Literal, conjunction, conjuncts, input_columns, input_refs, remap
 from relational.plan.logical.equalities import Equality, equalities
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import NONE, AddKeys, LogicalPlan, Positions, Properties, Prune, Push
@@ -244,7 +244,7 @@ class Join(LogicalPlan):
         """An input with a column without NULL, if its absence must be seen."""
         if self.kind is not JoinKind.FULL or side.stream_key is None or _presence(side.properties) is not None:
             return side
-        columns = tuple(InputRef(column, data_type) for column, data_type in enumerate(side.schema.types))
+        columns = input_refs(side.schema.types)
         names = (*side.schema.names, hidden_name(PRESENT, side.schema.names))
         return Project(side, (*columns, Literal(True, DataType.BOOLEAN)), names, side.hidden | {len(columns)})
 

@@ -18,6 +18,7 @@ from relational.expr.expression import (
     conjunction,
     conjuncts,
     input_columns,
+    is_equality,
     remap,
     transform,
 )
@@ -129,7 +130,7 @@ def _links(edge: tuple[frozenset[int], frozenset[int]], following: int, known: s
 
 def _equated(term: Expression, owner: Sequence[int]) -> tuple[frozenset[int], frozenset[int]] | None:
     """The inputs of both sides of an equality between different inputs; None for other terms."""
-    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct"):
+    if not is_equality(term):
         return None
     one, other = (frozenset(owner[column] for column in input_columns(arg)) for arg in term.args)
     return (one, other) if one and other and not one & other else None
