@@ -99,8 +99,9 @@ class HashJoinExecutor(Executor):
             yield from self._matched(step, ~is_deletion, Op.INSERT)
             yield from self._shown_of_chunk(step, ~is_deletion, Op.INSERT)
         self._store(step)
-        if len(step.lonely):
-            yield from self._shown(step, step.lonely, Op.INSERT if other.input.shown is Shown.UNMATCHED else Op.DELETE)
+        if len(step.unmatched):
+            op = Op.INSERT if other.input.shown is Shown.UNMATCHED else Op.DELETE
+            yield from self._shown(step, step.unmatched, op)
 
     def _store(self, step: _Step) -> None:
         """Applies the changes to their own side. Rows that pass are stored only if they have no partner yet; those that
@@ -125,8 +126,8 @@ class HashJoinExecutor(Executor):
             self._count(own, other, own_new, number)
         if other.has_degrees:
             self._count(other, own, other_new, 1 - number)
-        has_counts = self._condition is None
-        partners = other.index.counts(other_ids) if has_counts else np.zeros(changes.capacity, np.int32)
+        is_known = self._condition is None
+        partners = other.index.counts(other_ids) if is_known else np.zeros(changes.capacity, np.int32)
         return _Step(number, own, other, changes, own_ids, other_ids, partners)
 
     def _matched(self, step: _Step, rows: np.ndarray, op: Op) -> Iterator[StreamChunk]:
@@ -159,13 +160,13 @@ class HashJoinExecutor(Executor):
         weight = -1 if op is Op.DELETE else 1
         degrees = step.other.index.change_degrees(row_ids, np.full(len(row_ids), weight, np.int8))
         if op is Op.DELETE:
-            step.lonely = np.concatenate([step.lonely, row_ids[degrees == 0]])
+            step.unmatched = np.concatenate([step.unmatched, row_ids[degrees == 0]])
             return
-        woken = row_ids[degrees == 1]
-        if len(step.lonely):
-            woken, before = np.setdiff1d(woken, step.lonely), woken
-            step.lonely = np.setdiff1d(step.lonely, before)
-        yield from self._woken(step, woken)
+        matched = row_ids[degrees == 1]
+        if len(step.unmatched):
+            matched, before = np.setdiff1d(matched, step.unmatched), matched
+            step.unmatched = np.setdiff1d(step.unmatched, before)
+        yield from self._first_matched(step, matched)
 
     def _counted(self, step: _Step, is_deletion: np.ndarray) -> Iterator[StreamChunk]:
         """The same where all rows of the other side with one key have the same partners."""
@@ -175,10 +176,10 @@ class HashJoinExecutor(Executor):
         weights = np.where(is_deletion, -1.0, 1.0)[known]
         after = before + np.bincount(np.searchsorted(ids, step.own_ids[known]), weights, len(ids)).astype(np.int64)
         other_ids = step.other_ids[known][first]
-        step.lonely = _rows_under(step.other, other_ids[(before > 0) & (after == 0)])
-        yield from self._woken(step, _rows_under(step.other, other_ids[(before == 0) & (after > 0)]))
+        step.unmatched = _rows_under(step.other, other_ids[(before > 0) & (after == 0)])
+        yield from self._first_matched(step, _rows_under(step.other, other_ids[(before == 0) & (after > 0)]))
 
-    def _woken(self, step: _Step, row_ids: np.ndarray) -> Iterator[StreamChunk]:
+    def _first_matched(self, step: _Step, row_ids: np.ndarray) -> Iterator[StreamChunk]:
         if len(row_ids):
             is_shown_alone = step.other.input.shown is Shown.UNMATCHED
             yield from self._shown(step, row_ids, Op.DELETE if is_shown_alone else Op.INSERT)
@@ -232,7 +233,7 @@ class HashJoinExecutor(Executor):
 @dataclass(slots=True)
 class _Step:
     """Net changes of input `number`, which is `own`. `own_ids`, `other_ids`: the key id of each of them on both sides.
-    `partners`: how many each has on the other side, complete when all were looked up. `lonely`: ids of rows of the
+    `partners`: how many each has on the other side, complete when all were looked up. `unmatched`: ids of rows of the
     other side that have lost their last partner."""
 
     number: int
@@ -242,7 +243,7 @@ class _Step:
     own_ids: np.ndarray
     other_ids: np.ndarray
     partners: np.ndarray
-    lonely: np.ndarray = field(default_factory=lambda: NO_ROWS)
+    unmatched: np.ndarray = field(default_factory=lambda: NO_ROWS)
 
 
 class _Condition:

@@ -93,18 +93,6 @@ def bit_count(data: bytes) -> int:
     return int.from_bytes(data).bit_count()
 
 
-def trim(data: bytes, which: bytes) -> bytes:
-    return data.strip(which) if which else data
-
-
-def trim_left(data: bytes, which: bytes) -> bytes:
-    return data.lstrip(which) if which else data
-
-
-def trim_right(data: bytes, which: bytes) -> bytes:
-    return data.rstrip(which) if which else data
-
-
 def converted_from(data: bytes, encoding: str) -> str:
     """The text of bytes in an encoding."""
     try:

@@ -208,24 +208,25 @@ def _toward_zero(value: int, unit: int) -> int:
 
 def justify_hours(value: Interval) -> Interval:
     """Whole days of its hours as days."""
-    whole = _quotient(value.microseconds, MICROSECONDS_PER_DAY)
-    days, micros = value.days + whole, value.microseconds - whole * MICROSECONDS_PER_DAY
-    if days > 0 > micros:
-        days, micros = days - 1, micros + MICROSECONDS_PER_DAY
-    elif days < 0 < micros:
-        days, micros = days + 1, micros - MICROSECONDS_PER_DAY
+    days, micros = _carried(value.days, value.microseconds, MICROSECONDS_PER_DAY)
     return interval_of(value.months, days, micros)
 
 
 def justify_days(value: Interval) -> Interval:
     """Each 30 days as a month."""
-    whole = _quotient(value.days, DAYS_PER_MONTH)
-    months, days = value.months + whole, value.days - whole * DAYS_PER_MONTH
-    if months > 0 > days:
-        months, days = months - 1, days + DAYS_PER_MONTH
-    elif months < 0 < days:
-        months, days = months + 1, days - DAYS_PER_MONTH
+    months, days = _carried(value.months, value.days, DAYS_PER_MONTH)
     return interval_of(months, days, value.microseconds)
+
+
+def _carried(above: int, below: int, unit: int) -> tuple[int, int]:
+    """Whole units of `below` as a part of `above`; what is left has the sign of that."""
+    whole = _quotient(below, unit)
+    above, below = above + whole, below - whole * unit
+    if above > 0 > below:
+        return above - 1, below + unit
+    if above < 0 < below:
+        return above + 1, below - unit
+    return above, below
 
 
 def justify_interval(value: Interval) -> Interval:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import AnyStr
 
 from relational.expr.kernels.per_value import NoValue, limited
 from relational.expr.kernels.strings import NO_FIELD
@@ -125,15 +126,16 @@ def replace(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def trim(text: str, characters: str) -> str:
+def trim(text: AnyStr, characters: AnyStr) -> AnyStr:
+    """Of a text or of bytes, like the following two."""
     return text.strip(characters) if characters else text
 
 
-def trim_left(text: str, characters: str) -> str:
+def trim_left(text: AnyStr, characters: AnyStr) -> AnyStr:
     return text.lstrip(characters) if characters else text
 
 
-def trim_right(text: str, characters: str) -> str:
+def trim_right(text: AnyStr, characters: AnyStr) -> AnyStr:
     return text.rstrip(characters) if characters else text
 
 

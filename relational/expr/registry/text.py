@@ -12,9 +12,9 @@ from relational.expr.registry.operators import over_args, over_values, quantifie
 from relational.expr.signature import Overload, row
 
 _TRIMS = (
-    ("trim", "", text_values.trim, binary.trim),
-    ("ltrim", "l", text_values.trim_left, binary.trim_left),
-    ("rtrim", "r", text_values.trim_right, binary.trim_right),
+    ("trim", "", text_values.trim),
+    ("ltrim", "l", text_values.trim_left),
+    ("rtrim", "r", text_values.trim_right),
 )
 
 
@@ -24,11 +24,11 @@ def _trims() -> dict[str, tuple[Overload, ...]]:
             row("varchar -> varchar", over_args(strings.trim, side=side)),
             row(
                 "varchar, varchar -> varchar",
-                strings.by_constants(partial(strings.trim, side=side), per_value(of_text)),
+                strings.by_constants(partial(strings.trim, side=side), per_value(trimmed)),
             ),
-            row("bytea, bytea -> bytea", per_value(of_bytes)),
+            row("bytea, bytea -> bytea", per_value(trimmed)),
         )
-        for name, side, of_text, of_bytes in _TRIMS
+        for name, side, trimmed in _TRIMS
     }
 
 
