@@ -109,11 +109,12 @@ def read_until(process, count):
 
 
 def read_rest(process):
-    """The rest of the writer's output, read from its own stream, which may have read ahead."""
+    """The rest of the writer's output, read from its own stream, which may have read ahead; without a last line that a
+    kill has cut short: what it would have said was not begun, or not acknowledged."""
     with process.stdout:
-        lines = process.stdout.read().splitlines()
+        lines = process.stdout.read().splitlines(keepends=True)
     process.wait(30)
-    return lines
+    return [line.removesuffix("\n") for line in lines if line.endswith("\n")]
 
 
 def named(lines, verb):
