@@ -31,6 +31,7 @@ class StorageOptions:
     block_cache_bytes: int = 256 * MIB
     meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; any excess is taken from the block cache
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
+    flush_bytes: int = 32 * MIB             # of an epoch, from which they are uploaded before it ends
     upload_bytes: int = 128 * MIB           # finished files that are being uploaded
     uploads_in_flight: int = 2              # flushes and syncs that build files at the same time
     flush_threads: int = 1                  # background flushes before the buffer is full; 0: writers flush

@@ -286,8 +286,14 @@ class WritePath:
     def _added(self) -> None:
         """REQUIRES the lock."""
         self._show(())
-        if self._options.flush_threads and self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes:
+        if self._options.flush_threads and self._has_much():
             self._flush_behind()
+
+    def _has_much(self) -> bool:
+        """Whether to upload before a sync does. REQUIRES the lock."""
+        buffer = self.buffer
+        return (buffer.uncut_bytes > self._options.flush_bytes
+                or buffer.waiting_bytes > EASY_SHARE * buffer.limit_bytes)
 
     def _start_flush(self) -> UploadTask | None:
         """The task of the oldest epoch, unless running uploads will free space or the last one has just failed."""
@@ -314,7 +320,7 @@ class WritePath:
             self._backoff.error = error
             return
         with self._changed:
-            if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed():
+            if self._has_much() and not self._is_closed():
                 self._flush_behind()
 
     def _next_task(self, epoch: Epoch, cleared: int) -> UploadTask | None:

@@ -274,6 +274,19 @@ def test_writers_that_wait_are_let_in_as_they_came():
         assert [key for key, _ in node.rows(E1)] == [b"a", b"b", b"c"]
 
 
+def test_an_epoch_is_uploaded_before_it_ends_and_its_rows_win_in_the_order_of_their_writes():
+    with Node(flush_bytes=1_000) as node:
+        node.put(E1, b"a", value=b"x" * 500)
+        assert node.store.stats().staged_files == 0
+        node.put(E1, b"b", value=b"x" * 600)
+        wait_until(lambda: node.store.stats().staged_files == 1)
+        node.put(E1, b"a", value=b"later")
+        assert dict(node.rows(E1)) == {b"a": b"later", b"b": b"x" * 600}
+        node.store.commit(E1)
+        assert node.store.version.levels[0] and node.store.stats().staged_files == 0
+        assert dict(node.rows(E1)) == {b"a": b"later", b"b": b"x" * 600}
+
+
 def test_writers_are_slowed_down_while_level_0_is_deep():
     shape = CompactionOptions(l0_runs=2, l0_runs_slowdown=3, l0_runs_limit=5)
     metrics, manager = Metrics(), HummockManager(MemoryMetaStore(), MemoryObjectStore())
