@@ -1,8 +1,9 @@
 """ChunkSize: how many rows a source reads at a time.
 
 As many as its actor reads and processes in a few milliseconds of CPU time, and as take CHUNK_BYTES at most: a longer
-chunk costs less per row, a shorter one delays barriers less. Before a barrier is due each chunk takes half the time
-that is left, so that the barrier waits neither for the rest of a long chunk, nor for the actors below to process one. A
+chunk costs less per row, a shorter one delays barriers less. Where the source waits until slower actors have room for a
+chunk, it is as many as they process in a tenth of a second. Before a barrier is due each chunk takes half the time that
+is left, so that the barrier waits neither for the rest of a long chunk, nor for the actors below to process one. A
 barrier is due an interval after the one before was injected, which its epoch tells; one that does not come is no longer
 expected after a part of the interval.
 """
@@ -14,6 +15,10 @@ from stream.executor.base import CHUNK_BYTES
 
 SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
+SLOW_SECONDS = 0.1
+"""Between two chunks, all in all: chunks shrink above it, and do not grow above half of it ..."""
+SLOW_CHUNKS = 4
+"""... but not below so many times the least number of rows: many actors on few cores are slow whatever the size."""
 OVERDUE_SHARE = 1 / 8
 """Of the interval, for which a barrier that is late is expected."""
 
@@ -40,13 +45,16 @@ class ChunkSize:
             return rows
         return min(rows, max(self._least, int(max(left, 0) / 2 / self._row_ms)))
 
-    def note_chunk(self, rows: int, cpu_seconds: float, size: int) -> None:
-        """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes."""
+    def note_chunk(self, rows: int, cpu_seconds: float, size: int, seconds: float = 0.0) -> None:
+        """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes; the next one could
+        be read after `seconds`."""
         self._row_ms, self._row_bytes = 1_000 * cpu_seconds / rows, size / rows
-        if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS:
+        if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS and seconds < SLOW_SECONDS / 2:
             self._whole = min(2 * self._whole, self._most)
         elif cpu_seconds > LONG_SECONDS:
             self._whole = max(self._whole // 2, self._least)
+        elif seconds > SLOW_SECONDS:
+            self._whole = min(self._whole, max(self._whole // 2, SLOW_CHUNKS * self._least))
 
     def note_barrier(self, epoch: Epoch) -> None:
         """The barrier that begins `epoch` was passed."""

@@ -74,6 +74,8 @@ class HashJoinExecutor(Executor):
                         side.open(message)
                 is_open = True
                 yield message
+                for side in self._sides:
+                    side.index.end_epoch()  # behind the barrier, which an eviction would delay
             elif isinstance(message.message, StreamChunk):
                 for chunk in self._joined(message.input, message.message):
                     yield from slices(chunk, self._chunk_rows)

@@ -74,9 +74,8 @@ class JoinSide:
         self._starts_empty = next(self._table.scan_chunks(), None) is None
 
     def commit(self, barrier: Barrier) -> None:
-        """At each further one. Ids of keys and rows are valid until then."""
+        """At each further one."""
         self._table.commit(barrier.epoch)
-        self.index.end_epoch()
 
     @property
     def is_complete(self) -> bool:

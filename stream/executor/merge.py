@@ -10,6 +10,8 @@ channel that has not delivered one yet holds it back [R29].
 Chunks that a hash edge split share the columns of the whole chunk: where all of these are needed, they are compacted
 here, on the receiver's CPU time, and joined with those that wait behind them in the channel, up to JOINED_SHARE chunks:
 what a receiver does once per chunk should not multiply with the number of receivers.
+
+How many rows wait in the channels depends on the time that the executors above take for a row.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from relational.chunk import StreamChunk
 from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, next_of
 from stream.message import WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import Channel
+from stream.runtime.debloat import BufferDebloater
 
 JOINED_SHARE = 2.25
 """Of the size of a chunk, up to which chunks are joined: four halves of whole chunks are rarely just two whole ones."""
@@ -34,6 +37,7 @@ class MergeExecutor(Executor):
     def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], chunk_rows: int | None) -> None:
         self.info = info
         self._channels = tuple(channels)
+        self._debloater = BufferDebloater(self._channels)
         self._joined_rows = None if chunk_rows is None else int(chunk_rows * JOINED_SHARE)
         self._watermarks: dict[int, dict[Channel, Any]] = {}  # by column
 
@@ -54,9 +58,11 @@ class MergeExecutor(Executor):
                 elif isinstance(message, Watermark):
                     self._watermarks.setdefault(message.column, {})[channel] = message.value
                     moved.add(message.column)
-                elif self._joined_rows is not None and isinstance(message, StreamChunk):
-                    rest = self._joined_rows - message.visible_rows, CHUNK_BYTES - message.nbytes
-                    yield StreamChunk.compacted([message, *channel.try_recv_chunks(*rest)])
+                elif isinstance(message, StreamChunk):
+                    chunk = self._joined(message, channel)
+                    self._debloater.begin()
+                    yield chunk
+                    self._debloater.end(chunk.visible_rows)
                 else:
                     yield message
             if not unaligned and barrier is not None:
@@ -68,6 +74,13 @@ class MergeExecutor(Executor):
                 if self._is_ended(unaligned):
                     return
                 yield WAIT
+
+    def _joined(self, chunk: StreamChunk, channel: Channel) -> StreamChunk:
+        """The chunk, with those that wait behind it, as far as they are processed in a short time."""
+        if self._joined_rows is None:
+            return chunk
+        rest = min(self._joined_rows, self._debloater.limit_rows) - chunk.visible_rows, CHUNK_BYTES - chunk.nbytes
+        return StreamChunk.compacted([chunk, *channel.try_recv_chunks(*rest)])
 
     def _least(self, columns: Iterable[int]) -> Iterator[Watermark]:
         """The watermarks of those columns in which all channels have one."""

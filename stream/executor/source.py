@@ -195,9 +195,10 @@ class SourceExecutor(Executor):
             chunk = self._next_chunk() if tries else None
             has_tried = not is_barrier and (has_tried or tries)
             if chunk is not None:
+                sent = time.monotonic()
                 yield chunk
                 now = self._cpu_clock()
-                self._chunk_size.note_chunk(chunk.capacity, now - began, chunk.nbytes)
+                self._chunk_size.note_chunk(chunk.capacity, now - began, chunk.nbytes, time.monotonic() - sent)
                 began = now
             if not isinstance(message, Wait):
                 yield message

@@ -5,10 +5,11 @@ nothing is queued, and the actor is parked until the other end wakes it. Only th
 of sessions, may wait, in `send`.
 
 Chunks and statements cost as many permits as they have visible rows, and their bytes: this is the only backpressure.
-Barriers and watermarks cost no permits, so a checkpoint is never blocked behind data that is not consumed; the order of
-all messages is kept. Messages that a recovery sends again are free too: they are in memory anyway, and a recovery waits
-for no actor. A message larger than all permits is sent alone, when no other row is queued. A close with an error takes
-effect at both ends at once; a close without one lets the receiver drain the queue first.
+The receiver may allow fewer rows than there are permits. Barriers and watermarks cost no permits, so a checkpoint is
+never blocked behind data that is not consumed; the order of all messages is kept. Messages that a recovery sends again
+are free too: they are in memory anyway, and a recovery waits for no actor. A message larger than what is allowed is sent
+alone, when no other row is queued. A close with an error takes effect at both ends at once; a close without one lets
+the receiver drain the queue first.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def cost_of(message: Message) -> tuple[int, int]:
 
 
 class Channel:
-    """Invariant: the queued rows and bytes are within the permits, or exactly one message with rows is queued.
+    """Invariant: the queued rows and bytes are within the permits, or exactly one message with rows is queued. The
+    receiver changes `limit_rows` at any time: no further message is accepted that would exceed it.
 
     `on_readable` is called, without a lock, after a message or a close arrived; `on_writable` after room was made for a
     sender that was refused. Both are set by the actors at the two ends before they begin."""
@@ -52,6 +54,7 @@ class Channel:
         self.name = name
         self.on_readable: Callable[[], None] = _nobody
         self.on_writable: Callable[[], None] = _nobody
+        self.limit_rows = permits_rows
         self._permits_rows = permits_rows
         self._permits_bytes = permits_bytes
         self._queue: deque[tuple[Message, int, int]] = deque()
@@ -181,7 +184,8 @@ class Channel:
     def _fits(self, rows: int, size: int) -> bool:
         if self._closed or not rows or not self._rows:
             return True
-        return self._rows + rows <= self._permits_rows and self._bytes + size <= self._permits_bytes
+        most = min(self.limit_rows, self._permits_rows)
+        return self._rows + rows <= most and self._bytes + size <= self._permits_bytes
 
     def _closed_error(self) -> ChannelClosed:
         error = ChannelClosed(f"{self.name} is closed")

@@ -2,7 +2,7 @@ import pytest
 
 from hummock.epoch import from_unix_ms
 from stream.executor.base import CHUNK_BYTES
-from stream.executor.chunk_size import LONG_SECONDS, SHORT_SECONDS, ChunkSize
+from stream.executor.chunk_size import LONG_SECONDS, SHORT_SECONDS, SLOW_SECONDS, ChunkSize
 
 NOW = 1_800_000_000_000  # ms
 EPOCH = from_unix_ms(NOW)
@@ -36,6 +36,22 @@ def test_chunks_grow_while_they_are_short_and_shrink_when_they_are_long(size):
     for expected in (800, 400, 200, 100, 100):
         size.note_chunk(size.rows, 2 * LONG_SECONDS, 0)
         assert size.rows == expected
+
+
+def test_chunks_shrink_while_the_actors_below_are_slow_but_not_to_the_least(size):
+    grow(size)
+    for expected in (800, 400, 400):
+        size.note_chunk(size.rows, SHORT_SECONDS / 2, 0, 2 * SLOW_SECONDS)
+        assert size.rows == expected
+    size.note_chunk(400, SHORT_SECONDS / 2, 0, 0.75 * SLOW_SECONDS)
+    assert size.rows == 400, "quick enough, and not to be longer"
+    size.note_chunk(400, SHORT_SECONDS / 2, 0, SLOW_SECONDS / 4)
+    assert size.rows == 800
+    for expected in (400, 200, 100):
+        size.note_chunk(size.rows, 2 * LONG_SECONDS, 0, 2 * LONG_SECONDS)
+        assert size.rows == expected
+    size.note_chunk(100, SHORT_SECONDS / 2, 0, 2 * SLOW_SECONDS)
+    assert size.rows == 100, "shorter than slow actors make it"
 
 
 def test_a_chunk_that_its_reader_cut_short_says_nothing_about_whole_ones(size):
