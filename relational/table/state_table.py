@@ -44,7 +44,7 @@ from relational.table.store_rules import rules_of
 from relational.table.write_budget import WriteBudget
 
 SPILL_BYTES = 64 << 20
-SLICE_BYTES = 16 << 20  # of keys and values of slices; smaller ones leave together at the barrier
+SLICE_BYTES = 4 << 20  # of keys and values of slices, which then leave: few are left to be sorted at the barrier
 ROW_CACHE_BYTES = 8 << 20
 
 
