@@ -7,9 +7,9 @@ of sessions, may wait, in `send`.
 Chunks and statements cost as many permits as they have visible rows, and their bytes: this is the only backpressure.
 The receiver may allow fewer rows than there are permits. Barriers and watermarks cost no permits, so a checkpoint is
 never blocked behind data that is not consumed; the order of all messages is kept. Messages that a recovery sends again
-are free too: they are in memory anyway, and a recovery waits for no actor. A message larger than what is allowed is sent
-alone, when no other row is queued. A close with an error takes effect at both ends at once; a close without one lets
-the receiver drain the queue first.
+are free too: they are in memory anyway, and a recovery waits for no actor. A message larger than what is allowed is
+sent alone, when no other row is queued. A close with an error takes effect at both ends at once; a close without one
+lets the receiver drain the queue first.
 """
 
 from __future__ import annotations
