@@ -26,6 +26,7 @@ from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
 from relational.expr.scope import Scope, error_span, unknown
 from relational.expr.signature import Overload, Types
+from relational.expr.temporal_terms import NOW
 from relational.expr.unbound import (
     Name,
     TextSpan,
@@ -36,6 +37,7 @@ from relational.expr.unbound import (
     UnboundColumn,
     UnboundExpr,
     UnboundLiteral,
+    UnboundNow,
     UnboundSubquery,
     UnboundWindow,
 )
@@ -92,6 +94,8 @@ class ExprBinder:
             return InputRef(term.index, term.data_type)
         if isinstance(term, UnboundLiteral):
             return literal(term)
+        if isinstance(term, UnboundNow):
+            return NOW
         if self._depth == MAX_DEPTH:
             raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **error_span(span_of(term)))
         self._depth += 1

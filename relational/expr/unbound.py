@@ -175,6 +175,13 @@ class UnboundLiteral(UnboundExpr):
 
 
 @dataclass(frozen=True, eq=False)
+class UnboundNow(UnboundExpr):
+    """now() of a query that is kept fresh while time passes."""
+
+    span: TextSpan | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class UnboundCall(UnboundExpr):
     """A function or operator by name."""
 

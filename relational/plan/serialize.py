@@ -43,10 +43,10 @@ from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 4
-FIRST_VERSION, UNION_VERSION, JOIN_VERSION = 1, 2, 3
+FORMAT_VERSION = 5
+FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins, the fourth semi and anti joins, numbers of rows and top-n."""
+third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -65,8 +65,10 @@ def plan_to_text(plan: LogicalPlan) -> str:
 def _version_of(node: LogicalPlan) -> int:
     """The first version that has a node."""
     if isinstance(node, Join):
-        return JOIN_VERSION if node.kind.has_pairs else FORMAT_VERSION
+        return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, Rank | TopN):
+        return TOP_N_VERSION
+    if isinstance(node, Filter) and node.has_state:
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 

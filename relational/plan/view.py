@@ -20,8 +20,9 @@ from relational.catalog.objects import (
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.catalog.watermarks import WatermarkCatalog
 from relational.errors import BindError
-from relational.expr.expression import InputRef
+from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
+from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.plan.changes import assigned, column_of
 from relational.plan.logical import Filter, LogicalPlan, Project, Rank, Scan, Sort, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
@@ -150,6 +151,16 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
             raise BindError(f"{_BATCH_ONLY[type(node)]} is not supported in {what}")
         if isinstance(node, Scan):
             _check_kept(what, node.table)
+        moving = temporal_terms(node.predicate) if isinstance(node, Filter) else node.evaluated
+        for each in moving:
+            _check_time(what, each, is_condition=isinstance(node, Filter))
+
+
+def _check_time(what: str, expression: Expression, *, is_condition: bool) -> None:
+    """BindError if now() is part of anything but a condition that each row enters or leaves once."""
+    if depends_on_time(expression) and (not is_condition or temporal_term(expression) is None):
+        reason = "is compared, in WHERE, with a value of one relation, and moved by days or less"
+        raise BindError(f"now() in {what} {reason}: WHERE at > now() - INTERVAL '1 hour'")
 
 
 def check_followed(known: CatalogSnapshot, draft: TableCatalog) -> None:

@@ -24,6 +24,7 @@ from relational.expr.unbound import (
     UnboundCast,
     UnboundExpr,
     UnboundLiteral,
+    UnboundNow,
     UnboundSubquery,
     UnboundWindow,
 )
@@ -71,10 +72,12 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class Translator:
-    """Translates the expressions of one tree. `now` is the value of now(), None to reject it."""
+    """Translates the expressions of one tree. `now` is the value of now(), None to reject it, unless `is_kept_fresh`:
+    of a query that is maintained while time passes.
+    """
 
-    def __init__(self, tree: Tree, now: datetime | None = None):
-        self.tree, self._now = tree, now
+    def __init__(self, tree: Tree, now: datetime | None = None, *, is_kept_fresh: bool = False):
+        self.tree, self._now, self._is_kept_fresh = tree, now, is_kept_fresh
 
     def term(self, node: exp.Expr | None) -> UnboundExpr:
         """The term of an expression. ParseError or BindError at an unsupported node."""
@@ -216,6 +219,8 @@ class Translator:
 
     def _volatile(self, function: str, span: TextSpan | None) -> UnboundExpr:
         """now() and similar functions as a constant per statement; random() is unchanged."""
+        if self._is_kept_fresh and _MOMENTS.get(function, function) is None:
+            return UnboundNow(span)
         if self._now is None or function == "random":
             return UnboundCall(function, (), span)
         moment, data_type = UnboundLiteral(self._now, span=span), _MOMENTS[function]

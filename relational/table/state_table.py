@@ -13,9 +13,9 @@ epoch moves them into the mem table first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -33,6 +33,7 @@ from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.chunk.vnode import first_unowned
 from relational.chunk.vnode_map import vnode_ranges
 from relational.errors import ConsistencyError
+from relational.table.key_ranges import RowRange, key_ranges
 from relational.table.mem_table import MemTable
 from relational.table.overlay import merged
 from relational.table.row_cache import RowCache
@@ -43,6 +44,7 @@ from relational.table.slice_buffer import SliceBuffer
 from relational.table.store_rules import rules_of
 from relational.table.write_budget import WriteBudget
 
+Scanned = TypeVar("Scanned", bound=Iterator[Any])
 SPILL_BYTES = 64 << 20
 SLICE_BYTES = 4 << 20  # of keys and values of slices, which then leave: few are left to be sorted at the barrier
 ROW_CACHE_BYTES = 8 << 20
@@ -215,6 +217,13 @@ class StateTable:
         parts = [(part, mem.range(part.start, part.end)) for part in self._ranges(columns)]
         return self._opened(self._chunks(parts, self._read_epoch))
 
+    def scan_within(self, bounds: RowRange) -> Generator[DataChunk, None, None]:
+        """The rows whose first pk column is within `bounds`, in the form of `scan_chunks`."""
+        mem = self._own_writes
+        ranges = key_ranges(self.serde, (), bounds, self._vnodes)
+        parts = [(part, mem.range(part.start, part.end)) for part in ranges]
+        return self._opened(self._chunks(parts, self._read_epoch))
+
     def scan_keys(self) -> Iterator[DataChunk]:
         """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""
         mem = self._own_writes
@@ -338,7 +347,7 @@ class StateTable:
         epoch = self._read_epoch
         return self._own_writes.get_many(keys, lambda unknown: self._stored.get_many(unknown, epoch))
 
-    def _opened(self, scan: Iterator[Any]) -> Iterator[Any]:
+    def _opened(self, scan: Scanned) -> Scanned:
         """A scan has one snapshot to its end, so no spill occurs while one is open; if there was a spill before, the
         snapshot ends with the epoch.
         """
@@ -362,7 +371,7 @@ class StateTable:
         parts: Sequence[tuple[KeyRange, KvBatch]],
         epoch: Epoch,
         decode: Callable[[KvBatch], DataChunk] | None = None,
-    ) -> Iterator[DataChunk]:
+    ) -> Generator[DataChunk, None, None]:
         """Each range of the store at `epoch`, with this table's changes applied; `decode` None: complete rows."""
         for part, changes in parts:
             for batch in laid_over(concatenated(self._stored, [part], epoch), changes, 0, False):

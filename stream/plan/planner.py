@@ -14,6 +14,7 @@ from typing import TypeAlias
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
+from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.plan.logical import (
     Aggregate,
     Filter,
@@ -36,6 +37,7 @@ from stream.plan.fragments import with_exchanges
 from stream.plan.stream_plan import (
     DistinctArgument,
     DmlNode,
+    DynamicFilterNode,
     ExchangeNode,
     FilterNode,
     HashAggNode,
@@ -129,7 +131,7 @@ class _Planner:
         self._job = job
         self._table_ids = table_ids
         self._is_of_one_actor = is_of_one_actor
-        self._aggregations = self._joins = self._top_ns = self._scans = 0
+        self._aggregations = self._joins = self._top_ns = self._filters = self._scans = 0
         self._shares: dict[int, ShareNode] = {}
         self._offsets: TableCatalog | None = None
         self._sources: list[TableCatalog] = []
@@ -283,8 +285,32 @@ class _Planner:
         return state_tables.progress_table(self._table_ids(name), name, self._job.id)
 
     def _filter(self, query: Filter) -> StreamNode:
+        """What does not depend on the time first."""
+        moving = temporal_terms(query.predicate)
+        steady = tuple(term for term in conjuncts(query.predicate) if term not in moving)
         child = self.plan(query.input)
-        predicate = query.predicate
+        node = self._steady_filter(child, conjunction(steady)) if steady else child
+        for term in moving:
+            node = self._dynamic_filter(node, term)
+        return node
+
+    def _dynamic_filter(self, child: StreamNode, term: Expression) -> StreamNode:
+        found = temporal_term(term)
+        if found is None:
+            raise PlanNotSupported("Filter", "now() is compared with a value of a row, moved by days or less")
+        key = child.stream_key
+        if key is None:
+            raise PlanNotSupported("DynamicFilter", "its input cannot tell its rows apart")
+        (column,), added = key_columns(child.schema, [found.value])
+        node = child if added is None else ProjectNode(added[0], key, child, added[1])
+        name = f"{self._job.name}.filter{self._filters}"
+        self._filters += 1
+        table = state_tables.dynamic_filter_table(
+            self._table_ids(name), name, self._job.id, node.schema, column, key, self._job.vnode_count
+        )
+        return DynamicFilterNode(child.schema, key, node, column, found.relation, found.bound, table)
+
+    def _steady_filter(self, child: StreamNode, predicate: Expression) -> StreamNode:
         if isinstance(child, FilterNode):
             predicate = conjunction(conjuncts(child.predicate) + conjuncts(predicate))
             child = child.input

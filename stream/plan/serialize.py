@@ -1,9 +1,10 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 5, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
-values of DISTINCT calls. A plan is written in the first version that has what it needs, which older releases read.
+values of DISTINCT calls, version 6 dynamic filters. A plan is written in the first version that has what it needs,
+which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -20,6 +21,7 @@ from typing import Any
 from hummock.base.json_fields import check_format
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
+from relational.expr.comparisons import Relation
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.serialize import (
@@ -35,6 +37,7 @@ from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     DistinctArgument,
     DmlNode,
+    DynamicFilterNode,
     ExchangeNode,
     FilterNode,
     HashAggNode,
@@ -56,7 +59,7 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, JOINS_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 5, 4, 3, 2, 1
+FORMAT_VERSION, TOP_N_VERSION, JOINS_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 6, 5, 4, 3, 2, 1
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -92,8 +95,10 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
+    if isinstance(node, DynamicFilterNode):
         return FORMAT_VERSION
+    if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
+        return TOP_N_VERSION
     if isinstance(node, HashJoinNode):
         return JOINS_VERSION
     if isinstance(node, HashAggNode) and node.overflows:
@@ -146,6 +151,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "keys": sort_keys_to_json(node.keys),
         "kind": node.kind.value, "offset": node.offset, "last": node.last, "width": node.width,
         "has_number": node.has_number, "append_only": node.is_append_only, "table": node.table.id}),
+    DynamicFilterNode: ("dynamic filter", lambda node: {
+        "column": node.column, "relation": node.relation.value, "bound": expression_to_json(node.bound),
+        "table": node.table.id}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -252,6 +260,10 @@ class _Reader:
             self._table(record["table"]),
         )
 
+    def dynamic_filter(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        relation, bound = Relation(record["relation"]), expression_from_json(record["bound"])
+        return DynamicFilterNode(schema, key, input, record["column"], relation, bound, self._table(record["table"]))
+
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
         rule = VnodeRule(record.get("rule", VnodeRule.HASH))
@@ -291,6 +303,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "aggregate": _Reader.aggregate,
     "join": _Reader.join,
     "top-n": _Reader.top_n,
+    "dynamic filter": _Reader.dynamic_filter,
     "exchange": _Reader.exchange,
     "share": _Reader.share,
     "union": _Reader.union,

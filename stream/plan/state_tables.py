@@ -8,6 +8,7 @@
     aggregation, distinct group columns, argument                    | per call the number of rows, or a bit
     join, one input       join key, stream key                       | all other columns
     top-n                 group columns, order, stream key           | all other columns
+    dynamic filter        value, stream key                          | all other columns
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
     log of a sink         sequence number                            | changes
@@ -243,6 +244,21 @@ def top_n_table(
     for sort_key in (*map(SortKey, groups), *keys, *map(SortKey, stream_key)):
         first.setdefault(sort_key.column, sort_key)
     return _table_of_keys(table_id, name, job_id, schema, list(first.values()), groups, vnode_count)
+
+
+def dynamic_filter_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    schema: Schema,
+    column: int,
+    stream_key: tuple[int, ...],
+    vnode_count: int,
+) -> TableCatalog:
+    """The rows that the bound of a dynamic filter has not reached, whose columns are those of `schema`, in the order of
+    `column`."""
+    pk = [SortKey(each) for each in dict.fromkeys((column, *stream_key))]
+    return internal_table(table_id, name, job_id, schema, pk, stream_key, vnode_count=vnode_count)
 
 
 def _table_of_keys(

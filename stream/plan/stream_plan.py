@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.catalog.watermarks import watermark_text
 from relational.expr.aggregates import AggCall
-from relational.expr.comparisons import Comparison
-from relational.expr.expression import Expression
+from relational.expr.comparisons import Comparison, Relation
+from relational.expr.expression import Call, Expression, InputRef, substitute
+from relational.expr.temporal_terms import NOW
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.logical.rank import numbers_text
 from relational.plan.tree_text import grouping_text, groups_text, join_text, select_items
-from relational.types import Schema, SortKey, VnodeRule
+from relational.types import DataType, Schema, SortKey, VnodeRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +348,27 @@ class TopNNode(_UnaryNode):
     def details(self) -> str:
         numbers = numbers_text(self.kind, self.offset, self.last)
         return f"{numbers} {groups_text(self.groups, self.keys, self.input.schema.names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicFilterNode(_UnaryNode):
+    """The rows whose value in `column` compares with a bound as `relation` says: `bound` of the time of the epoch, an
+    expression of one column. The output has the first columns of the input; the others are computed values. `table`:
+    the rows that the bound has not reached."""
+
+    column: int
+    relation: Relation
+    bound: Expression
+    table: TableCatalog
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
+    def details(self) -> str:
+        value, bound = InputRef(self.column, self.bound.data_type), substitute(self.bound, [NOW])
+        return Call(self.relation, (value, bound), DataType.BOOLEAN).describe(self.input.schema.names)
 
 
 @dataclass(frozen=True, slots=True)

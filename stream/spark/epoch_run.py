@@ -22,7 +22,7 @@ from stream.connector.base import connector_of, factory_path, settings_of
 from stream.epoch_figures import StageFigures
 from stream.errors import ActorFailed, SourcePosition, StreamError
 from stream.message import Barrier, Replayed, Statement
-from stream.plan.stream_plan import SourceNode, StreamScanNode
+from stream.plan.stream_plan import DynamicFilterNode, SourceNode, StreamScanNode
 from stream.protocol import ActorSpec
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
 from stream.spark.epoch_task import run_actors
@@ -270,8 +270,9 @@ class EpochRun:
         )
 
     def _has_work(self, graph: StageGraph, segment: Segment) -> bool:
-        """Whether a segment may do anything in this epoch: it has rows, or reads some, or begins. An executor that goes
-        by time or by barriers alone is one of a source or of a backfill."""
+        """Whether a segment may do anything in this epoch: it has rows, or reads some, or begins, or has a dynamic
+        filter, whose bound has moved. Other executors that go by time or by barriers alone are those of sources and of
+        backfills."""
         epoch = self.epoch
         for edge in map(graph.sent_as, segment.incoming):
             if any(each.part.rows or each.marks or each.errors for each in self._sent.get(edge.number, ())):
@@ -284,7 +285,7 @@ class EpochRun:
                 return True
             if spec.job_id in asked and not spec.inputs:
                 return True
-            if self._is_scanning(spec):
+            if self._is_scanning(spec) or any(isinstance(node, DynamicFilterNode) for node in spec.root.walk()):
                 return True
         return False
 

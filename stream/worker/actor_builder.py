@@ -29,6 +29,7 @@ from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
+from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.hash_join import HashJoinExecutor
@@ -51,6 +52,7 @@ from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.plan.stream_plan import (
     DmlNode,
+    DynamicFilterNode,
     FilterNode,
     HashAggNode,
     HashJoinNode,
@@ -267,6 +269,18 @@ class ExecutorChain:
             self.errors,
             is_append_only=node.is_append_only,
             cache_bytes=self.options.top_n_cache_bytes,
+            chunk_rows=self.options.chunk_rows,
+        )
+
+    def dynamic_filter(self, node: DynamicFilterNode, info: ExecutorInfo) -> Executor:
+        return DynamicFilterExecutor(
+            info,
+            self.build(node.input),
+            node.column,
+            node.relation,
+            node.bound,
+            self.state_table(node.table),
+            self.errors,
             chunk_rows=self.options.chunk_rows,
         )
 
@@ -555,6 +569,7 @@ BUILDERS: BuilderFunctions = {
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TopNNode: ExecutorChain.top_n,
+    DynamicFilterNode: ExecutorChain.dynamic_filter,
     MaterializeNode: ExecutorChain.materialize,
     SinkNode: ExecutorChain.sink,
 }

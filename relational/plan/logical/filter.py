@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relational.expr.expression import (
     Call,
@@ -14,19 +14,30 @@ from relational.expr.expression import (
     input_columns,
     remap,
 )
+from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Filter(UnaryPlan):
-    """The rows for which `predicate` is true (not NULL)."""
+    """The rows for which `predicate` is true (not NULL). A temporal filter ends append-only and watermarks: rows leave,
+    or enter late [R50]."""
 
     predicate: Expression
 
     def _derived(self) -> Properties:
         known = self.input.properties
+        moving = [temporal_term(term) for term in temporal_terms(self.predicate)]
+        if moving:
+            is_kept = all(term is not None and not term.expires for term in moving)
+            known = replace(known, is_append_only=known.is_append_only and is_kept, watermarks=frozenset())
         fixed = {column for column in map(_fixed_column, conjuncts(self.predicate)) if column is not None}
         return known.but(constants=known.constants | fixed) if fixed else known
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it is a temporal filter, which keeps rows until the time reaches them."""
+        return bool(temporal_terms(self.predicate))
 
     @property
     def evaluated(self) -> tuple[Expression, ...]:
@@ -37,7 +48,8 @@ class Filter(UnaryPlan):
         return f"Filter {self.predicate.describe(self.input.schema.names)}"
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
-        child, positions = prune(self.input, wanted | input_columns(self.predicate))
+        key = frozenset(self.input.stream_key or ()) if self.has_state else frozenset()
+        child, positions = prune(self.input, wanted | input_columns(self.predicate) | key)
         if child is self.input:
             return self, positions
         return Filter(child, remap(self.predicate, positions)), positions
@@ -49,7 +61,7 @@ class Filter(UnaryPlan):
         return self if is_same else pushed
 
     def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
-        return self.over((add(self.input, is_needed),))
+        return self.over((add(self.input, is_needed or self.has_state),))
 
 
 def where(plan: LogicalPlan, terms: tuple[Expression, ...]) -> LogicalPlan:

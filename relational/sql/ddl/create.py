@@ -138,7 +138,7 @@ def _sunk(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froze
         return rows_of(table, context.catalog), views
     reader.expect("AS")
     tree = parse(_before_options(reader))
-    binder = QueryBinder(context.catalog, Translator(tree))
+    binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=True))
     return binder.query(tree.node), binder.views
 
 
@@ -164,7 +164,7 @@ def _materialized_view(
     vnode_count = take_vnode_count(options)
     parallelism = options.take(PARALLELISM, parallelism_of, None)
     options.finish("a materialized view", VIEW_OPTIONS)
-    query, views = _query(reader, context)
+    query, views = _query(reader, context, is_kept_fresh=True)
     try:
         view, plan = view_of(name.name, query, definition, views, vnode_count)
     except BindError as error:
@@ -182,11 +182,14 @@ def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
     return CreateView(_in_schema(view, context, name, span), if_not_exists)
 
 
-def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
-    """AS query: its plan, which outlives the statement, so now() is rejected; and the views that it refers to."""
+def _query(
+    reader: TokenReader, context: BindContext, *, is_kept_fresh: bool = False
+) -> tuple[LogicalPlan, frozenset[int]]:
+    """AS query: its plan, which outlives the statement, so now() is rejected, or part of it if it `is_kept_fresh`; and
+    the views that it refers to."""
     reader.expect("AS")
     tree = parse(reader.rest())
-    binder = QueryBinder(context.catalog, Translator(tree))
+    binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=is_kept_fresh))
     return binder.query(tree.node), binder.views
 
 
