@@ -23,6 +23,7 @@ from relational.expr.expression import Call, Case, Cast, Expression, InputRef, L
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import (
     Aggregate,
+    EmitOnWindowClose,
     Filter,
     Join,
     JoinKind,
@@ -46,7 +47,8 @@ from relational.types.value_json import value_from_json, value_to_json
 FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters."""
+third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters and
+EMIT ON WINDOW CLOSE."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -68,7 +70,7 @@ def _version_of(node: LogicalPlan) -> int:
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, Rank | TopN):
         return TOP_N_VERSION
-    if isinstance(node, Filter) and node.has_state:
+    if isinstance(node, EmitOnWindowClose) or (isinstance(node, Filter) and node.has_state):
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
@@ -148,6 +150,8 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
     if isinstance(plan, TopN):
         return {"node": "top-n", "groups": list(plan.groups), "keys": sort_keys_to_json(plan.keys),
                 "kind": plan.kind.value, "limit": plan.limit, "offset": plan.offset, "name": plan.name}
+    if isinstance(plan, EmitOnWindowClose):
+        return {"node": "emit on window close", "column": plan.column}
     if isinstance(plan, Limit):
         return {"node": "limit", "count": plan.count, "offset": plan.offset}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
@@ -195,6 +199,8 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
         return TopN(child, groups, keys, kind, record["limit"], record["offset"], record["name"])
     if node == "limit":
         return Limit(child, record["count"], record["offset"])
+    if node == "emit on window close":
+        return EmitOnWindowClose(child, record["column"])
     if node == "filter":
         return Filter(child, expression_from_json(record["predicate"]))
     if node == "project":

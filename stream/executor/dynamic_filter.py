@@ -15,23 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
-
 from hummock.epoch import Epoch, to_unix_ms
 from relational.chunk import Op, StreamChunk, mask_of
 from relational.expr.comparisons import Relation
 from relational.expr.eval import Evaluator, evaluate_constant
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Call, Expression, InputRef, Literal, substitute
-from relational.table.key_ranges import RowRange
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
-from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.waiting_rows import reached_rows
 from stream.message import Barrier, Message, Wait, Watermark
 
-ROWS_AT_ONCE = 1 << 18
-"""That are read before what is deleted of them may leave memory."""
 UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -96,18 +92,8 @@ class DynamicFilterExecutor(Executor):
             self._is_waiting = self._compared(beyond, bound)
         is_inclusive = self._relation in (Relation.GREATER, Relation.LESS_EQUAL)
         op = Op.DELETE if self._expires else Op.INSERT
-        rows = ROWS_AT_ONCE
-        while rows >= ROWS_AT_ONCE:
-            rows = 0
-            reached = self._table.scan_within(RowRange(upper=bound.value, includes_upper=is_inclusive))
-            for chunk in reached:
-                self._table.write_slice(StreamChunk(chunk.columns, np.full(chunk.capacity, Op.DELETE, np.uint8)))
-                output = StreamChunk(chunk.columns[: len(self.info.schema)], np.full(chunk.capacity, op, np.uint8))
-                yield from slices(output, self._chunk_rows)
-                rows += chunk.capacity
-                if rows >= ROWS_AT_ONCE:
-                    break
-            reached.close()
+        yield from reached_rows(self._table, bound.value, is_inclusive=is_inclusive, op=op,
+                                width=len(self.info.schema), chunk_rows=self._chunk_rows)
 
     def _bound_of(self, epoch: Epoch) -> Literal:
         time = Literal(UNIX + timedelta(milliseconds=to_unix_ms(epoch)), DataType.TIMESTAMPTZ)

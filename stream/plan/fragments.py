@@ -4,7 +4,8 @@ The planner inserts an exchange where the distribution of rows changes:
 
     below an aggregation          by its groups, unless its input is distributed by exactly these columns already, with
                                   as many vnodes
-    below a dynamic filter        by the key of its rows, unless the input is distributed by it already
+    below a dynamic filter, and   by the key of its rows, unless the input is distributed by it already
+    below EMIT ON WINDOW CLOSE
     below one without groups      to one actor
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
     below a top-n                 by its groups, as below an aggregation; without groups to one actor
@@ -33,6 +34,7 @@ from relational.plan.logical import JoinKind
 from relational.types import VnodeRule
 from stream.plan.stream_plan import (
     DynamicFilterNode,
+    EmitOnWindowCloseNode,
     ExchangeNode,
     HashAggNode,
     HashJoinNode,
@@ -184,7 +186,7 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         child, distribution = _distributed(child, distribution, wanted)
         if node.groups and max(node.groups) >= node.width:
             distribution = SINGLE
-    elif isinstance(node, DynamicFilterNode):
+    elif isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode):
         wanted = node.table.distribution_key, node.table.vnode_count, VnodeRule.HASH
         child, distribution = _distributed(child, distribution, wanted)
     elif isinstance(node, MaterializeNode):

@@ -17,6 +17,7 @@ from relational.expr.expression import Expression, InputRef, conjunction, conjun
 from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.plan.logical import (
     Aggregate,
+    EmitOnWindowClose,
     Filter,
     Join,
     LogicalPlan,
@@ -38,6 +39,7 @@ from stream.plan.stream_plan import (
     DistinctArgument,
     DmlNode,
     DynamicFilterNode,
+    EmitOnWindowCloseNode,
     ExchangeNode,
     FilterNode,
     HashAggNode,
@@ -131,7 +133,7 @@ class _Planner:
         self._job = job
         self._table_ids = table_ids
         self._is_of_one_actor = is_of_one_actor
-        self._aggregations = self._joins = self._top_ns = self._filters = self._scans = 0
+        self._aggregations = self._joins = self._top_ns = self._filters = self._closings = self._scans = 0
         self._shares: dict[int, ShareNode] = {}
         self._offsets: TableCatalog | None = None
         self._sources: list[TableCatalog] = []
@@ -171,6 +173,8 @@ class _Planner:
             return self._join(query)
         if isinstance(query, TopN):
             return self._top_n(query)
+        if isinstance(query, EmitOnWindowClose):
+            return self._emit_on_window_close(query)
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
 
     def _join(self, query: Join) -> StreamNode:
@@ -305,10 +309,22 @@ class _Planner:
         node = child if added is None else ProjectNode(added[0], key, child, added[1])
         name = f"{self._job.name}.filter{self._filters}"
         self._filters += 1
-        table = state_tables.dynamic_filter_table(
+        table = state_tables.waiting_rows_table(
             self._table_ids(name), name, self._job.id, node.schema, column, key, self._job.vnode_count
         )
         return DynamicFilterNode(child.schema, key, node, column, found.relation, found.bound, table)
+
+    def _emit_on_window_close(self, query: EmitOnWindowClose) -> StreamNode:
+        child = self.plan(query.input)
+        key = child.stream_key
+        if key is None:
+            raise PlanNotSupported("EmitOnWindowClose", "its input cannot tell its rows apart")
+        name = f"{self._job.name}.closing{self._closings}"
+        self._closings += 1
+        table = state_tables.waiting_rows_table(
+            self._table_ids(name), name, self._job.id, child.schema, query.column, key, self._job.vnode_count
+        )
+        return EmitOnWindowCloseNode(child.schema, key, child, query.column, table)
 
     def _steady_filter(self, child: StreamNode, predicate: Expression) -> StreamNode:
         if isinstance(child, FilterNode):

@@ -3,8 +3,8 @@
     {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
-values of DISTINCT calls, version 6 dynamic filters. A plan is written in the first version that has what it needs,
-which older releases read.
+values of DISTINCT calls, version 6 dynamic filters and EMIT ON WINDOW CLOSE. A plan is written in
+the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -38,6 +38,7 @@ from stream.plan.stream_plan import (
     DistinctArgument,
     DmlNode,
     DynamicFilterNode,
+    EmitOnWindowCloseNode,
     ExchangeNode,
     FilterNode,
     HashAggNode,
@@ -95,7 +96,7 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, DynamicFilterNode):
+    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode):
         return FORMAT_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
@@ -154,6 +155,7 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     DynamicFilterNode: ("dynamic filter", lambda node: {
         "column": node.column, "relation": node.relation.value, "bound": expression_to_json(node.bound),
         "table": node.table.id}),
+    EmitOnWindowCloseNode: ("emit on window close", lambda node: {"column": node.column, "table": node.table.id}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -264,6 +266,9 @@ class _Reader:
         relation, bound = Relation(record["relation"]), expression_from_json(record["bound"])
         return DynamicFilterNode(schema, key, input, record["column"], relation, bound, self._table(record["table"]))
 
+    def emit_on_window_close(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return EmitOnWindowCloseNode(schema, key, input, record["column"], self._table(record["table"]))
+
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
         rule = VnodeRule(record.get("rule", VnodeRule.HASH))
@@ -304,6 +309,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "join": _Reader.join,
     "top-n": _Reader.top_n,
     "dynamic filter": _Reader.dynamic_filter,
+    "emit on window close": _Reader.emit_on_window_close,
     "exchange": _Reader.exchange,
     "share": _Reader.share,
     "union": _Reader.union,

@@ -9,6 +9,7 @@
     join, one input       join key, stream key                       | all other columns
     top-n                 group columns, order, stream key           | all other columns
     dynamic filter        value, stream key                          | all other columns
+    emit on window close  column with a watermark, stream key        | all other columns
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
     log of a sink         sequence number                            | changes
@@ -246,7 +247,7 @@ def top_n_table(
     return _table_of_keys(table_id, name, job_id, schema, list(first.values()), groups, vnode_count)
 
 
-def dynamic_filter_table(
+def waiting_rows_table(
     table_id: int,
     name: str,
     job_id: int,
@@ -255,7 +256,7 @@ def dynamic_filter_table(
     stream_key: tuple[int, ...],
     vnode_count: int,
 ) -> TableCatalog:
-    """The rows that the bound of a dynamic filter has not reached, whose columns are those of `schema`, in the order of
+    """The rows that a bound or a watermark has not reached, whose columns are those of `schema`, in the order of
     `column`."""
     pk = [SortKey(each) for each in dict.fromkeys((column, *stream_key))]
     return internal_table(table_id, name, job_id, schema, pk, stream_key, vnode_count=vnode_count)

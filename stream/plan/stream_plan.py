@@ -372,6 +372,22 @@ class DynamicFilterNode(_UnaryNode):
 
 
 @dataclass(frozen=True, slots=True)
+class EmitOnWindowCloseNode(_UnaryNode):
+    """The rows of the input once the watermark of `column` has passed them. `table`: those that wait for it."""
+
+    column: int
+    table: TableCatalog
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
+    def details(self) -> str:
+        return f"watermark [{self.schema.names[self.column]}]"
+
+
+@dataclass(frozen=True, slots=True)
 class MaterializeNode(_UnaryNode):
     """Writes `table`. `conflict`: the rule by which the input is fitted to it; None: the input is a legal change
     stream."""

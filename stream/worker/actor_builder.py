@@ -30,6 +30,7 @@ from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.dynamic_filter import DynamicFilterExecutor
+from stream.executor.emit_on_window_close import EmitOnWindowCloseExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.hash_join import HashJoinExecutor
@@ -53,6 +54,7 @@ from stream.options import StreamOptions
 from stream.plan.stream_plan import (
     DmlNode,
     DynamicFilterNode,
+    EmitOnWindowCloseNode,
     FilterNode,
     HashAggNode,
     HashJoinNode,
@@ -282,6 +284,12 @@ class ExecutorChain:
             self.state_table(node.table),
             self.errors,
             chunk_rows=self.options.chunk_rows,
+        )
+
+    def emit_on_window_close(self, node: EmitOnWindowCloseNode, info: ExecutorInfo) -> Executor:
+        table, rows = self.state_table(node.table), self.options.chunk_rows
+        return EmitOnWindowCloseExecutor(
+            info, self.build(node.input), node.column, table, self.errors, chunk_rows=rows
         )
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
@@ -570,6 +578,7 @@ BUILDERS: BuilderFunctions = {
     HashJoinNode: ExecutorChain.hash_join,
     TopNNode: ExecutorChain.top_n,
     DynamicFilterNode: ExecutorChain.dynamic_filter,
+    EmitOnWindowCloseNode: ExecutorChain.emit_on_window_close,
     MaterializeNode: ExecutorChain.materialize,
     SinkNode: ExecutorChain.sink,
 }

@@ -14,7 +14,7 @@ from relational.errors import BindError
 from relational.expr.bind import error_span
 from relational.expr.unbound import TextSpan
 from relational.plan.changes import column_of, writable
-from relational.plan.logical import LogicalPlan
+from relational.plan.logical import EmitOnWindowClose, LogicalPlan
 from relational.plan.view import index_of, plain_view_of, sink_into, sink_of, view_of
 from relational.sql.context import BindContext
 from relational.sql.ddl.create_table import read_table, source_of, table_as, table_of
@@ -137,17 +137,36 @@ def _sunk(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froze
         views = frozenset({table.id}) if table.kind is TableKind.VIEW else frozenset()
         return rows_of(table, context.catalog), views
     reader.expect("AS")
-    tree = parse(_before_options(reader))
+    return _fresh_query(reader, context, _OPTIONS)
+
+
+_OPTIONS, _EMIT = ("WITH", "("), ("EMIT", "ON", "WINDOW", "CLOSE")
+"""What no query contains outside of parentheses."""
+
+
+def _fresh_query(
+    reader: TokenReader, context: BindContext, *ends: tuple[str, ...]
+) -> tuple[LogicalPlan, frozenset[int]]:
+    """query [EMIT ON WINDOW CLOSE], up to one of `ends`: the plan of a query that is kept fresh, of which now() can be
+    a part, and the views that it refers to."""
+    tree = parse(_before(reader, _EMIT, *ends))
     binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=True))
-    return binder.query(tree.node), binder.views
+    query, span = binder.query(tree.node), reader.span
+    if not reader.accept(*_EMIT):
+        return query, binder.views
+    marked = query.watermarks & frozenset(query.visible)
+    if not marked:
+        reason = "a column of the result with a watermark: of a group of windows over a column with WATERMARK FOR, say"
+        raise BindError(f"EMIT ON WINDOW CLOSE needs {reason}", **error_span(span))
+    return EmitOnWindowClose(query, min(marked)), binder.views
 
 
-def _before_options(reader: TokenReader) -> Piece:
-    """The text up to WITH (, which no query contains outside of parentheses, or all of it. Reads it."""
+def _before(reader: TokenReader, *ends: tuple[str, ...]) -> Piece:
+    """The text up to one of `ends` outside of parentheses, or all of it. Reads it."""
     start = end = reader.span[0]
     depth = 0
     while (token := reader.peek()) is not None:
-        if depth == 0 and reader.begins("WITH", "("):
+        if depth == 0 and any(reader.begins(*words) for words in ends):
             break
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         end = reader.span[1]
@@ -164,7 +183,9 @@ def _materialized_view(
     vnode_count = take_vnode_count(options)
     parallelism = options.take(PARALLELISM, parallelism_of, None)
     options.finish("a materialized view", VIEW_OPTIONS)
-    query, views = _query(reader, context, is_kept_fresh=True)
+    reader.expect("AS")
+    query, views = _fresh_query(reader, context)
+    reader.finish()
     try:
         view, plan = view_of(name.name, query, definition, views, vnode_count)
     except BindError as error:
@@ -182,14 +203,11 @@ def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
     return CreateView(_in_schema(view, context, name, span), if_not_exists)
 
 
-def _query(
-    reader: TokenReader, context: BindContext, *, is_kept_fresh: bool = False
-) -> tuple[LogicalPlan, frozenset[int]]:
-    """AS query: its plan, which outlives the statement, so now() is rejected, or part of it if it `is_kept_fresh`; and
-    the views that it refers to."""
+def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
+    """AS query: its plan, which outlives the statement, so now() is rejected; and the views that it refers to."""
     reader.expect("AS")
     tree = parse(reader.rest())
-    binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=is_kept_fresh))
+    binder = QueryBinder(context.catalog, Translator(tree))
     return binder.query(tree.node), binder.views
 
 

@@ -19,7 +19,7 @@ from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
 from relational.types.interval import Interval
-from stream.executor import dynamic_filter as module
+from stream.executor import waiting_rows
 from stream.executor.base import ExecutorInfo
 from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.message import Watermark
@@ -91,7 +91,7 @@ class Rows:
 @pytest.mark.parametrize("relation", COMPARED)
 @pytest.mark.parametrize("rows_at_once", [1 << 18, 2])
 def test_rows_are_those_that_satisfy_the_condition_in_each_epoch(relation, rows_at_once, monkeypatch):
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(waiting_rows, "ROWS_AT_ONCE", rows_at_once)
     rng = random.Random(run_seed())
     for _ in range(3):
         store, rows, folded = MemoryStateStore(), Rows(rng), Folded((0,))
