@@ -190,3 +190,20 @@ SELECT n FROM (SELECT at, row_number() OVER (PARTITION BY region ORDER BY amount
 --     Project row_number AS n
 --       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
 --         Scan orders (id, region, amount)
+
+-- rows that wait for their window
+CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, max(n) AS n FROM clicks WHERE n > 1 GROUP BY 1, 2 EMIT ON WINDOW CLOSE
+-- before
+--   EmitOnWindowClose watermark [hour]
+--     Project date_trunc_hour(at) AS hour, page, max(n) AS n
+--       Aggregate [date_trunc_hour(at), page] max(n) watermark [date_trunc_hour(at)]
+--         Project date_trunc_hour(at), page, n
+--           Filter (n > 1)
+--             Scan clicks (at, page, n) watermark [at]
+-- after
+--   EmitOnWindowClose watermark [hour]
+--     Project date_trunc_hour(at) AS hour, page, max(n) AS n
+--       Aggregate [date_trunc_hour(at), page] max(n) watermark [date_trunc_hour(at)]
+--         Project date_trunc_hour(at), page, n
+--           Filter (n > 1)
+--             Scan clicks (at, page, n) watermark [at]
