@@ -47,8 +47,8 @@ from relational.types.value_json import value_from_json, value_to_json
 FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters and
-EMIT ON WINDOW CLOSE."""
+third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters,
+temporal joins and EMIT ON WINDOW CLOSE."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -66,6 +66,8 @@ def plan_to_text(plan: LogicalPlan) -> str:
 
 def _version_of(node: LogicalPlan) -> int:
     """The first version that has a node."""
+    if isinstance(node, Join) and node.is_temporal:
+        return FORMAT_VERSION
     if isinstance(node, Join):
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, Rank | TopN):
@@ -114,7 +116,8 @@ def _plan(plan: LogicalPlan, positions: Mapping[int, int]) -> dict[str, Any]:
     if isinstance(plan, Join):
         on = None if plan.on is None else expression_to_json(plan.on)
         left, right = (_plan(each, positions) for each in plan.inputs)
-        return {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right}
+        temporal = {"temporal": True} if plan.is_temporal else {}
+        return {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right} | temporal
     if isinstance(plan, Values):
         fields = [[field.name, str(field.data_type)] for field in plan.fields]
         rows = [[expression_to_json(each) for each in row] for row in plan.rows]
@@ -182,7 +185,7 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
     if node == "join":
         left, right = (_read_plan(record[side], table_of_id, shares) for side in ("left", "right"))
         on = None if record["on"] is None else expression_from_json(record["on"])
-        return Join(left, right, JoinKind(record["kind"]), on)
+        return Join(left, right, JoinKind(record["kind"]), on, record.get("temporal", False))
     return _read_unary(record, _read_plan(record["input"], table_of_id, shares))
 
 

@@ -35,7 +35,7 @@ def join_using(
         return pairs, [*left, *right]
     chosen = [tuple(_column(name, span, side) for side in (left, right)) for name, span in names]
     on = conjunction([call("equal", pair, span) for pair, (_, span) in zip(chosen, names, strict=True)])
-    join = Join(pairs.left, pairs.right, pairs.kind, on)
+    join = replace(pairs, on=on)
     merged = [_merged(one, other, pairs.kind) for one, other in chosen]
     width = len(join.schema)
     columns = input_refs(join.schema.types)

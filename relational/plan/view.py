@@ -24,9 +24,10 @@ from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.plan.changes import assigned, column_of
-from relational.plan.logical import Filter, LogicalPlan, Project, Rank, Scan, Sort, Values, nodes, only
+from relational.plan.logical import Filter, Join, LogicalPlan, Project, Rank, Scan, Sort, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
+from relational.plan.temporal_join import temporal_lookup
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.vnode_rule import VnodeRule
@@ -151,6 +152,8 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
             raise BindError(f"{_BATCH_ONLY[type(node)]} is not supported in {what}")
         if isinstance(node, Scan):
             _check_kept(what, node.table)
+        if isinstance(node, Join) and node.is_temporal:
+            temporal_lookup(node)
         moving = temporal_terms(node.predicate) if isinstance(node, Filter) else node.evaluated
         for each in moving:
             _check_time(what, each, is_condition=isinstance(node, Filter))

@@ -214,13 +214,29 @@ class QueryBinder:
         """Relations between two commas. BindError if one has the name of another, or of one of `others`."""
         plan, items = self._named_items(first, others)
         for join in joins:
-            right, more = self._named_items(join.this, (*others, *items))
+            is_temporal = self._is_temporal(join.this)
+            right, more = self._named_items(join.this, (*others, *items), is_temporal=is_temporal)
             more = [replace(item, first=len(plan.schema) + item.first) for item in more]
-            plan, items = self._joined(plan, right, join, items, more)
+            plan, items = self._joined(plan, right, join, items, more, is_temporal=is_temporal)
         return plan, items
 
-    def _named_items(self, node: exp.Expr, others: Sequence[FromItem]) -> tuple[LogicalPlan, list[FromItem]]:
+    def _is_temporal(self, node: exp.Expr) -> bool:
+        """Whether a relation after JOIN is one FOR SYSTEM_TIME AS OF PROCTIME(). BindError for another time."""
+        version = node.args.get("version")
+        if version is None:
+            return False
+        time = version.expression
+        if version.args.get("kind") == "AS OF" and isinstance(time, exp.Anonymous) and time.name.lower() == "proctime":
+            return True
+        raise BindError("a join is FOR SYSTEM_TIME AS OF PROCTIME() only", **error_span(self._translate.span(node)))
+
+    def _named_items(
+        self, node: exp.Expr, others: Sequence[FromItem], *, is_temporal: bool = False
+    ) -> tuple[LogicalPlan, list[FromItem]]:
         """A relation of a FROM, or joined ones in parentheses."""
+        if node.args.get("version") is not None and not is_temporal:
+            reason = "FOR SYSTEM_TIME AS OF PROCTIME() is of the right side of a JOIN"
+            raise BindError(reason, **error_span(self._translate.span(node)))
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and node.args.get("alias") is None:
             table = exp.Table(**{name: part for name, part in node.this.args.items() if name != "joins"})
             return self._join_chain(table, node.this.args.get("joins") or (), others)
@@ -232,7 +248,14 @@ class QueryBinder:
         return relation.plan, [FromItem(relation.schema, relation.hidden, path)]
 
     def _joined(
-        self, left: LogicalPlan, right: LogicalPlan, node: exp.Join, items: list[FromItem], more: list[FromItem]
+        self,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        node: exp.Join,
+        items: list[FromItem],
+        more: list[FromItem],
+        *,
+        is_temporal: bool,
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """Two relations as a JOIN connects them, and the names of both."""
         name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
@@ -246,11 +269,12 @@ class QueryBinder:
             raise ParseError(what, **error_span(span))
         if condition is not None:
             binder = ExprBinder(Scope.of_items([*items, *more], self._outer))
-            return Join(left, right, kind, binder.condition(self._translate.term(condition), "ON")), [*items, *more]
+            on = binder.condition(self._translate.term(condition), "ON")
+            return Join(left, right, kind, on, is_temporal), [*items, *more]
         names = [(self._translate.identifier(each), self._translate.span(each)) for each in using]
         if is_natural:
             names = [(each, span) for each in shared_names(items, more)]
-        return join_using(Join(left, right, kind, None), names, items, more)
+        return join_using(Join(left, right, kind, None, is_temporal), names, items, more)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
         """A relation and the path by which its columns can be qualified."""

@@ -11,6 +11,7 @@ The planner inserts an exchange where the distribution of rows changes:
     below a top-n                 by its groups, as below an aggregation; without groups to one actor
     below each input of a join    by the join key; without equal columns to one actor. An input that is distributed by
                                   it already ends its fragment as well: its rows stay with the owner of their vnode
+    below a temporal join         by the key of the table, on both sides
     below a branch of a union     by what is needed above the union, else by the key of the union
     below the sink                to one actor, unless its job is a single fragment
     above a share                 for each reader, as it needs it: the fragment below is executed once
@@ -47,6 +48,7 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    TemporalJoinNode,
     TopNNode,
     UnionNode,
 )
@@ -173,6 +175,8 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         return _union(node)
     if isinstance(node, HashJoinNode):
         return _join(node)
+    if isinstance(node, TemporalJoinNode):
+        return _temporal_join(node)
     child, distribution = _parted(node.inputs[0])
     if isinstance(node, ShareNode):
         shared = replace(node, input=child)
@@ -222,6 +226,18 @@ def _join(node: HashJoinNode) -> tuple[StreamNode, Distribution]:
     return _with_inputs(node, inputs), _distribution_of_join(node)
 
 
+def _temporal_join(node: TemporalJoinNode) -> tuple[StreamNode, Distribution]:
+    """By the key, so that each row of the table is looked up by one actor, which gets its changes."""
+    inputs = []
+    for child, key in ((node.left, node.key), (node.right, node.pk)):
+        below = _parted(child)[0]
+        if isinstance(below, ExchangeNode) and below.key is None:
+            below = below.input
+        inputs.append(ExchangeNode(child.schema, child.stream_key, below, key, node.vnode_count))
+    is_known = max(node.key) < node.width
+    return _with_inputs(node, inputs), (node.key, node.vnode_count, VnodeRule.HASH) if is_known else None
+
+
 def _distribution_of_join(node: HashJoinNode) -> Distribution:
     """By the key of the side whose columns are never NULL for want of a partner."""
     if not node.tables[0].distribution_key:
@@ -263,7 +279,7 @@ def _among(columns: tuple[int, ...], vnode_count: int, rule: VnodeRule, kept: Se
 def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:
     if isinstance(node, UnionNode):
         return replace(node, branches=tuple(inputs))
-    if isinstance(node, HashJoinNode):
+    if isinstance(node, HashJoinNode | TemporalJoinNode):
         left, right = inputs
         return replace(node, left=left, right=right)
     return replace(node, input=inputs[0]) if inputs else node  # type: ignore[call-arg]

@@ -32,6 +32,7 @@ from relational.plan.logical import (
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.serialize import plan_from_text
+from relational.plan.temporal_join import temporal_lookup
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
@@ -54,6 +55,7 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    TemporalJoinNode,
     TopNNode,
     UnionNode,
     ValueOverflow,
@@ -170,7 +172,7 @@ class _Planner:
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         if isinstance(query, Join):
-            return self._join(query)
+            return self._temporal_join(query) if query.is_temporal else self._join(query)
         if isinstance(query, TopN):
             return self._top_n(query)
         if isinstance(query, EmitOnWindowClose):
@@ -214,6 +216,27 @@ class _Planner:
             (query.left.is_append_only, query.right.is_append_only),
             query.passing,
             (tables[0], tables[1]),
+        )
+
+    def _temporal_join(self, query: Join) -> StreamNode:
+        """The changes of the right table without its existing rows, which are looked up."""
+        lookup, left = temporal_lookup(query), self.plan(query.left)
+        key, added = key_columns(left.schema, lookup.keys)
+        node = left if added is None else ProjectNode(added[0], left.stream_key, left, added[1])
+        scan = lookup.scan
+        right = StreamScanNode(scan.schema, scan.stream_key, scan.table, scan.columns, None)
+        return TemporalJoinNode(
+            query.schema,
+            query.stream_key,
+            node,
+            right,
+            query.kind,
+            key,
+            conjunction(lookup.rest) if lookup.rest else None,
+            len(left.schema),
+            scan.table,
+            scan.columns,
+            self._job.vnode_count,
         )
 
     def _top_n(self, query: TopN) -> StreamNode:

@@ -3,8 +3,8 @@
     {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
-values of DISTINCT calls, version 6 dynamic filters and EMIT ON WINDOW CLOSE. A plan is written in
-the first version that has what it needs, which older releases read.
+values of DISTINCT calls, version 6 dynamic filters, temporal joins and EMIT ON WINDOW CLOSE. A
+plan is written in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -54,6 +54,7 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamPlan,
     StreamScanNode,
+    TemporalJoinNode,
     TopNNode,
     UnionNode,
     ValueOverflow,
@@ -96,7 +97,7 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode):
+    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | TemporalJoinNode):
         return FORMAT_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
@@ -155,6 +156,10 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     DynamicFilterNode: ("dynamic filter", lambda node: {
         "column": node.column, "relation": node.relation.value, "bound": expression_to_json(node.bound),
         "table": node.table.id}),
+    TemporalJoinNode: ("temporal join", lambda node: {
+        "kind": node.kind.value, "by": list(node.key), "width": node.width, "table": node.table.id,
+        "condition": None if node.condition is None else expression_to_json(node.condition),
+        "columns": _column_ids(node.table, node.columns), "vnodes": node.vnode_count}),
     EmitOnWindowCloseNode: ("emit on window close", lambda node: {"column": node.column, "table": node.table.id}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
@@ -266,6 +271,24 @@ class _Reader:
         relation, bound = Relation(record["relation"]), expression_from_json(record["bound"])
         return DynamicFilterNode(schema, key, input, record["column"], relation, bound, self._table(record["table"]))
 
+    def temporal_join(
+        self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode
+    ) -> StreamNode:
+        table, condition = self._table(record["table"]), record["condition"]
+        return TemporalJoinNode(
+            schema,
+            key,
+            left,
+            right,
+            JoinKind(record["kind"]),
+            tuple(record["by"]),
+            None if condition is None else expression_from_json(condition),
+            record["width"],
+            table,
+            _positions(table, record["columns"]),
+            record["vnodes"],
+        )
+
     def emit_on_window_close(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return EmitOnWindowCloseNode(schema, key, input, record["column"], self._table(record["table"]))
 
@@ -309,6 +332,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "join": _Reader.join,
     "top-n": _Reader.top_n,
     "dynamic filter": _Reader.dynamic_filter,
+    "temporal join": _Reader.temporal_join,
     "emit on window close": _Reader.emit_on_window_close,
     "exchange": _Reader.exchange,
     "share": _Reader.share,

@@ -325,6 +325,39 @@ class HashJoinNode(StreamNode):
 
 
 @dataclass(frozen=True, slots=True)
+class TemporalJoinNode(StreamNode):
+    """Each row of the left input, once, with the row of `table` under the primary key that its columns `key` are equal
+    to, at that time, if `condition` over the columns of both is true; `kind` INNER or LEFT. `right` brings the changes
+    of `table`, in the columns `columns`. The output has the first `width` columns of the left input, then these."""
+
+    left: StreamNode
+    right: StreamNode
+    kind: JoinKind
+    key: tuple[int, ...]
+    condition: Expression | None
+    width: int
+    table: TableCatalog
+    columns: tuple[int, ...]
+    vnode_count: int
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return self.left, self.right
+
+    @property
+    def pk(self) -> tuple[int, ...]:
+        """The columns of the primary key in the right input."""
+        return tuple(map(self.columns.index, self.table.pk_indices))
+
+    @property
+    def details(self) -> str:
+        names = self.left.schema.names, self.right.schema.names
+        keys = tuple(zip(self.key, self.pk, strict=True))
+        widths = self.width, len(self.columns)
+        return f"{self.kind} on {join_text(keys, (False,) * len(keys), self.condition, names, widths)}"
+
+
+@dataclass(frozen=True, slots=True)
 class TopNNode(_UnaryNode):
     """The rows whose number by `kind` is above `offset` and at most `last` among those that are equal in `groups`, in
     the order `keys`: the first `width` columns, and behind them the number if `has_number`; the others are computed

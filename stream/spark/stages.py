@@ -32,6 +32,7 @@ from stream.plan.stream_plan import (
     SinkNode,
     SourceNode,
     StreamScanNode,
+    TemporalJoinNode,
     WatermarkFilterNode,
 )
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
@@ -365,8 +366,10 @@ def ranges_read(specs: Sequence[ActorSpec]) -> list[KeyRange]:
     """The key ranges of the store that the actors of a task read."""
     found: dict[tuple[int, int, int], KeyRange] = {}
     for spec in specs:
+        looked_up = {node.table.id for node in spec.root.walk() if isinstance(node, TemporalJoinNode)}
         for table in _tables_of(spec):
-            if spec.vnodes is None or not table.distribution_key or table.vnode_count != len(spec.vnodes):
+            is_whole = spec.vnodes is None or table.id in looked_up or not table.distribution_key
+            if is_whole or spec.vnodes is None or table.vnode_count != len(spec.vnodes):
                 found[table.id, 0, -1] = KeyRange.table(table.id)
             else:
                 owned = spec.vnodes.nonzero()[0]
@@ -381,7 +384,7 @@ def _tables_of(spec: ActorSpec) -> list[TableCatalog]:
     for node in spec.root.walk():
         found += node.state_tables
         table = getattr(node, "table", None)
-        if table is not None and (spec.is_root or isinstance(node, StreamScanNode)):
+        if table is not None and (spec.is_root or isinstance(node, StreamScanNode | TemporalJoinNode)):
             found.append(table)
     return found
 

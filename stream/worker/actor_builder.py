@@ -47,6 +47,7 @@ from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.executor.source_watermark import SourceWatermark
 from stream.executor.store_errors import StoreErrorsExecutor
 from stream.executor.table_sink import TableSinkExecutor
+from stream.executor.temporal_join import TemporalJoinExecutor
 from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
@@ -67,6 +68,7 @@ from stream.plan.stream_plan import (
     SourceNode,
     StreamNode,
     StreamScanNode,
+    TemporalJoinNode,
     TopNNode,
     UnionNode,
     WatermarkFilterNode,
@@ -533,6 +535,21 @@ class _ActorChain(ExecutorChain):
         return MergeExecutor(info, [channel for _ in node.branches for channel in next(self.inputs)],
                              self.options.chunk_rows)
 
+    def temporal_join(self, node: TemporalJoinNode, info: ExecutorInfo) -> Executor:
+        return TemporalJoinExecutor(
+            info,
+            [self.build(child) for child in node.inputs],
+            StorageTable(node.table, self.upstream, node.columns),
+            node.key,
+            node.pk,
+            node.right.stream_key or (),
+            node.condition,
+            self.errors,
+            keeps_left=node.kind.keeps_left,
+            cache_bytes=self.options.join_cache_bytes,
+            chunk_rows=self.options.chunk_rows,
+        )
+
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
         progress = None if node.progress is None else StateTable(node.progress, self.store, budget=self.budget)
@@ -576,6 +593,7 @@ BUILDERS: BuilderFunctions = {
     ProjectNode: ExecutorChain.project,
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
+    TemporalJoinNode: _ActorChain.temporal_join,
     TopNNode: ExecutorChain.top_n,
     DynamicFilterNode: ExecutorChain.dynamic_filter,
     EmitOnWindowCloseNode: ExecutorChain.emit_on_window_close,

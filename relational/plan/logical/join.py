@@ -49,12 +49,16 @@ class Join(LogicalPlan):
     `is_keyed`: the rows of the inputs are kept as state, so these have their stream keys. The stream key of the result
     has the keys of both sides, without right (or left) columns that an equality determines, and the columns by which
     the rows are distributed [R8]. Where rows of both sides may come without a partner, each side must have a column
-    without NULL in it."""
+    without NULL in it.
+
+    `is_temporal`: a view joins each left row once, with the right rows of that time (relational/plan/temporal_join.py).
+    """
 
     left: LogicalPlan
     right: LogicalPlan
     kind: JoinKind
     on: Expression | None
+    is_temporal: bool = False
     is_keyed: bool = field(default=False, compare=False, repr=False)
 
     def _derived(self) -> Properties:
@@ -69,6 +73,7 @@ class Join(LogicalPlan):
             unique_keys=self._unique_keys(left, right),
             constants=self._where_always(left.constants, right.constants),
             shares=left.shares | right.shares,
+            watermarks=left.watermarks if self.is_temporal else NONE,
             not_null=self._where_always(left.not_null, right.not_null),
         )
 
@@ -90,6 +95,8 @@ class Join(LogicalPlan):
 
     @property
     def _is_append_only(self) -> bool:
+        if self.is_temporal:
+            return self.left.is_append_only
         inputs_are = self.left.is_append_only and self.right.is_append_only
         return inputs_are and self.kind in (JoinKind.INNER, JoinKind.SEMI)
 
@@ -152,7 +159,7 @@ class Join(LogicalPlan):
     def summary(self) -> str:
         names = (*self.left.schema.names, *self.right.schema.names)
         condition = "" if self.on is None else f" on {self.on.describe(names)}"
-        return f"Join {self.kind}{condition}"
+        return f"{'Temporal join' if self.is_temporal else 'Join'} {self.kind}{condition}"
 
     @property
     def terms(self) -> tuple[Expression, ...]:
@@ -168,7 +175,7 @@ class Join(LogicalPlan):
     def passing(self) -> tuple[bool, bool]:
         """For each input whether its rows are needed only until they find their partner: the other input then has at
         most one row for each key, which never goes. Rows without a partner wait for it [R46]."""
-        if self.kind is not JoinKind.INNER:
+        if self.kind is not JoinKind.INNER or self.is_temporal:
             return False, False
         pairs, _ = self.equalities
         left = self.right.is_append_only and self.right.properties.is_unique(_known(each.columns[1] for each in pairs))
@@ -235,7 +242,7 @@ class Join(LogicalPlan):
             return self.over((left, right))
         moved = {width + column: width + more + column for column in range(len(self.right.schema))}
         on = None if self.on is None else remap(self.on, dict(enumerate(range(width))) | moved)
-        join = Join(left, right, self.kind, on, is_keyed=True)
+        join = Join(left, right, self.kind, on, self.is_temporal, is_keyed=True)
         if not self.kind.has_pairs:
             return join
         return only(join, [*range(width), *range(width + more, len(join.schema)), *range(width, width + more)])

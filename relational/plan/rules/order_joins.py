@@ -75,7 +75,7 @@ def _ordered(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _is_movable(plan: LogicalPlan) -> bool:
-    return isinstance(plan, Join) and plan.kind is JoinKind.INNER and not plan.is_keyed
+    return isinstance(plan, Join) and plan.kind is JoinKind.INNER and not plan.is_keyed and not plan.is_temporal
 
 
 def _is_selection(plan: LogicalPlan) -> bool:
