@@ -19,7 +19,7 @@ from relational.expr.expression import Call, Expression, InputRef, substitute
 from relational.expr.temporal_terms import NOW
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
-from relational.plan.logical.rank import numbers_text
+from relational.plan.logical.over_window import numbers_text
 from relational.plan.tree_text import grouping_text, groups_text, join_text, select_items
 from relational.types import DataType, Schema, SortKey, VnodeRule
 
