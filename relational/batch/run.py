@@ -155,7 +155,7 @@ class _Query:
         numbers = group_numbers([rows.columns[column] for column in plan.groups], rows.capacity)
         ordered = OrderedRows.of(rows, ranking(rows, numbers, plan.keys, plan.ties), plan.keys)
         values = window_values(plan.calls, ordered, strict=True)
-        yield DataChunk([*ordered.rows.columns, *values], capacity=rows.capacity)
+        yield DataChunk([*ordered.rows.columns, *values.values], capacity=rows.capacity)
 
     def limit(self, plan: BatchLimit) -> Chunks:
         skip, left = plan.offset, plan.count

@@ -119,6 +119,12 @@ class Frame:
         """Whether the frame of each row has that row."""
         return self.start.kind <= BoundKind.CURRENT_ROW <= self.end.kind
 
+    @property
+    def begins_with_partition(self) -> bool:
+        """Whether it has all rows up to some bound, and does not depend on where the partition ends."""
+        kinds = self.start.kind, self.end.kind
+        return kinds[0] is BoundKind.UNBOUNDED_PRECEDING and kinds[1] is not BoundKind.UNBOUNDED_FOLLOWING
+
     def describe(self, names: Sequence[str]) -> str:
         """SQL-like text over the names of the input columns."""
         start, end = (self._bound_text(each, names) for each in (self.start, self.end))
@@ -158,6 +164,13 @@ class WindowCall:
         """The input columns that it needs."""
         own = (each for each in (self.argument, self.default, self.filter) if each is not None)
         return (*own, *(() if self.frame is None else self.frame.columns))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the value of a row follows from a state of an earlier row, and the rows between them."""
+        if self.frame is None:
+            return self.kind in (WindowKind.ROW_NUMBER, WindowKind.RANK, WindowKind.DENSE_RANK)
+        return self.kind is not WindowKind.LAST_VALUE and self.frame.begins_with_partition
 
     @property
     def shift(self) -> int:

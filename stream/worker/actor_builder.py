@@ -38,6 +38,7 @@ from stream.executor.join_side import JoinInput, JoinSide, Shown
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
+from stream.executor.over_window import OverWindowExecutor, Windows
 from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
@@ -52,6 +53,7 @@ from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
+from stream.plan.state_tables import window_state_types
 from stream.plan.stream_plan import (
     DmlNode,
     DynamicFilterNode,
@@ -61,6 +63,7 @@ from stream.plan.stream_plan import (
     HashJoinNode,
     MaterializeNode,
     MergeNode,
+    OverWindowNode,
     ProjectNode,
     RowIdGenNode,
     ShareNode,
@@ -292,6 +295,19 @@ class ExecutorChain:
         table, rows = self.state_table(node.table), self.options.chunk_rows
         return EmitOnWindowCloseExecutor(
             info, self.build(node.input), node.column, table, self.errors, chunk_rows=rows
+        )
+
+
+    def over_window(self, node: OverWindowNode, info: ExecutorInfo) -> Executor:
+        states = tuple(len(window_state_types(call, node.input.schema.types)) for call in node.calls)
+        return OverWindowExecutor(
+            info,
+            self.build(node.input),
+            Windows(node.groups, node.keys, node.calls, node.width, states),
+            self.state_table(node.table),
+            self.errors,
+            is_append_only=node.is_append_only,
+            chunk_rows=self.options.chunk_rows,
         )
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
@@ -597,6 +613,7 @@ BUILDERS: BuilderFunctions = {
     TopNNode: ExecutorChain.top_n,
     DynamicFilterNode: ExecutorChain.dynamic_filter,
     EmitOnWindowCloseNode: ExecutorChain.emit_on_window_close,
+    OverWindowNode: ExecutorChain.over_window,
     MaterializeNode: ExecutorChain.materialize,
     SinkNode: ExecutorChain.sink,
 }

@@ -1,0 +1,115 @@
+"""What executors over ordered groups of rows share: the changes of an epoch are kept until the barrier, or until there
+are many, and then applied to all groups at once, so that a group emits what is different after the epoch, however often
+it changed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from relational.chunk import Column, DataChunk, Op, StreamChunk
+from relational.expr.eval_context import ErrorCounts
+from relational.join.net_changes import net_changes
+from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
+from relational.table.state_table import StateTable
+from relational.types import DataType
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.message import Barrier, Message, Watermark
+
+KEPT_ROWS, KEPT_BYTES = 1 << 18, 64 << 20
+"""Changes of an epoch beyond which they are applied before the barrier."""
+
+
+class OrderedGroupsExecutor(Executor):
+    """`table` has the columns of the input first; its key begins with those of the groups. `errors` counts rows dropped
+    because their key is too long for the store. `is_append_only`: the input only inserts rows. Watermarks end here."""
+
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        input: Executor,
+        table: StateTable,
+        errors: ErrorCounts,
+        *,
+        is_append_only: bool,
+        chunk_rows: int,
+    ) -> None:
+        self.info = info
+        self._input, self._table, self._errors = input, table, errors
+        self._is_append_only, self._chunk_rows = is_append_only, chunk_rows
+        self._types = input.info.schema.types
+        self._stream_key = tuple(input.info.stream_key or ())
+        self._kept: list[StreamChunk] = []
+        self._kept_rows = self._kept_bytes = 0
+        stored = tuple(table.catalog.pk_indices)
+        self._long_key = stored if may_be_long(self._types, stored) else None
+
+    def execute(self) -> Iterator[Message]:
+        messages = self._input.execute()
+        barrier = yield from first_barrier(messages, self.info.identity)
+        self._table.init_epoch(barrier.epoch)
+        self._begin()
+        yield barrier
+        for message in messages:
+            if isinstance(message, StreamChunk):
+                self._keep(message)
+                if self._kept_rows >= KEPT_ROWS or self._kept_bytes >= KEPT_BYTES:
+                    yield from self._flush()
+                    self._limit_memory()
+            elif isinstance(message, Barrier):
+                yield from self._flush()
+                self._table.commit(message.epoch)
+                self._end_epoch()
+                yield message
+            elif not isinstance(message, Watermark):
+                yield message
+
+    def _begin(self) -> None:
+        """The table can be read."""
+
+    def _limit_memory(self) -> None:
+        """Within an epoch, after changes were applied."""
+
+    def _end_epoch(self) -> None:
+        """The table was committed."""
+
+    @abstractmethod
+    def _changed(self, changes: StreamChunk) -> Iterator[StreamChunk]:
+        """Applies net changes, none of them hidden, to the table; the changes of the result."""
+
+    def _keep(self, chunk: StreamChunk) -> None:
+        if self._long_key is not None:
+            chunk, lost = without_long_keys(chunk, self._long_key, self._table.catalog)
+            self._errors.add(LONG_KEY, lost)
+        self._kept.append(chunk.compact())
+        self._kept_rows += chunk.visible_rows
+        self._kept_bytes += chunk.nbytes
+
+    def _flush(self) -> Iterator[StreamChunk]:
+        if not self._kept_rows:
+            return
+        changes = StreamChunk.compacted(self._kept)
+        self._kept, self._kept_rows, self._kept_bytes = [], 0, 0
+        if not self._is_append_only:
+            changes = net_changes(changes, self._stream_key)
+        if changes.capacity:
+            for made in self._changed(changes):
+                if made.capacity:
+                    yield from slices(made, self._chunk_rows)
+
+
+def positions(chosen: np.ndarray) -> np.ndarray:
+    """The positions of true entries: int32[n]."""
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def no_rows(types: Sequence[DataType]) -> DataChunk:
+    return DataChunk([Column.nulls(each, 0) for each in types], capacity=0)
+
+
+def is_deleted(changes: StreamChunk) -> np.ndarray:
+    """bool[capacity]: whether a change takes a row away."""
+    return (changes.ops & Op.DELETE).astype(np.bool_)
