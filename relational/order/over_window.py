@@ -42,9 +42,6 @@ class KnownRows:
     states: Mapping[int, Sequence[Column]]
 
 
-NOTHING_KNOWN = KnownRows(np.empty(0, np.int32), {})
-
-
 @dataclass(frozen=True, slots=True)
 class WindowValues:
     """Of each row, in their order: `values`, by call; `states`, by the number of a call that has one its columns."""
