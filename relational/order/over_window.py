@@ -30,7 +30,7 @@ from relational.expr.aggregates import AggKind
 from relational.expr.window_functions import Frame, WindowCall, WindowKind
 from relational.order.frame_search import extreme_rows
 from relational.order.ordered_rows import OrderedRows
-from relational.types import DESCENDING, OrderType
+from relational.types import DESCENDING, DataType, OrderType
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ VIEWS = {
              " (PARTITION BY shop ORDER BY moment RANGE BETWEEN INTERVAL '1 hour' PRECEDING AND CURRENT ROW)",
     "others": f"SELECT id, lag(n, 2) OVER w AS a, lead(s, 1, 'end') OVER w AS b FROM sold WINDOW w AS ({BY_TIME})",
     "numbers": "SELECT id, row_number() OVER (ORDER BY moment DESC, id) AS a,"
-               " rank() OVER (PARTITION BY shop ORDER BY n) AS b, dense_rank() OVER (PARTITION BY shop ORDER BY n) AS c FROM sold",
+               " rank() OVER (PARTITION BY shop ORDER BY n) AS b,"
+               " dense_rank() OVER (PARTITION BY shop ORDER BY n) AS c FROM sold",
     "shares": "SELECT id, price / sum(price) OVER (PARTITION BY shop) > 0.1 AS a,"
               " ntile(4) OVER (PARTITION BY shop ORDER BY moment, id) AS b FROM sold WHERE price > 0",
     "growth": "SELECT shop, sum(sum(n)) OVER (ORDER BY shop) AS a, lag(max(moment)) OVER (ORDER BY shop) AS b FROM sold"

@@ -47,7 +47,7 @@ QUERIES = {
     "q5": f"SELECT a.auction, a.num FROM ({_HOPS}) AS a JOIN"
           f" (SELECT max(c.num) AS maxn, c.starttime FROM ({_HOPS}) AS c GROUP BY c.starttime) AS m"
           " ON a.starttime = m.starttime AND a.num >= m.maxn",
-    "q6": "SELECT q.seller, avg(q.final) OVER (PARTITION BY q.seller ORDER BY q.date_time, q.id"
+    "q6": "SELECT q.seller, q.id, avg(q.final) OVER (PARTITION BY q.seller ORDER BY q.date_time, q.id"
           " ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS mean FROM (SELECT row_number() OVER (PARTITION BY a.id,"
           " a.seller ORDER BY b.price, b.date_time, b.bidder) AS rank, a.id, a.seller, b.price AS final, b.date_time"
           " FROM auction a, bid b WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q"
