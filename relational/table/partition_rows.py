@@ -21,12 +21,14 @@ from relational.table.state_table import StateTable
 
 @dataclass(frozen=True, slots=True)
 class PartRows:
-    """`rows`, part by part and in order, and for each of them `part` (int32[n]), ascending: the number of its part.
-    `has_rows_before`: bool[parts], whether its first row is one before the peers of `first`."""
+    """`rows`, part by part and in order, and for each of them `part` (int32[n]), ascending: the number of its part. By
+    part: `before` int64, how many of its rows are before the peers of `first`; `reaches_end` bool, whether it has all
+    rows behind them."""
 
     rows: DataChunk
     part: np.ndarray
-    has_rows_before: np.ndarray
+    before: np.ndarray
+    reaches_end: np.ndarray
 
 
 class PartitionRows:
@@ -45,7 +47,14 @@ class PartitionRows:
             rows, part = DataChunk.from_rows(self._table.catalog.schema, []), np.empty(0, np.int32)
         else:
             rows, part = DataChunk.concat([rows for _, rows in found]), np.concatenate([part for part, _ in found])
-        return PartRows(rows, part, np.zeros(partitions.capacity, np.bool_))
+        count = partitions.capacity
+        return PartRows(rows, part, np.zeros(count, np.int64), np.ones(count, np.bool_))
+
+    def last(self, partitions: DataChunk, count: int) -> tuple[DataChunk, np.ndarray]:
+        """The last rows of each partition, so many or all, and the row of `partitions` that each is of."""
+        ranges = [KeyRange.prefix(key) for key in self._keys(partitions)]
+        part, rows = self._table.rows_between(ranges, reverse=True, limit=count)
+        return rows, part
 
     def around(
         self, first: DataChunk, last: DataChunk, before: int, behind: int | None, since: DataChunk | None = None
@@ -60,13 +69,17 @@ class PartitionRows:
         middle = [KeyRange(start, end if behind is None else successor_of_prefix(key))
                   for start, key, end in zip(firsts, lasts, ends, strict=True)]
         parts.append(self._table.rows_between(middle))
+        reaches_end = np.full(first.capacity, behind is None)
         if behind:
             rest = [KeyRange(successor_of_prefix(key) or b"", end) for key, end in zip(lasts, ends, strict=True)]
             parts.append(self._table.rows_between(rest, limit=behind))
-        has_before = np.bincount(parts[0][0], minlength=first.capacity) > 0
+            reaches_end = np.bincount(parts[-1][0], minlength=first.capacity) < behind
+        rows_before = np.bincount(parts[0][0], minlength=first.capacity)
         part = np.concatenate([part for part, _ in parts])
         order = np.argsort(part, kind="stable").astype(np.int32)
-        return PartRows(DataChunk.concat([rows for _, rows in parts]).take(order), part[order], has_before)
+        return PartRows(
+            DataChunk.concat([rows for _, rows in parts]).take(order), part[order], rows_before, reaches_end
+        )
 
     def _before(
         self, partitions: list[bytes], firsts: list[bytes], count: int, since: DataChunk | None

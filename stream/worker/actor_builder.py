@@ -307,6 +307,7 @@ class ExecutorChain:
             self.state_table(node.table),
             self.errors,
             is_append_only=node.is_append_only,
+            cache_bytes=self.options.over_window_cache_bytes,
             chunk_rows=self.options.chunk_rows,
         )
 

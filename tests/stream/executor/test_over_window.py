@@ -52,7 +52,7 @@ def planned(items):
     return logical, next(each for each in root.walk() if isinstance(each, OverWindowNode))
 
 
-def over_window(input, store, items, *, chunk_rows=4096, errors=None):
+def over_window(input, store, items, *, cache_bytes=1 << 28, chunk_rows=4096, errors=None):
     _, node = planned(items)
     for project in reversed([each for each in node.walk() if isinstance(each, ProjectNode)]):
         info = ExecutorInfo(project.schema, project.stream_key, "Project")
@@ -65,6 +65,7 @@ def over_window(input, store, items, *, chunk_rows=4096, errors=None):
         StateTable(node.table, store),
         errors or ErrorCounts(),
         is_append_only=node.is_append_only,
+        cache_bytes=cache_bytes,
         chunk_rows=chunk_rows,
     )
 
@@ -74,9 +75,10 @@ class OverWindowSuite(ExecutorSuite):
     keys = tuple((number,) for number in range(40))
     items: ClassVar[str]
     chunk_rows: ClassVar[int] = 4096
+    cache_bytes: ClassVar[int] = 1 << 28
 
     def build(self, input, store):
-        return over_window(input, store, self.items, chunk_rows=self.chunk_rows)
+        return over_window(input, store, self.items, cache_bytes=self.cache_bytes, chunk_rows=self.chunk_rows)
 
     def oracle(self, rows):
         logical, _ = planned(self.items)
@@ -212,6 +214,14 @@ class TestInSmallSlices(TestAggregatesUpToARow):
         monkeypatch.setattr(ordered_groups, "KEPT_ROWS", 25)
 
 
+class TestPartitionsThatAreEvicted(TestAggregatesUpToPeers):
+    cache_bytes = 1
+
+
+class TestSomeRowsOfPartitionsThatAreEvicted(TestAggregatesOfSomeRowsOnBothSides):
+    cache_bytes = 1
+
+
 class TestRangesInSmallSlices(TestRangesOfValues):
     chunk_rows = 2
 
@@ -255,32 +265,55 @@ OF_LAST_ROWS = {
     "sum(x) OVER (PARTITION BY g ORDER BY id) AS a, row_number() OVER (PARTITION BY g ORDER BY id) AS b": 1,
     "avg(d) OVER (PARTITION BY g ORDER BY id ROWS 4 PRECEDING) AS a": 4,
     "max(x) OVER (PARTITION BY g ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS a": 3,
-    "count(*) OVER (PARTITION BY g ORDER BY id RANGE BETWEEN 40 PRECEDING AND CURRENT ROW) AS a": 1,
     "sum(x) OVER (PARTITION BY g ORDER BY id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS a": 3,
     "rank() OVER (PARTITION BY g ORDER BY id) AS a": 1,
 }
+OF_LAST_VALUES = {"count(*) OVER (PARTITION BY g ORDER BY id RANGE BETWEEN 40 PRECEDING AND CURRENT ROW) AS a": 1}
+ROWS = [(10 * n, n % 3, n, "t", 0.5) for n in range(300)]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The numbers of rows that are read from the table at a time; whole partitions are not."""
+    found, whole = [], StateTable.rows_between
+
+    def noted(table, ranges, **options):
+        rows = whole(table, ranges, **options)
+        found.append(len(rows[0]))
+        return rows
+
+    monkeypatch.setattr(StateTable, "rows_between", noted)
+    monkeypatch.setattr(StateTable, "rows_under", None)
+    return found
+
+
+@pytest.mark.parametrize("items", OF_LAST_ROWS | OF_LAST_VALUES)
+def test_a_row_at_the_end_reads_few_rows(items, read):
+    """And one in the middle those behind it, if their values change."""
+    store = MemoryStateStore()
+    build = lambda input: over_window(input, store, items)  # noqa: E731
+    run_epochs(build, store, INPUT, (0,), [[changes_of(ROWS)]])
+    read.clear()
+    run_epochs(build, store, INPUT, (0,), [[changes_of([(3010, 1, 5, "t", 1.0)])]], first=2)
+    most = OF_LAST_VALUES[items] if items in OF_LAST_VALUES else OF_LAST_ROWS[items] + over_window_module.MORE_KEPT
+    assert sum(read) == most
+    read.clear()
+    run_epochs(build, store, INPUT, (0,), [[changes_of([(1505, 1, 5, "t", 1.0)])]], first=3)
+    assert sum(read) <= 51 + 2 * most
 
 
 @pytest.mark.parametrize("items", OF_LAST_ROWS)
-def test_a_row_at_the_end_reads_few_rows(items, monkeypatch):
-    """And one in the middle those behind it, if their values change."""
-    read, whole = [], StateTable.rows_between
-
-    def noted(table, ranges, **options):
-        found = whole(table, ranges, **options)
-        read.append(len(found[0]))
-        return found
-
+def test_rows_at_the_end_read_nothing_while_the_last_rows_are_in_memory(items, read):
+    more = [changes_of([(3000 + n, 1, n, "t", 0.5), (2995 - n, 1, n, "u", 0.5)]) for n in range(5)]
     store = MemoryStateStore()
     build = lambda input: over_window(input, store, items)  # noqa: E731
-    run_epochs(build, store, INPUT, (0,), [[changes_of([(10 * n, n % 3, n, "t", 0.5) for n in range(300)])]])
-    monkeypatch.setattr(StateTable, "rows_between", noted)
-    monkeypatch.setattr(StateTable, "rows_under", None)
-    run_epochs(build, store, INPUT, (0,), [[changes_of([(3010, 1, 5, "t", 1.0)])]], first=2)
-    assert sum(read) == OF_LAST_ROWS[items]
+    run_epochs(build, store, INPUT, (0,), [[changes_of(ROWS)], *([each] for each in more[:2])])
+    assert not any(read)
+    run_epochs(build, store, INPUT, (0,), [[more[2]]], first=4)
+    assert any(read)
     read.clear()
-    run_epochs(build, store, INPUT, (0,), [[changes_of([(1505, 1, 5, "t", 1.0)])]], first=3)
-    assert sum(read) <= 51 + OF_LAST_ROWS[items]
+    run_epochs(build, store, INPUT, (0,), [[each] for each in more[3:]], first=5)
+    assert 0 < sum(map(bool, read)) <= 3  # all in the first epoch: rows before a change, around it, and behind it
 
 
 FLOATS = (1.0, 1e16, -1e16, 1e300, -1e300, 3e-9, 0.1, float("inf"), float("-inf"), None)
