@@ -33,11 +33,11 @@ from relational.sql import bind_sql
 from relational.table.state_table import StateTable
 from relational.types import Schema
 from stream.executor.base import Executor, ExecutorInfo
-from stream.executor.over_window import OverWindowExecutor, Windows
+from stream.executor.over_window import OverWindowExecutor
 from stream.message import Barrier, Message
 from stream.plan.planner import plan_query
-from stream.plan.state_tables import window_state_types
 from stream.plan.stream_plan import OverWindowNode
+from stream.worker.actor_builder import windows_of
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.suites.sql_cases import catalog_of
 
@@ -127,11 +127,10 @@ def executor_of(store: Any, items: str, feed: Iterator[Message]) -> OverWindowEx
     ids = iter(range(10, 20))
     root = plan_query(table_catalog("mv", query.schema, query.stream_key, table_id=2), query, lambda _: next(ids)).root
     node = next(each for each in root.walk() if isinstance(each, OverWindowNode))
-    states = tuple(len(window_state_types(call, SCHEMA.types)) for call in node.calls)
     return OverWindowExecutor(
         ExecutorInfo(node.schema, node.stream_key, "OverWindow"),
         Scripted(feed),
-        Windows(node.groups, node.keys, node.calls, node.width, states),
+        windows_of(node),
         StateTable(node.table, store),
         ErrorCounts(),
         is_append_only=False,

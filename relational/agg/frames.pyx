@@ -161,6 +161,16 @@ cdef class FrameStates(GroupRecords):
                 length *= 2
         return 0
 
+    @property
+    def overflows(self):
+        """How many results so far are NULL because they do not fit their type."""
+        return self.kernel.overflows
+
+    @property
+    def overflow_reason(self):
+        """The reason for such a NULL."""
+        return self.kernel.overflow_reason
+
     def release(self):
         """Ends the use of these records, which the kernel references."""
         self.kernel.end()

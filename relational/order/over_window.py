@@ -14,8 +14,9 @@ from the row, see `WindowCall.is_running`; the state of a row is that of the row
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -44,10 +45,12 @@ class KnownRows:
 
 @dataclass(frozen=True, slots=True)
 class WindowValues:
-    """Of each row, in their order: `values`, by call; `states`, by the number of a call that has one its columns."""
+    """Of each row, in their order: `values`, by call; `states`, by the number of a call that has one its columns.
+    `failures`: by reason the number of values that are NULL because they do not fit their type."""
 
-    values: list[Column]
-    states: dict[int, list[Column]]
+    values: list[Column] = field(default_factory=list)
+    states: dict[int, list[Column]] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
 
 
 def window_values(
@@ -55,21 +58,21 @@ def window_values(
 ) -> WindowValues:
     """The value of each call for each row. `known` None: no states are needed, and none are returned. `strict`: an
     aggregate that does not fit its type is an EvaluationError, else NULL."""
-    found = WindowValues([], {})
+    found = WindowValues()
     for number, call in enumerate(calls):
         if known is None or not call.is_running:
-            found.values.append(_value(call, rows, strict))
+            found.values.append(_value(call, rows, found.failures, strict))
         else:
-            value, states = _running(call, rows, known.at, known.states.get(number, ()))
+            given = known.states.get(number, ())
+            value, found.states[number] = _running(call, rows, known.at, given, found.failures)
             found.values.append(value)
-            found.states[number] = states
     return found
 
 
-def _value(call: WindowCall, rows: OrderedRows, strict: bool) -> Column:
+def _value(call: WindowCall, rows: OrderedRows, failures: Counter[str], strict: bool) -> Column:
     if isinstance(call.kind, AggKind):
         assert call.frame is not None
-        return _aggregate(call, call.kind, call.frame, rows, strict)
+        return _aggregate(call, call.kind, call.frame, rows, failures, strict)
     if call.kind.is_number:
         return Column(pa.array(_number(call, rows), call.data_type.arrow))
     return _of_other_row(call, rows)
@@ -117,7 +120,9 @@ def _taken(columns: Sequence[Column], at: np.ndarray) -> Column:
     return DataChunk.concat([DataChunk([column]) for column in columns]).take(at).columns[0]
 
 
-def _aggregate(call: WindowCall, kind: AggKind, frame: Frame, rows: OrderedRows, strict: bool) -> Column:
+def _aggregate(
+    call: WindowCall, kind: AggKind, frame: Frame, rows: OrderedRows, failures: Counter[str], strict: bool
+) -> Column:
     argument, mask = _counted(call, rows)
     start, end = rows.bounds_of(frame)
     if kind in (AggKind.MIN, AggKind.MAX):
@@ -130,6 +135,7 @@ def _aggregate(call: WindowCall, kind: AggKind, frame: Frame, rows: OrderedRows,
         states.accumulate(rows.begins)
         return states.running(np.where(end > start, end, -1))
     finally:
+        failures[states.overflow_reason] += states.overflows
         states.release()
 
 
@@ -168,7 +174,7 @@ def _ranks(argument: Column, mask: np.ndarray | None, kind: AggKind) -> np.ndarr
 
 
 def _running(
-    call: WindowCall, rows: OrderedRows, known: np.ndarray, given: Sequence[Column]
+    call: WindowCall, rows: OrderedRows, known: np.ndarray, given: Sequence[Column], failures: Counter[str]
 ) -> tuple[Column, list[Column]]:
     """The value of each row, and its state; rows at `known` have the states `given`."""
     if isinstance(call.kind, WindowKind):
@@ -185,6 +191,7 @@ def _running(
         states.accumulate(rows.begins, known, given)
         return states.running(np.where(end > start, end, -1)), states.state_columns()
     finally:
+        failures[states.overflow_reason] += states.overflows
         states.release()
 
 

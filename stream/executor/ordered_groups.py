@@ -12,6 +12,8 @@ import numpy as np
 
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
+from relational.join.join_index import JoinIndex
+from relational.join.join_probe import JoinProbe
 from relational.join.net_changes import net_changes
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
@@ -104,6 +106,16 @@ class OrderedGroupsExecutor(Executor):
 def positions(chosen: np.ndarray) -> np.ndarray:
     """The positions of true entries: int32[n]."""
     return np.flatnonzero(chosen).astype(np.int32)
+
+
+def rows_in_memory(index: JoinIndex, ids: np.ndarray) -> tuple[DataChunk, np.ndarray]:
+    """The rows of the groups `ids`, and for each the position of its group in `ids`."""
+    found = list(JoinProbe(index, ids))
+    if not found:
+        return no_rows(index.types), np.empty(0, np.int32)
+    row_ids = np.concatenate([rows for _, rows in found])
+    columns = list(map(Column, index.gather(row_ids)))
+    return DataChunk(columns, capacity=len(row_ids)), np.concatenate([at for at, _ in found])
 
 
 def no_rows(types: Sequence[DataType]) -> DataChunk:

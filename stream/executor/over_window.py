@@ -12,7 +12,7 @@ are those that were emitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +24,11 @@ from relational.expr.eval import Evaluator
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Cast, InputRef
 from relational.expr.window_functions import WindowCall
+from relational.expr.window_reach import Reach
 from relational.join.rows_by_key import RowsByKey
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import KnownRows, window_values
 from relational.order.ranking import group_numbers, ranking
-from relational.order.window_reach import reach_of
 from relational.table.partition_rows import PartitionRows, PartRows
 from relational.table.state_table import StateTable
 from relational.types.ordering import SortKey
@@ -46,23 +46,27 @@ MORE_KEPT = 8
 @dataclass(frozen=True, slots=True)
 class Windows:
     """`calls` over the rows that are equal in `groups`, in the order `keys`. `width`: the columns of the input that are
-    emitted, the first ones; the values come behind them. `states`: how many state columns each call has."""
+    emitted, the first ones; the values come behind them. `reach`: how far changes reach, None: through the whole
+    partition; `states`: how many state columns each call has then."""
 
     groups: tuple[int, ...]
     keys: tuple[SortKey, ...]
     calls: tuple[WindowCall, ...]
     width: int
+    reach: Reach | None
     states: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
     """Of each row `values`, a column for each call, `states`, the columns of all states one after the other, and
-    `row_number`, among those that were evaluated of its partition, in the order of these."""
+    `row_number`, among those that were evaluated of its partition, in the order of these. `failures`: by reason the
+    number of NULLs for want of room."""
 
     values: DataChunk
     states: DataChunk
     row_number: np.ndarray
+    failures: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,7 @@ class OverWindowExecutor(OrderedGroupsExecutor):
     ) -> None:
         super().__init__(info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows)
         self._windows = windows
-        key_columns = {key.column for key in windows.keys}
-        self._reach = reach_of(windows.calls, has_order=not key_columns <= set(windows.groups))
+        self._reach = windows.reach
         peers = dict.fromkeys((*windows.groups, *(key.column for key in windows.keys)))
         by_peers = self._reach is not None and self._reach.has_peers
         width = len(peers) if by_peers else len(table.catalog.pk_indices)
@@ -166,6 +169,8 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         is_known = np.append(has_state, False)[padded]
         then = self._evaluated(old, before.part, has_state, known)
         now = self._evaluated(rows, parts, is_known, known.take(padded))
+        for reason in then.failures.keys() | now.failures.keys():
+            self._errors.add(reason, now.failures.get(reason, 0) - then.failures.get(reason, 0))
         self._write(changes, is_deletion, rows, known.take(stays), now.states, len(stays))
         if self._tails is not None and part.tails is not None:
             self._keep_tails(self._tails, part.tails, before, rows, parts, now)
@@ -264,7 +269,8 @@ class OverWindowExecutor(OrderedGroupsExecutor):
             by_call[number] = given.columns[first : first + count] if len(at) else ()
             first += count
         ordered = OrderedRows.of(rows, found, self._windows.keys)
-        made = window_values(self._windows.calls, ordered, KnownRows(at, by_call))
+        known = None if self._reach is None else KnownRows(at, by_call)
+        made = window_values(self._windows.calls, ordered, known)
         back = np.empty(rows.capacity, np.int32)
         back[found.rows] = np.arange(rows.capacity, dtype=np.int32)
         columns = [column for number in sorted(made.states) for column in made.states[number]]
@@ -272,6 +278,7 @@ class OverWindowExecutor(OrderedGroupsExecutor):
             DataChunk(made.values, capacity=rows.capacity).take(back),
             DataChunk(columns, capacity=rows.capacity).take(back),
             found.row_number[back],
+            made.failures,
         )
 
     def _first_rows(self, read: PartRows) -> np.ndarray:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relational.chunk import Column, DataChunk, Op, StreamChunk
+from relational.chunk import DataChunk, Op, StreamChunk
 from relational.join.join_index import JoinIndex
-from relational.join.join_probe import JoinProbe
 from relational.types import DataType
-from stream.executor.ordered_groups import no_rows, positions
+from stream.executor.ordered_groups import positions, rows_in_memory
 
 
 class PartitionTails:
@@ -26,7 +25,7 @@ class PartitionTails:
         length: int,
         capacity_bytes: int,
     ) -> None:
-        self._types, self.length = types, length
+        self.length = length
         self._index = JoinIndex(types, groups, name, null_safe=(True,) * len(groups), capacity_bytes=capacity_bytes)
         self._starts_empty = False
 
@@ -45,12 +44,7 @@ class PartitionTails:
 
     def rows(self, ids: np.ndarray) -> tuple[DataChunk, np.ndarray]:
         """The rows of partitions in no order, and for each the position of its partition in `ids`."""
-        found = list(JoinProbe(self._index, ids))
-        if not found:
-            return no_rows(self._types), np.empty(0, np.int32)
-        row_ids = np.concatenate([rows for _, rows in found])
-        columns = list(map(Column, self._index.gather(row_ids)))
-        return DataChunk(columns, capacity=len(row_ids)), np.concatenate([at for at, _ in found])
+        return rows_in_memory(self._index, ids)
 
     def replace(self, ids: np.ndarray, old: tuple[DataChunk, np.ndarray], new: tuple[DataChunk, np.ndarray]) -> None:
         """Of the partitions `ids` the rows `old`, which are all, by `new` ones; each with its position in `ids`."""

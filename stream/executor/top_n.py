@@ -21,13 +21,12 @@ from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.window_functions import RankKind
 from relational.join.join_index import JoinIndex
-from relational.join.join_probe import JoinProbe
 from relational.join.rows_by_key import RowsByKey
 from relational.order.ranking import ranking
 from relational.table.state_table import StateTable
 from relational.types.ordering import SortKey
 from stream.executor.base import Executor, ExecutorInfo
-from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, no_rows, positions
+from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, positions, rows_in_memory
 
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
@@ -139,12 +138,8 @@ class TopNExecutor(OrderedGroupsExecutor):
 
     def _windows(self, groups: np.ndarray) -> tuple[DataChunk, np.ndarray]:
         """The rows of windows in memory, and the group of each."""
-        found = list(JoinProbe(self._index, groups))
-        if not found:
-            return no_rows(self._types), np.empty(0, np.int32)
-        row_ids = np.concatenate([rows for _, rows in found])
-        columns = list(map(Column, self._index.gather(row_ids)))
-        return DataChunk(columns, capacity=len(row_ids)), groups[np.concatenate([at for at, _ in found])]
+        rows, of_rows = rows_in_memory(self._index, groups)
+        return rows, groups[of_rows]
 
     def _incomplete(self, of_before: np.ndarray, numbers: np.ndarray, is_lost: np.ndarray) -> np.ndarray:
         """The groups that have lost a row, and may have rows behind their window, which fill it again."""

@@ -15,6 +15,7 @@ from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKin
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
+from relational.expr.window_reach import reach_within
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
@@ -269,9 +270,11 @@ class _Planner:
 
     def _over_window(self, query: OverWindow) -> StreamNode:
         child, key, groups = self._grouped(query, "OverWindow")
-        schema, name = state_tables.with_states(child.schema, query.calls), f"over{self._over_windows}"
+        reach = reach_within(query.calls, groups, query.keys)
+        states = state_tables.window_states(query.calls, reach, child.schema.types)
+        name = f"over{self._over_windows}"
         self._over_windows += 1
-        table = self._ordered_table(name, query, schema, groups, key)
+        table = self._ordered_table(name, query, state_tables.with_states(child.schema, states), groups, key)
         width = len(query.input.schema)
         return OverWindowNode(query.schema, query.stream_key, child, groups, query.keys, query.calls, width,
                               query.input.is_append_only, table)

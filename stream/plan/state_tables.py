@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from relational.catalog.objects import TABLE_CONNECTOR, ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
+from relational.expr.window_reach import Reach
 from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
@@ -264,16 +265,23 @@ def waiting_rows_table(
     return internal_table(table_id, name, job_id, schema, pk, stream_key, vnode_count=vnode_count)
 
 
-def with_states(schema: Schema, calls: Sequence[WindowCall]) -> Schema:
-    """The rows of an over-window, and their states."""
-    fields = [Field(f"state_{number}_{part}", data_type) for number, call in enumerate(calls)
-              for part, data_type in enumerate(window_state_types(call, schema.types))]
+def with_states(schema: Schema, states: Sequence[Sequence[DataType]]) -> Schema:
+    """The rows of an over-window, and the states of each call."""
+    fields = [Field(f"state_{number}_{part}", data_type) for number, types in enumerate(states)
+              for part, data_type in enumerate(types)]
     return Schema((*schema, *fields))
 
 
-def window_state_types(call: WindowCall, types: Sequence[DataType]) -> tuple[DataType, ...]:
-    """The columns that hold the state of a window function over columns of `types`, as specified in
-    relational/order/over_window.py; none for one whose value follows from no earlier row."""
+def window_states(
+    calls: Sequence[WindowCall], reach: Reach | None, types: Sequence[DataType]
+) -> list[tuple[DataType, ...]]:
+    """The columns that hold the state of each of the window functions over columns of `types`; none where partitions
+    are always read whole."""
+    return [() if reach is None else _window_state(call, types) for call in calls]
+
+
+def _window_state(call: WindowCall, types: Sequence[DataType]) -> tuple[DataType, ...]:
+    """As specified in relational/order/over_window.py; none for a call whose value follows from no earlier row."""
     if not call.is_running:
         return ()
     argument = None if call.argument is None else types[call.argument]

@@ -15,6 +15,7 @@ import numpy as np
 
 from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
+from relational.expr.window_reach import reach_within
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
@@ -53,7 +54,7 @@ from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
-from stream.plan.state_tables import window_state_types
+from stream.plan.state_tables import window_states
 from stream.plan.stream_plan import (
     DmlNode,
     DynamicFilterNode,
@@ -299,11 +300,10 @@ class ExecutorChain:
 
 
     def over_window(self, node: OverWindowNode, info: ExecutorInfo) -> Executor:
-        states = tuple(len(window_state_types(call, node.input.schema.types)) for call in node.calls)
         return OverWindowExecutor(
             info,
             self.build(node.input),
-            Windows(node.groups, node.keys, node.calls, node.width, states),
+            windows_of(node),
             self.state_table(node.table),
             self.errors,
             is_append_only=node.is_append_only,
@@ -361,6 +361,13 @@ def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], State
 def distinct_tables(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[DistinctTable]:
     """The tables of the values of an aggregation's DISTINCT calls."""
     return [DistinctTable(each.calls, open_table(each.table), each.columns, each.has_counts) for each in node.distinct]
+
+
+def windows_of(node: OverWindowNode) -> Windows:
+    """The window functions of a node."""
+    reach = reach_within(node.calls, node.groups, node.keys)
+    states = tuple(map(len, window_states(node.calls, reach, node.input.schema.types)))
+    return Windows(node.groups, node.keys, node.calls, node.width, reach, states)
 
 
 def join_sides(

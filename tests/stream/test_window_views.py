@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import stream
-from tests.stream.spark.test_epochs import Store
+from tests.support.drivers.engine_store import EngineStore
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
@@ -113,6 +113,6 @@ def test_views_are_kept_by_epochs_that_run_as_tasks():
     """And by actors, in the sessions in between."""
     seed, slots = f"{run_seed()} tasks", iter((2, 0, 3))
     with ExitStack() as undo:
-        store = Store(undo)
+        store = EngineStore(undo)
         keep(seed, random.Random(seed), lambda: store.open(slots=next(slots)))
         assert store.counts["tasks"] > EPOCHS

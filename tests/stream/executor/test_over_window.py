@@ -22,12 +22,12 @@ from relational.types import DataType, Schema
 from stream.executor import ordered_groups
 from stream.executor import over_window as over_window_module
 from stream.executor.base import ExecutorInfo
-from stream.executor.over_window import OverWindowExecutor, Windows
+from stream.executor.over_window import OverWindowExecutor
 from stream.executor.project import ProjectExecutor
 from stream.message import Barrier
 from stream.plan.planner import plan_query
-from stream.plan.state_tables import window_state_types
 from stream.plan.stream_plan import OverWindowNode, ProjectNode
+from stream.worker.actor_builder import windows_of
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.plan_interpreter import interpret
 from tests.support.drivers.pretty import from_pretty
@@ -57,11 +57,10 @@ def over_window(input, store, items, *, cache_bytes=1 << 28, chunk_rows=4096, er
     for project in reversed([each for each in node.walk() if isinstance(each, ProjectNode)]):
         info = ExecutorInfo(project.schema, project.stream_key, "Project")
         input = ProjectExecutor(info, input, project.expressions, ErrorCounts())
-    states = tuple(len(window_state_types(call, node.input.schema.types)) for call in node.calls)
     return OverWindowExecutor(
         ExecutorInfo(node.schema, node.stream_key, "OverWindow"),
         input,
-        Windows(node.groups, node.keys, node.calls, node.width, states),
+        windows_of(node),
         StateTable(node.table, store),
         errors or ErrorCounts(),
         is_append_only=node.is_append_only,
@@ -356,3 +355,17 @@ def test_a_row_whose_key_is_too_long_is_dropped_and_counted():
     assert isinstance(made[0], Barrier)
     assert [row for each in made if isinstance(each, StreamChunk) for _, row in each.changes()] == [(*rows[1], 1)]
     assert errors.take()[LONG_KEY] == 1
+
+
+def test_a_sum_that_does_not_fit_is_null_and_counted_until_it_fits():
+    errors, store = ErrorCounts(), MemoryStateStore()
+    items = "sum(CAST(d AS NUMERIC(38, 0))) OVER (PARTITION BY g ORDER BY id) AS a"
+    rows = [(number, 1, 1, "t", 4e37) for number in range(3)]
+    script = [barrier(1), changes_of(rows), barrier(2)]
+    made = list(over_window(ScriptedExecutor(INPUT, (0,), iter(script)), store, items, errors=errors).execute())
+    values = [row[-1] for each in made if isinstance(each, StreamChunk) for _, row in each.changes()]
+    assert [value is None for value in values] == [False, False, True]
+    assert errors.take() == {"value out of range for SUM": 1}
+    script = [barrier(2), changes_of(rows[:1], Op.DELETE), barrier(3)]
+    list(over_window(ScriptedExecutor(INPUT, (0,), iter(script)), store, items, errors=errors).execute())
+    assert errors.take() == {"value out of range for SUM": -1}

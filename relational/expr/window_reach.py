@@ -1,15 +1,16 @@
 """How far window functions look from a row, and how far a changed row changes the values of others.
 
 Of a partition that changes only the rows between these distances need to be read and computed again. What a function
-needs of all rows before, it knows from the state of one of them, see over_window.py.
+needs of all rows before, it knows from the state of one of them, see relational/order/over_window.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from relational.expr.window_functions import Bound, BoundKind, Frame, FrameUnit, WindowCall, WindowKind
+from relational.types.ordering import SortKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,12 @@ class Reach:
         return None if self.changes_behind is None else self.behind + self.changes_behind
 
 
-def reach_of(calls: Iterable[WindowCall], *, has_order: bool) -> Reach | None:
-    """The reach of all calls together; None if a value may depend on any row of the partition. `has_order`: not all
-    rows of a partition are peers."""
+def reach_within(
+    calls: Iterable[WindowCall], groups: Collection[int], keys: Iterable[SortKey]
+) -> Reach | None:
+    """The reach of all calls together, of rows that are equal in `groups`, in the order `keys`; None if a value may
+    depend on any row of the partition."""
+    has_order = any(key.column not in groups for key in keys)  # else all rows of a partition are peers
     found = Reach()
     for call in calls:
         one = _reach(call)
