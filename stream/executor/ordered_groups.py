@@ -27,7 +27,9 @@ KEPT_ROWS, KEPT_BYTES = 1 << 18, 64 << 20
 
 class OrderedGroupsExecutor(Executor):
     """`table` has the columns of the input first; its key begins with those of the groups. `errors` counts rows dropped
-    because their key is too long for the store. `is_append_only`: the input only inserts rows. Watermarks end here."""
+    because their key is too long for the store. `is_append_only`: the input only inserts rows. Watermarks of the
+    columns `marked` are passed on after the changes of their epoch; where the column is the first of the key of the
+    table, its rows below them are dropped. Others end here."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class OrderedGroupsExecutor(Executor):
         *,
         is_append_only: bool,
         chunk_rows: int,
+        marked: Sequence[int] = (),
     ) -> None:
         self.info = info
         self._input, self._table, self._errors = input, table, errors
@@ -46,6 +49,8 @@ class OrderedGroupsExecutor(Executor):
         self._stream_key = tuple(input.info.stream_key or ())
         self._kept: list[StreamChunk] = []
         self._kept_rows = self._kept_bytes = 0
+        self._marked = frozenset(marked)
+        self._watermarks: dict[int, Watermark] = {}  # of this epoch, by column
         stored = tuple(table.catalog.pk_indices)
         self._long_key = stored if may_be_long(self._types, stored) else None
 
@@ -63,11 +68,22 @@ class OrderedGroupsExecutor(Executor):
                     self._limit_memory()
             elif isinstance(message, Barrier):
                 yield from self._flush()
-                self._table.commit(message.epoch)
-                self._end_epoch()
-                yield message
+                yield from self._pass_barrier(message)
             elif not isinstance(message, Watermark):
                 yield message
+            elif message.column in self._marked:
+                self._watermarks[message.column] = message
+
+    def _pass_barrier(self, barrier: Barrier) -> Iterator[Message]:
+        """Commits the table, without what a watermark has passed, then the watermarks and the barrier."""
+        closing = self._watermarks.get(self._table.catalog.pk_indices[0])
+        if closing is not None:
+            self._table.update_watermark(closing.value)
+        self._table.commit(barrier.epoch)
+        self._end_epoch()
+        yield from self._watermarks.values()
+        self._watermarks.clear()
+        yield barrier
 
     def _begin(self) -> None:
         """The table can be read."""

@@ -105,7 +105,9 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         cache_bytes: int,
         chunk_rows: int,
     ) -> None:
-        super().__init__(info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows)
+        super().__init__(
+            info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows, marked=windows.groups
+        )
         self._windows = windows
         self._reach = windows.reach
         peers = dict.fromkeys((*windows.groups, *(key.column for key in windows.keys)))

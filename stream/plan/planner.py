@@ -270,6 +270,7 @@ class _Planner:
 
     def _over_window(self, query: OverWindow) -> StreamNode:
         child, key, groups = self._grouped(query, "OverWindow")
+        groups = tuple(sorted(groups, key=lambda column: column not in query.watermarks))  # state is dropped below it
         reach = reach_within(query.calls, groups, query.keys)
         states = state_tables.window_states(query.calls, reach, child.schema.types)
         name = f"over{self._over_windows}"

@@ -3,7 +3,11 @@ restarts and changes of parallelism; and by epochs that run as tasks."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import random
+import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -116,3 +120,39 @@ def test_views_are_kept_by_epochs_that_run_as_tasks():
         store = EngineStore(undo)
         keep(seed, random.Random(seed), lambda: store.open(slots=next(slots)))
         assert store.counts["tasks"] > EPOCHS
+
+
+RANKED = ("SELECT window_start, k, row_number() OVER (PARTITION BY window_start ORDER BY n DESC, k) AS r FROM (SELECT"
+          " window_start, k, count(*) AS n FROM TUMBLE(e, at, INTERVAL '10 seconds') GROUP BY window_start, k) AS x")
+
+
+def test_numbers_within_windows_of_time_are_final_when_these_close(tmp_path):
+    rng, start, seen = random.Random(run_seed()), dt.datetime(2024, 1, 1), []
+    db = stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=NEVER_MS, split_discovery_ms=1)
+    (tmp_path / "feed").mkdir()
+    db.sql("CREATE TABLE e (at TIMESTAMP, k INT, WATERMARK FOR at AS at - INTERVAL '5 seconds') APPEND ONLY "
+           f"WITH (connector = 'ndjson', path = '{tmp_path}/feed')")
+    db.sql(f"CREATE MATERIALIZED VIEW ranked AS {RANKED}")
+    db.sql(f"CREATE MATERIALIZED VIEW final AS {RANKED} EMIT ON WINDOW CLOSE")
+    try:
+        for step in range(6):
+            fresh = [(10 * step + rng.randrange(10), rng.randrange(4)) for _ in range(12)]
+            seen += fresh
+            records = [{"at": str(start + dt.timedelta(seconds=at)), "k": k} for at, k in fresh]
+            (tmp_path / "new").write_text("".join(json.dumps(record) + "\n" for record in records))
+            (tmp_path / "new").rename(tmp_path / "feed" / f"{step}.ndjson")
+            while db.sql("SELECT count(*) AS n FROM e").rows() != [{"n": len(seen)}]:
+                time.sleep(0.002)
+                db.flush()
+            for _ in range(3):
+                db.flush()
+            counts = Counter((at // 10, k) for at, k in seen)
+            numbered = {(window, k): sum((-other, j) <= (-n, k) for (w, j), other in counts.items() if w == window)
+                        for (window, k), n in counts.items()}
+            closed = {key: r for key, r in numbered.items() if key[0] < (max(at for at, _ in seen) - 5) // 10}
+            for name, expected in (("ranked", numbered), ("final", closed)):
+                found = {((row["window_start"] - start).seconds // 10, row["k"]): row["r"]
+                         for row in db.sql(f"SELECT * FROM {name}").rows()}
+                assert found == expected, (name, step)
+    finally:
+        db.close()

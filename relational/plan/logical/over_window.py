@@ -19,7 +19,7 @@ from relational.expr.window_functions import (
     WindowKind,
 )
 from relational.plan.logical.filter import where
-from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
+from relational.plan.logical.node import NONE, AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
 from relational.plan.logical.project import only
 from relational.plan.tree_text import calls_text, groups_text
 from relational.types.ordering import SortKey
@@ -55,6 +55,7 @@ class OrderedGroups(UnaryPlan):
         stream_key: tuple[int, ...] | None,
         not_null: frozenset[int],
         more: tuple[frozenset[int], ...] = (),
+        watermarks: frozenset[int] = NONE,
     ) -> Properties:
         """`not_null`: those of the added columns that are never NULL, counted from 0."""
         known = self.input.properties
@@ -66,6 +67,7 @@ class OrderedGroups(UnaryPlan):
             unique_keys=(*known.unique_keys, *more),
             constants=known.constants,
             shares=known.shares,
+            watermarks=watermarks,
             not_null=known.not_null | frozenset(width + number for number in not_null),
         )
 
@@ -111,10 +113,11 @@ class OverWindow(OrderedGroups):
     names: tuple[str, ...]
 
     def _derived(self) -> Properties:
-        known = self.input.properties.not_null
+        known = self.input.properties
         return self._ordered(
             self._distributed_key(),
-            frozenset(number for number, call in enumerate(self.calls) if _is_never_null(call, known)),
+            frozenset(number for number, call in enumerate(self.calls) if _is_never_null(call, known.not_null)),
+            watermarks=known.watermarks & frozenset(self.groups),
         )
 
     @property

@@ -24,7 +24,7 @@ from stream.executor import over_window as over_window_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.over_window import OverWindowExecutor
 from stream.executor.project import ProjectExecutor
-from stream.message import Barrier
+from stream.message import Barrier, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import OverWindowNode, ProjectNode
 from stream.worker.actor_builder import windows_of
@@ -369,3 +369,15 @@ def test_a_sum_that_does_not_fit_is_null_and_counted_until_it_fits():
     script = [barrier(2), changes_of(rows[:1], Op.DELETE), barrier(3)]
     list(over_window(ScriptedExecutor(INPUT, (0,), iter(script)), store, items, errors=errors).execute())
     assert errors.take() == {"value out of range for SUM": -1}
+
+
+def test_a_watermark_of_the_partition_follows_the_changes_of_its_epoch_and_drops_state(monkeypatch):
+    passed = []
+    monkeypatch.setattr(StateTable, "update_watermark", lambda table, value: passed.append(value))
+    store, items = MemoryStateStore(), "sum(x) OVER (PARTITION BY g ORDER BY id) AS a"
+    script = [barrier(1), changes_of([(1, 1, 5, "t", None), (2, 2, 6, "t", None)]), Watermark(1, 2), Watermark(0, 9),
+              barrier(2), barrier(3)]
+    made = list(over_window(ScriptedExecutor(INPUT, (0,), iter(script)), store, items).execute())
+    assert [type(each) for each in made] == [Barrier, StreamChunk, Watermark, Barrier, Barrier]
+    assert made[2] == Watermark(1, 2)
+    assert passed == [2]
