@@ -35,6 +35,7 @@ RANGES = {
     "aggregation_flush_groups": (1, ROWS_LIMIT),
     "join_cache_bytes": (1, BYTES_LIMIT),
     "top_n_cache_bytes": (1, BYTES_LIMIT),
+    "over_window_cache_bytes": (1, BYTES_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "detached_creation_bytes": (0, BYTES_LIMIT),
@@ -98,6 +99,9 @@ class StreamOptions:
     top_n_cache_bytes: int = 256 << 20
     """Memory for the first rows of the groups of one actor of a top-n; beyond it those of the groups that were looked
     up longest ago are evicted at barriers."""
+    over_window_cache_bytes: int = 256 << 20
+    """Memory for the last rows of the partitions of one actor of window functions; beyond it those of the partitions
+    that were looked up longest ago are evicted at barriers."""
     sources_paused: bool = False
     """Sources are paused until `Session.resume()`, so that views can be created before the first row."""
     column_cache_bytes: int = 64 << 20

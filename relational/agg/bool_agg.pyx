@@ -78,6 +78,10 @@ cdef class BoolAggKernel(AggKernel):
                     state.count, state.trues = int64_at(counts, row), int64_at(trues, row)
         return 0
 
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        (<BoolCounts*>into).count += sign * (<const BoolCounts*>other).count
+        (<BoolCounts*>into).trues += sign * (<const BoolCounts*>other).trues
+
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
         cdef Column counts = columns[0], trues = columns[1]
         cdef BoolCounts* state

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch
 from relational.agg.int128 cimport (
-    REACH, add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64,
+    REACH, add_192, add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64,
     power_of_ten, reach_of, sign_of, split_wide, wide_average,
 )
 from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null, put_wide
@@ -226,6 +226,15 @@ cdef class ExactSumKernel(AggKernel):
                     else:
                         memcpy(state.sum, value, 16)
         return 0
+
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        cdef ExactSum* state = <ExactSum*>into
+        cdef const ExactSum* more = <const ExactSum*>other
+        state.count += sign * more.count
+        if self.is_wide():
+            add_192(state.sum, &state.high, more.sum, more.high, sign)
+        else:
+            add_int128(state.sum, more.sum, sign)
 
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
         cdef Column sums = columns[0], counts = columns[1], above = columns[2] if self.has_above else None

@@ -12,6 +12,7 @@ from libc.math cimport INFINITY, NAN, isfinite, isinf, isnan
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_double, put_int64, put_null
+from relational.agg.moments cimport add_double
 from relational.chunk.column cimport Column, REAL, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
@@ -54,7 +55,7 @@ cdef class FloatSumKernel(AggKernel):
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
         self.width = sizeof(FloatSum)
-        self.is_average = spec.kind == "avg"
+        self.is_average, self.is_rounded = spec.kind == "avg", True
 
     def outputs(self, const int32_t[::1] picks):
         """The sums or averages, DOUBLE; NULL for no rows."""
@@ -123,6 +124,16 @@ cdef class FloatSumKernel(AggKernel):
             else:
                 add_value(<FloatSum*>self.state(ids[row]), (<const double*>values)[first + row], weights[row])
         return 0
+
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        cdef FloatSum* state = <FloatSum*>into
+        cdef const FloatSum* more = <const FloatSum*>other
+        state.finite += more.finite
+        state.nans += more.nans
+        state.positive += more.positive
+        state.negative += more.negative
+        add_double(&state.high, &state.low, more.high)
+        state.low += more.low
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:

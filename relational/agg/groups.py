@@ -78,7 +78,7 @@ class AggGroups:
         self._numbers = KeyInterner(self.group_types)
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
         self._calls = tuple(
-            self._rows if spec.counts_rows else _kernel(spec, strict) for spec in self.specs
+            self._rows if spec.counts_rows else kernel_of(spec, strict) for spec in self.specs
         )
         self._stored: tuple[AggKernel, ...] = (self._rows, *self._calls)
         self._stored_states = [(kernel, len(kernel.spec.state_types)) for kernel in self._stored]
@@ -416,7 +416,7 @@ def _distinct_arguments(specs: Sequence[AggSpec]) -> Iterator[tuple[int, DataTyp
         yield argument, specs[calls[0]].argument_type, calls, any(specs[call].is_retractable for call in calls)
 
 
-def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
+def kernel_of(spec: AggSpec, strict: bool) -> AggKernel:
     """The kernel for the states of a call."""
     if spec.kind == "count":
         return CountKernel(spec, strict)

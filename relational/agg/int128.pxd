@@ -36,6 +36,20 @@ cdef extern from * nogil:
         memcpy(high, &word, 8);
         memcpy(sum, &out, 16);
     }
+    static inline void hummock_add_192(void *sum, void *high, const void *other, int64_t other_high, int sign) {
+        hummock_u128 low = (hummock_u128)hummock_i128_of(sum), more = (hummock_u128)hummock_i128_of(other), out;
+        uint64_t word;
+        memcpy(&word, high, 8);
+        if (sign < 0) {
+            out = low - more;
+            word -= (uint64_t)other_high + (low < more);
+        } else {
+            out = low + more;
+            word += (uint64_t)other_high + (out < low);
+        }
+        memcpy(high, &word, 8);
+        memcpy(sum, &out, 16);
+    }
     static inline void hummock_power_of_ten(int digits, void *out) {
         hummock_i128 power = hummock_i128_power(digits);
         memcpy(out, &power, 16);
@@ -154,6 +168,8 @@ cdef extern from * nogil:
     void add_int128 "hummock_add_int128"(void* sum, const void* value, int sign) noexcept
     void add_wide "hummock_add_wide"(void* sum, void* high, const void* value, int sign) noexcept
     # adds 128 bits to 192, modulo 2**192
+    void add_192 "hummock_add_192"(void* sum, void* high, const void* other, int64_t other_high, int sign) noexcept
+    # adds or subtracts 192 bits, modulo 2**192
     void power_of_ten "hummock_power_of_ten"(int digits, void* out) noexcept            # digits at most 38
     bint lies_within "hummock_lies_within"(const void* value, const void* limit) noexcept   # |value| < limit
     bint fits_int64 "hummock_fits_int64"(const void* value) noexcept

@@ -13,6 +13,7 @@ cdef class AggKernel:
     cdef readonly object spec           # AggSpec
     cdef readonly tuple state_types     # DataType of each state column: those of `spec`, then its wide ones
     cdef readonly bint strict           # a result that does not fit its type is an error, not NULL
+    cdef readonly bint is_rounded       # a retraction leaves a rounding error in the state
     cdef readonly Py_ssize_t overflows  # groups whose last emitted result is NULL because it does not fit its type
     cdef GroupRecords states            # set by GroupStates, which references this kernel: a cycle of equal lifetime
     cdef Py_ssize_t offset              # of this call's state in a record
@@ -34,6 +35,8 @@ cdef class AggKernel:
     # fills the states of `ids` from rows of the state columns, where found
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1
     # adds rows of the state columns to the states of `ids`: as if their rows had been added here
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil
+    # adds the rows of another state, or, with sign -1, which `is_rounded` forbids, takes them away
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil
     cdef int end_epoch(self) except -1  # nothing remains saved

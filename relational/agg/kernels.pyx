@@ -65,6 +65,9 @@ cdef class AggKernel:
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
         raise TypeError(f"states of {self.spec.kind} cannot be merged")
 
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        pass
+
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
         return memcmp(a, b, self.width) == 0
 
@@ -152,6 +155,9 @@ cdef class CountKernel(AggKernel):
             if found == NULL or found[row]:
                 (<int64_t*>self.state(ids[row]))[0] = int64_at(count, row)
         return 0
+
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        (<int64_t*>into)[0] += sign * (<const int64_t*>other)[0]
 
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
         cdef Column count = columns[0]

@@ -10,7 +10,7 @@ from libc.math cimport NAN, isfinite, isnan, sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from relational.agg.int128 cimport add_int64, add_int128, add_wide, join_wide, sign_of, split_wide
+from relational.agg.int128 cimport add_192, add_int64, add_int128, add_wide, join_wide, sign_of, split_wide
 from relational.agg.kernels cimport (
     AggKernel, check_picks, int64_at, new_column, put_double, put_int64, put_null, put_wide,
 )
@@ -140,6 +140,13 @@ cdef class ExactVarianceKernel(VarianceKernel):
                     join_wide(squares.view.values + 16 * row, int64_at(above, row), state.squares, &state.above)
         return 0
 
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        cdef ExactMoments* state = <ExactMoments*>into
+        cdef const ExactMoments* more = <const ExactMoments*>other
+        state.count += sign * more.count
+        add_int128(state.sum, more.sum, sign)
+        add_192(state.squares, &state.above, more.squares, more.above, sign)
+
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
         cdef Column counts = columns[0], sums = columns[1], squares = columns[2], above = columns[3]
         cdef ExactMoments* state
@@ -163,7 +170,7 @@ cdef class FloatVarianceKernel(VarianceKernel):
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
-        self.width = sizeof(FloatMoments)
+        self.width, self.is_rounded = sizeof(FloatMoments), True
 
     def state_columns(self, const int32_t[::1] picks):
         """The fields of FloatMoments, in their order."""
@@ -211,6 +218,16 @@ cdef class FloatVarianceKernel(VarianceKernel):
             if state.finite == 0:
                 state.sum[0] = state.sum[1] = state.squares[0] = state.squares[1] = 0.0
         return 0
+
+    cdef void combine(self, void* into, const void* other, int sign) noexcept nogil:
+        cdef FloatMoments* state = <FloatMoments*>into
+        cdef const FloatMoments* more = <const FloatMoments*>other
+        state.finite += more.finite
+        state.others += more.others
+        add_double(state.sum, state.sum + 1, more.sum[0])
+        add_double(state.squares, state.squares + 1, more.squares[0])
+        state.sum[1] += more.sum[1]
+        state.squares[1] += more.squares[1]
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:

@@ -10,9 +10,17 @@ import pyarrow as pa
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
-from relational.expr.window_functions import RankKind
+from relational.expr.window_functions import WindowCall
 from relational.plan.logical import JoinKind
-from relational.plan.tree_text import grouping_text, groups_text, join_text, order_text, select_items, tree_text
+from relational.plan.tree_text import (
+    calls_text,
+    grouping_text,
+    groups_text,
+    join_text,
+    order_text,
+    select_items,
+    tree_text,
+)
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
@@ -179,15 +187,15 @@ class BatchUnion(BatchNode):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRank(BatchNode):
-    """The input's rows, group by group, and behind their columns for each of `kinds` their number in their group, in
-    the order `keys` and, among equal rows, of the columns `ties`."""
+class BatchOverWindow(BatchNode):
+    """The input's rows, group by group, and behind their columns the value of each of `calls`: in the order `keys` and,
+    among equal rows, of the columns `ties`."""
 
     input: BatchNode
     groups: tuple[int, ...]
     keys: tuple[SortKey, ...]
     ties: tuple[int, ...]
-    kinds: tuple[RankKind, ...]
+    calls: tuple[WindowCall, ...]
 
     @property
     def inputs(self) -> tuple[BatchNode, ...]:
@@ -195,7 +203,9 @@ class BatchRank(BatchNode):
 
     @property
     def details(self) -> str:
-        return f"{', '.join(self.kinds)} {groups_text(self.groups, self.keys, self.input.schema.names)}"
+        inputs = self.input.schema.names
+        names = self.schema.names[len(inputs) :]
+        return f"{calls_text(self.calls, names, inputs)} {groups_text(self.groups, self.keys, inputs)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from relational.batch.plan import (
     BatchHashJoin,
     BatchLimit,
     BatchNode,
+    BatchOverWindow,
     BatchPointGet,
     BatchProject,
-    BatchRank,
     BatchScan,
     BatchShare,
     BatchSort,
@@ -28,7 +28,7 @@ from relational.batch.plan import (
 )
 from relational.expr.coercion import WIDE, digits
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts, input_refs
-from relational.expr.window_functions import RANK_TYPE
+from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -36,8 +36,8 @@ from relational.plan.logical import (
     Join,
     Limit,
     LogicalPlan,
+    OverWindow,
     Project,
-    Rank,
     Scan,
     Share,
     Sort,
@@ -100,15 +100,17 @@ class _Planner:
         read = min(counts) + query.offset if counts else None
         return BatchLimit(query.schema, self.plan(query.input, read), query.count, query.offset)
 
-    def rank(self, query: Rank, limit: int | None) -> BatchNode:
-        return BatchRank(query.schema, self.plan(query.input), query.groups, query.keys, query.input.stream_key or (),
-                         query.kinds)
+    def over_window(self, query: OverWindow, limit: int | None) -> BatchNode:
+        ties = query.input.stream_key or ()
+        return BatchOverWindow(query.schema, self.plan(query.input), query.groups, query.keys, ties, query.calls)
 
     def top_n(self, query: TopN, limit: int | None) -> BatchNode:
         source = query.input
         width, last = len(source.schema), query.offset + query.limit
         schema = Schema((*source.schema, Field(query.name or query.kind, RANK_TYPE)))
-        ranked = BatchRank(schema, self.plan(source), query.groups, query.keys, source.stream_key or (), (query.kind,))
+        calls = (WindowCall(WindowKind(query.kind), RANK_TYPE),)
+        ties = source.stream_key or ()
+        ranked = BatchOverWindow(schema, self.plan(source), query.groups, query.keys, ties, calls)
         number = InputRef(width, RANK_TYPE)
         terms = [Call("greater", (number, Literal(query.offset, RANK_TYPE)), DataType.BOOLEAN),
                  Call("less_equal", (number, Literal(last, RANK_TYPE)), DataType.BOOLEAN)]
@@ -139,7 +141,7 @@ class _Planner:
 
     def share(self, query: Share, limit: int | None) -> BatchNode:
         if query.number not in self._shares:
-            is_kept = any(isinstance(node, Aggregate | Join | Rank | Sort | Limit) for node in nodes(query.input))
+            is_kept = any(isinstance(node, Aggregate | Join | OverWindow | Sort | Limit) for node in nodes(query.input))
             self._shares[query.number] = BatchShare(query.schema, self.plan(query.input), query.number, is_kept)
         return self._shares[query.number]
 
@@ -154,7 +156,7 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     Sort: _Planner.sort,
     Limit: _Planner.limit,
     Union: _Planner.union,
-    Rank: _Planner.rank,
+    OverWindow: _Planner.over_window,
     TopN: _Planner.top_n,
     Join: _Planner.join,
     Share: _Planner.share,

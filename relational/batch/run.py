@@ -25,9 +25,9 @@ from relational.batch.plan import (
     BatchHashJoin,
     BatchLimit,
     BatchNode,
+    BatchOverWindow,
     BatchPointGet,
     BatchProject,
-    BatchRank,
     BatchScan,
     BatchShare,
     BatchSort,
@@ -40,6 +40,8 @@ from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
 from relational.expr.eval import Evaluator, context_of, evaluate_constant, masks_of
 from relational.expr.expression import Expression, Literal
+from relational.order.ordered_rows import OrderedRows
+from relational.order.over_window import window_values
 from relational.order.ranking import group_numbers, ranking
 from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
@@ -148,12 +150,12 @@ class _Query:
         encoded = keys.encode([rows.columns[key.column] for key in plan.keys])
         yield rows.take(pc.array_sort_indices(encoded.to_arrow()).to_numpy().astype(np.int32))
 
-    def rank(self, plan: BatchRank) -> Chunks:
+    def over_window(self, plan: BatchOverWindow) -> Chunks:
         rows = _gathered(self.run(plan.input), plan.input.schema)
         numbers = group_numbers([rows.columns[column] for column in plan.groups], rows.capacity)
-        found = ranking(rows, numbers, plan.keys, plan.ties)
-        columns = [Column(pa.array(getattr(found, kind))) for kind in plan.kinds]
-        yield DataChunk([*rows.take(found.rows).columns, *columns], capacity=rows.capacity)
+        ordered = OrderedRows.of(rows, ranking(rows, numbers, plan.keys, plan.ties), plan.keys)
+        values = window_values(plan.calls, ordered, strict=True)
+        yield DataChunk([*ordered.rows.columns, *values.values], capacity=rows.capacity)
 
     def limit(self, plan: BatchLimit) -> Chunks:
         skip, left = plan.offset, plan.count
@@ -204,7 +206,7 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchProject: _Query.project,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
-    BatchRank: _Query.rank,
+    BatchOverWindow: _Query.over_window,
     BatchLimit: _Query.limit,
     BatchUnion: _Query.union,
     BatchHashJoin: _Query.join,

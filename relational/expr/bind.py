@@ -43,7 +43,6 @@ from relational.expr.unbound import (
 )
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
-from relational.types.ordering import OrderType
 
 AGGREGATES = (
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
@@ -68,10 +67,8 @@ class BindSubquery(Protocol):
 class BindWindow(Protocol):
     """How an expression binds a window function."""
 
-    def __call__(
-        self, term: UnboundWindow, groups: Sequence[Expression], keys: Sequence[tuple[Expression, OrderType]]
-    ) -> Expression:
-        """What stands for the value of `term`, whose groups and order are bound."""
+    def __call__(self, term: UnboundWindow, binder: ExprBinder) -> Expression:
+        """What stands for the value of `term`, whose parts are bound with `binder`."""
         ...
 
 
@@ -116,8 +113,7 @@ class ExprBinder:
         if isinstance(term, UnboundWindow):
             if self._windows is None:
                 raise BindError(f"the window function {term.function} is not supported here", **error_span(term.span))
-            keys = [(self.bind(key.term), key.order) for key in term.order]
-            return self._windows(term, [self.bind(each) for each in term.groups], keys)
+            return self._windows(term, self)
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from relational.errors import BindError
+from relational.expr.window_functions import BoundKind, FrameUnit
 from relational.types.data_type import DataType
 from relational.types.interval import Interval
 from relational.types.ordering import OrderType
@@ -251,17 +252,38 @@ class UnboundAggregate(UnboundExpr):
 
 @dataclass(frozen=True, eq=False)
 class UnboundWindow(UnboundExpr):
-    """A window function: over the rows that are equal in `groups`, in this order."""
+    """A window function: the call of an aggregate, or of another function, over a window."""
 
-    function: str
-    args: tuple[UnboundExpr, ...]
-    groups: tuple[UnboundExpr, ...]
-    order: tuple[Ordered, ...]
+    call: UnboundCall | UnboundAggregate
+    window: UnboundWindowSpec
     span: TextSpan | None = None
 
     @property
+    def function(self) -> str:
+        return self.call.function
+
+    @property
     def children(self) -> tuple[UnboundExpr, ...]:
-        return (*self.args, *self.groups, *(key.term for key in self.order))
+        return (*self.call.children, *self.window.groups, *(key.term for key in self.window.order))
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundFrame:
+    """The frame of a window: each bound with its offset, if its kind has one."""
+
+    unit: FrameUnit
+    start: tuple[BoundKind, UnboundExpr | None]
+    end: tuple[BoundKind, UnboundExpr | None]
+    span: TextSpan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundWindowSpec:
+    """The rows that are equal in `groups`, in this order. `frame` None: none is written."""
+
+    groups: tuple[UnboundExpr, ...] = ()
+    order: tuple[Ordered, ...] = ()
+    frame: UnboundFrame | None = None
 
 
 class SubqueryUse(Enum):
@@ -342,6 +364,11 @@ def has_aggregate(term: UnboundExpr) -> bool:
     return _contains(term, UnboundAggregate)
 
 
+def has_name(term: UnboundExpr) -> bool:
+    """Whether the expression contains a column."""
+    return _contains(term, Name, UnboundColumn)
+
+
 def has_joined_value(term: UnboundExpr) -> bool:
     """Whether the expression contains a subquery or a window function, whose value comes from a plan of its own."""
     return _contains(term, UnboundSubquery, UnboundWindow)
@@ -358,17 +385,14 @@ def _contains(term: UnboundExpr, *kinds: type[UnboundExpr]) -> bool:
 
 
 def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
-    """The term with names that are keys of `terms` replaced; inside aggregates, names are columns of the input."""
+    """The term with names that are keys of `terms` replaced; inside aggregates, names are columns of the input.
+    Window functions, which no clause with such names may have, are left as they are."""
     if isinstance(term, Name):
         return term if term.qualifier else terms.get(term.name, term)
     if isinstance(term, UnboundCall):
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
     if isinstance(term, UnboundCast):
         return replace(term, operand=renamed(term.operand, terms))
-    if isinstance(term, UnboundWindow):
-        groups = tuple(renamed(each, terms) for each in term.groups)
-        order = tuple(Ordered(renamed(key.term, terms), key.order) for key in term.order)
-        return replace(term, args=tuple(renamed(each, terms) for each in term.args), groups=groups, order=order)
     if isinstance(term, UnboundSubquery):
         return replace(term, operands=tuple(renamed(each, terms) for each in term.operands))
     if isinstance(term, UnboundCase):

@@ -12,7 +12,7 @@ from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr,
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
 from relational.plan.subqueries import PlanQuery, Subqueries
-from relational.plan.windows import Windows
+from relational.plan.windows import Windows, has_window
 from relational.types.ordering import OrderType, SortKey
 
 MAX_BRANCHES = 1_000
@@ -84,6 +84,9 @@ def select(
         bound = [binder.bind(term) for term in terms]
         if selection.having is not None:
             bound.append(binder.condition(_having(selection.having, items, scope), "HAVING"))
+            if has_window(bound[-1]):
+                message = "HAVING cannot have a window function"
+                raise BindError(message, **error_span(span_of(selection.having)))
         plan, bound = subqueries.joined(binder.aggregated(plan), bound, binder.group_of)
         if selection.having is not None:
             plan = Filter(plan, bound.pop())

@@ -33,7 +33,7 @@ from relational.types.data_type import DataType
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class BoundAggregate:
     """An aggregate whose argument and filter are expressions over the input."""
 
     kind: AggKind
@@ -65,7 +65,7 @@ class GroupBinder(ExprBinder):
             bound = self._input.bind(term)
             if bound not in self._groups and not isinstance(bound, Literal):
                 self._groups.append(bound)
-        self._calls: list[_Call] = []
+        self._calls: list[BoundAggregate] = []
 
     def bind(self, term: UnboundExpr) -> Expression:
         """Binds the term over groups and aggregates. BindError for a column that is neither grouped nor aggregated."""
@@ -118,23 +118,25 @@ class GroupBinder(ExprBinder):
         return Aggregate(plan, tuple(map(position, self._groups)), tuple(calls), called)
 
     def _aggregate(self, term: UnboundAggregate) -> Expression:
-        call = self._call(term)
+        call = bound_aggregate(term, self._input)
         if call not in self._calls:
             self._calls.append(call)
         return InputRef(len(self._groups) + self._calls.index(call), call.data_type)
 
-    def _call(self, term: UnboundAggregate) -> _Call:
-        if term.function not in AGGREGATES:
-            raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
-        kind = AggKind(term.function)
-        argument = None if term.argument is None else self._input.bind(term.argument)
-        if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
-            raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
-        if kind.is_variance and term.argument is not None and argument is not None and _has_long_squares(argument):
-            argument = self._input.bind(UnboundCast(term.argument, DataType.DOUBLE))
-        data_type = aggregate_type(kind, None if argument is None else argument.data_type)
-        if data_type is None:
-            what = "*" if argument is None else argument.data_type
-            raise BindError(f"{term.function} is not defined for ({what})", **error_span(term.span))
-        condition = None if term.condition is None else self._input.condition(term.condition, "FILTER")
-        return _Call(kind, argument, condition, term.distinct and not kind.ignores_duplicates, data_type)
+
+def bound_aggregate(term: UnboundAggregate, binder: ExprBinder) -> BoundAggregate:
+    """The aggregate with its parts bound by `binder`. BindError."""
+    if term.function not in AGGREGATES:
+        raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
+    kind = AggKind(term.function)
+    argument = None if term.argument is None else binder.bind(term.argument)
+    if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
+        raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
+    if kind.is_variance and term.argument is not None and argument is not None and _has_long_squares(argument):
+        argument = binder.bind(UnboundCast(term.argument, DataType.DOUBLE))
+    data_type = aggregate_type(kind, None if argument is None else argument.data_type)
+    if data_type is None:
+        what = "*" if argument is None else argument.data_type
+        raise BindError(f"{term.function} is not defined for ({what})", **error_span(term.span))
+    condition = None if term.condition is None else binder.condition(term.condition, "FILTER")
+    return BoundAggregate(kind, argument, condition, term.distinct and not kind.ignores_duplicates, data_type)

@@ -20,7 +20,16 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.window_functions import RankKind
+from relational.expr.window_functions import (
+    Bound,
+    BoundKind,
+    Frame,
+    FrameUnit,
+    RankKind,
+    WindowCall,
+    WindowKind,
+    number_type,
+)
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
@@ -29,8 +38,8 @@ from relational.plan.logical import (
     JoinKind,
     Limit,
     LogicalPlan,
+    OverWindow,
     Project,
-    Rank,
     Scan,
     Share,
     Sort,
@@ -47,8 +56,8 @@ from relational.types.value_json import value_from_json, value_to_json
 FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters,
-temporal joins and EMIT ON WINDOW CLOSE."""
+third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters, temporal joins,
+EMIT ON WINDOW CLOSE and all window functions, of which those numbers are some."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -70,9 +79,9 @@ def _version_of(node: LogicalPlan) -> int:
         return FORMAT_VERSION
     if isinstance(node, Join):
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
-    if isinstance(node, Rank | TopN):
+    if isinstance(node, TopN):
         return TOP_N_VERSION
-    if isinstance(node, EmitOnWindowClose) or (isinstance(node, Filter) and node.has_state):
+    if isinstance(node, EmitOnWindowClose | OverWindow) or (isinstance(node, Filter) and node.has_state):
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
@@ -147,9 +156,9 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
         }
     if isinstance(plan, Sort):
         return {"node": "sort", "keys": sort_keys_to_json(plan.keys)}
-    if isinstance(plan, Rank):
-        return {"node": "rank", "groups": list(plan.groups), "keys": sort_keys_to_json(plan.keys),
-                "kinds": [kind.value for kind in plan.kinds], "names": list(plan.names)}
+    if isinstance(plan, OverWindow):
+        return {"node": "over-window", "groups": list(plan.groups), "keys": sort_keys_to_json(plan.keys),
+                "calls": list(map(window_call_to_json, plan.calls)), "names": list(plan.names)}
     if isinstance(plan, TopN):
         return {"node": "top-n", "groups": list(plan.groups), "keys": sort_keys_to_json(plan.keys),
                 "kind": plan.kind.value, "limit": plan.limit, "offset": plan.offset, "name": plan.name}
@@ -193,9 +202,11 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
     node = record["node"]
     if node == "sort":
         return Sort(child, sort_keys_from_json(record["keys"]))
-    if node == "rank":
-        kinds = tuple(map(RankKind, record["kinds"]))
-        return Rank(child, tuple(record["groups"]), sort_keys_from_json(record["keys"]), kinds, tuple(record["names"]))
+    if node in ("rank", "over-window"):
+        windows = map(window_call_from_json, record["calls"]) if node == "over-window" else (
+            WindowCall(kind, number_type(kind)) for kind in map(WindowKind, record["kinds"]))
+        groups, keys = tuple(record["groups"]), sort_keys_from_json(record["keys"])
+        return OverWindow(child, groups, keys, tuple(windows), tuple(record["names"]))
     if node == "top-n":
         groups, keys = tuple(record["groups"]), sort_keys_from_json(record["keys"])
         kind = RankKind(record["kind"])
@@ -243,6 +254,34 @@ def call_from_json(record: Mapping[str, Any]) -> AggCall:
         None if condition is None else expression_from_json(condition),
         record["distinct"],
         DataType.parse(record["type"]),
+    )
+
+
+def window_call_to_json(call: WindowCall) -> dict[str, Any]:
+    """A window function as a JSON record."""
+    record: dict[str, Any] = {"kind": str(call.kind), "type": str(call.data_type), "argument": call.argument,
+                              "number": call.number, "default": call.default, "filter": call.filter}
+    frame = call.frame
+    if frame is None:
+        return record
+    bounds = [[each.kind.name, each.offset] for each in (frame.start, frame.end)]
+    return record | {"frame": {"unit": frame.unit.value, "bounds": bounds, "key": frame.key}}
+
+
+def window_call_from_json(record: Mapping[str, Any]) -> WindowCall:
+    """The inverse of `window_call_to_json`."""
+    frame, kind = record.get("frame"), record["kind"]
+    if frame is not None:
+        start, end = (Bound(BoundKind[name], offset) for name, offset in frame["bounds"])
+        frame = Frame(FrameUnit(frame["unit"]), start, end, frame["key"])
+    return WindowCall(
+        WindowKind(kind) if kind in tuple(WindowKind) else AggKind(kind),
+        DataType.parse(record["type"]),
+        record["argument"],
+        frame,
+        record["number"],
+        record["default"],
+        record["filter"],
     )
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression
+from relational.expr.window_functions import WindowCall
 from relational.types.ordering import SortKey
 
 
@@ -51,6 +52,12 @@ def select_items(expressions: Iterable[Expression], inputs: Sequence[str], names
 def order_text(keys: Sequence[SortKey], names: Sequence[str]) -> str:
     """Sort keys over columns called `names`."""
     return ", ".join(f"{names[key.column]} {key.order}" for key in keys)
+
+
+def calls_text(calls: Sequence[WindowCall], names: Sequence[str], inputs: Sequence[str]) -> str:
+    """Window functions over columns called `inputs`, as output columns called `names`."""
+    pairs = zip((each.describe(inputs) for each in calls), names, strict=True)
+    return ", ".join(text if text == name else f"{text} AS {name}" for text, name in pairs)
 
 
 def groups_text(groups: Sequence[int], keys: Sequence[SortKey], names: Sequence[str]) -> str:

@@ -106,8 +106,11 @@ def bindings(terms: Sequence[Expression]) -> list[Binding] | None:
     return found
 
 
-def with_columns(plan: LogicalPlan, expressions: Sequence[Expression]) -> tuple[LogicalPlan, tuple[int, ...]]:
-    """The plan with a hidden column more for each of `expressions` that is no column of it; the positions of all."""
+def with_columns(
+    plan: LogicalPlan, expressions: Sequence[Expression], name: str = "_of_subquery"
+) -> tuple[LogicalPlan, tuple[int, ...]]:
+    """The plan with a hidden column more for each of `expressions` that is no column of it, called `name`; the
+    positions of all."""
     added: list[Expression] = []
     positions = []
     for each in expressions:
@@ -121,7 +124,7 @@ def with_columns(plan: LogicalPlan, expressions: Sequence[Expression]) -> tuple[
         return plan, tuple(positions)
     names = list(plan.schema.names)
     for _ in added:
-        names.append(hidden_name("_of_subquery", names))
+        names.append(hidden_name(name, names))
     columns = input_refs(plan.schema.types)
     concealed = plan.hidden | frozenset(range(len(columns), len(names)))
     return Project(plan, (*columns, *added), tuple(names), concealed), tuple(positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
-from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
+from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span, unknown
 from relational.expr.functions import ARGUMENT_NAMES, FUNCTIONS
 from relational.expr.unbound import (
     Name,
@@ -23,12 +23,14 @@ from relational.expr.unbound import (
     UnboundCase,
     UnboundCast,
     UnboundExpr,
+    UnboundFrame,
     UnboundLiteral,
     UnboundNow,
     UnboundSubquery,
     UnboundWindow,
+    UnboundWindowSpec,
 )
-from relational.expr.window_functions import RankKind
+from relational.expr.window_functions import BoundKind, FrameUnit, WindowKind
 from relational.sql.grammar import Operation, Plus
 from relational.sql.nodes import CHAINS
 from relational.sql.tree import Tree, unsupported
@@ -64,7 +66,8 @@ _MOMENTS = {
 }
 """Each as a function of the statement's time; None: the whole timestamp."""
 _VOLATILE = (*_MOMENTS, "random")
-_NUMBERS = tuple(kind.value for kind in RankKind)
+_WINDOW_FUNCTIONS = tuple(kind.value for kind in WindowKind)
+_BOUNDS = {kind.name: kind for kind in BoundKind}
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MAX_DIGITS = 1_000
 _ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|''", re.DOTALL)
@@ -78,6 +81,7 @@ class Translator:
 
     def __init__(self, tree: Tree, now: datetime | None = None, *, is_kept_fresh: bool = False):
         self.tree, self._now, self._is_kept_fresh = tree, now, is_kept_fresh
+        self._named_windows: dict[str, UnboundWindowSpec] = {}
 
     def term(self, node: exp.Expr | None) -> UnboundExpr:
         """The term of an expression. ParseError or BindError at an unsupported node."""
@@ -174,7 +178,7 @@ class Translator:
         """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
         span = self.span(node)
-        if name in _NUMBERS:
+        if name in _WINDOW_FUNCTIONS:
             raise ParseError(f"{name} needs OVER (…)", **error_span(span))
         if name in AGGREGATES or name in AGGREGATE_ALIASES:
             return self._aggregate(node, AGGREGATE_ALIASES.get(name, name))
@@ -234,16 +238,63 @@ class Translator:
         return UnboundAggregate(aggregate.function, aggregate.argument, condition, aggregate.distinct, aggregate.span)
 
     def _window(self, node: exp.Window) -> UnboundExpr:
-        if not isinstance(node.this, exp.Anonymous):
+        inside = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        if not isinstance(inside, exp.Anonymous):
             raise ParseError("a function is expected before OVER", **error_span(self.span(node)))
-        order = node.args.get("order")
-        return UnboundWindow(
-            node.this.name.lower(),
-            tuple(self.term(arg) for arg in node.this.expressions),
+        name = inside.name.lower()
+        call: UnboundExpr
+        if name in AGGREGATES or name in AGGREGATE_ALIASES:
+            call = self.term(node.this)
+        elif inside is not node.this:
+            raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node.this)))
+        else:
+            call = UnboundCall(name, tuple(self.term(arg) for arg in inside.expressions), self.span(inside))
+        assert isinstance(call, UnboundCall | UnboundAggregate)
+        return UnboundWindow(call, self._window_spec(node), self.span(node))
+
+    def name_windows(self, definitions: Sequence[exp.Window]) -> None:
+        """From now on OVER may name these windows, of the WINDOW clause of a SELECT; each may extend one before it."""
+        self._named_windows = {}
+        for node in definitions:
+            name = self.identifier(node.this)
+            if name in self._named_windows:
+                raise BindError(f"WINDOW has two windows called {name!r}", **error_span(self.span(node.this)))
+            self._named_windows[name] = self._window_spec(node)
+
+    def _window_spec(self, node: exp.Window) -> UnboundWindowSpec:
+        order, base, frame = node.args.get("order"), node.args.get("alias"), node.args.get("spec")
+        spec = UnboundWindowSpec(
             tuple(self.term(each) for each in node.args.get("partition_by") or ()),
             () if order is None else tuple(map(self.ordered, order.expressions)),
-            self.span(node),
+            None if frame is None else self._frame(frame, self.span(frame) or self.span(node)),
         )
+        return spec if base is None else self._extended(self.identifier(base), spec, self.span(base))
+
+    def _extended(self, name: str, spec: UnboundWindowSpec, span: TextSpan | None) -> UnboundWindowSpec:
+        """The window called `name` with the order and frame of `spec`."""
+        if name not in self._named_windows:
+            raise BindError(unknown("window", name, self._named_windows), **error_span(span))
+        base = self._named_windows[name]
+        twice = "PARTITION BY" if spec.groups else "ORDER BY" if spec.order and base.order else None
+        if twice is not None:
+            raise BindError(f"{twice} of window {name!r} cannot be changed", **error_span(span))
+        if base.frame is not None and (spec.order or spec.frame is not None):
+            raise BindError(f"window {name!r} has a frame and cannot be extended", **error_span(span))
+        return UnboundWindowSpec(base.groups, spec.order or base.order, spec.frame or base.frame)
+
+    def _frame(self, node: exp.WindowSpec, span: TextSpan | None) -> UnboundFrame:
+        """ROWS start, or ROWS BETWEEN start AND end, and so with RANGE and GROUPS."""
+        end = (BoundKind.CURRENT_ROW, None) if node.args.get("end") is None else self._bound(node, "end")
+        return UnboundFrame(FrameUnit(node.args["kind"]), self._bound(node, "start"), end, span)
+
+    def _bound(self, node: exp.WindowSpec, which: str) -> tuple[BoundKind, UnboundExpr | None]:
+        value, side = node.args[which], node.args.get(f"{which}_side")
+        words = [*(value.split() if isinstance(value, str) else ()), *(() if side is None else (side,))]
+        kind = _BOUNDS.get("_".join(words).upper())
+        if kind is None or kind.has_offset == isinstance(value, str):
+            message = "a bound of a frame is UNBOUNDED or an offset, PRECEDING or FOLLOWING, or CURRENT ROW"
+            raise ParseError(message, **error_span(self.span(node) or self.span(node.parent)))
+        return kind, None if isinstance(value, str) else self.term(value)
 
     def ordered(self, node: exp.Ordered) -> Ordered:
         """A sort key."""

@@ -52,7 +52,23 @@ def _like(word: str) -> Callable[[exp.Expr], Words]:
 
 
 def _window(node: exp.Window) -> Words:
-    return ("OVER", "PARTITION BY") if node.args.get("partition_by") else ("OVER",)
+    """Of a call, or of a definition in a WINDOW clause, which begins with its name."""
+    over = () if isinstance(node.this, exp.Identifier) else ("OVER",)
+    return (*over, "PARTITION BY") if node.args.get("partition_by") else over
+
+
+def _frame(node: exp.WindowSpec) -> Words:
+    """What sqlglot keeps as texts; offsets are nodes."""
+    words = [node.args["kind"], *(("BETWEEN", "AND") if node.args.get("end") else ())]
+    for side in ("start", "end"):
+        bound = node.args.get(side)
+        words += bound.split() if isinstance(bound, str) else ()
+        words += [node.args[f"{side}_side"]] if node.args.get(f"{side}_side") else ()
+    return tuple(words)
+
+
+def _select(node: exp.Select) -> Words:
+    return ("SELECT", "WINDOW") if node.args.get("windows") else ("SELECT",)
 
 
 def _between(node: exp.Between) -> Words:
@@ -121,7 +137,8 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.If: _known("this true", ("WHEN", "THEN")),
     exp.Interval: _known("this unit", ("INTERVAL",)),
     exp.Filter: _known("this expression", ("FILTER",)),
-    exp.Window: _known("this partition_by order", _window, settled="over"),
+    exp.Window: _known("this partition_by order spec alias", _window, settled="over"),
+    exp.WindowSpec: _known("kind start start_side end end_side", _frame),
     exp.Distinct: _known("expressions", ("DISTINCT",)),
     exp.CurrentDate: _known("", ("CURRENT_DATE",)),
     exp.CurrentTime: _known("", ("CURRENT_TIME",)),
@@ -141,7 +158,9 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Table: _known("this db catalog alias joins version"),
     exp.Version: _known("this expression kind", ("FOR", "SYSTEM_TIME", "OF")),
     exp.Subquery: _known("this alias order limit offset with_"),
-    exp.Select: _known("expressions from_ joins where group having distinct order limit offset with_", ("SELECT",)),
+    exp.Select: _known(
+        "expressions from_ joins where group having windows distinct order limit offset with_", _select
+    ),
     exp.Union: _known("this expression distinct order limit offset with_"),
     exp.With: _known("expressions", ("WITH",)),
     exp.CTE: _known("this alias"),
@@ -207,6 +226,7 @@ UNWEIGHTED = (
 
 NAMES: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
+    exp.WindowSpec: "a frame",
     exp.Select: "a subquery",
     exp.Exists: "EXISTS",
     exp.Any: "ANY",
@@ -251,8 +271,7 @@ NAMES: dict[type[exp.Expr], str] = {
 CLAUSES = {
     "joins": "JOIN",
     "with_": "WITH",
-    "windows": "WINDOW",
-    "spec": "a frame (ROWS, RANGE)",
+    "exclude": "EXCLUDE",
     "laterals": "LATERAL",
     "locks": "FOR UPDATE",
     "columns": "a list of columns",

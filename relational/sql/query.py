@@ -167,6 +167,7 @@ class QueryBinder:
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
+        self._translate.name_windows(node.args.get("windows") or ())
         if distinct is not None and distinct.expressions:
             raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
         return Selection(
@@ -385,7 +386,7 @@ class QueryBinder:
 
     def _output_name(self, node: exp.Expr) -> str:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
-        while isinstance(node, exp.Cast | exp.Paren | exp.Filter):
+        while isinstance(node, exp.Cast | exp.Paren | exp.Filter | exp.Window):
             node = node.this
         if isinstance(node, exp.Column):
             return self._translate.identifier(node.this)

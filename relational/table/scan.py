@@ -196,6 +196,26 @@ def all_under(
         yield owners + np.int32(start), batch
 
 
+def between(
+    store: RowStore, mem: MemTable, epoch: Epoch, part: KeyRange, reverse: bool, limit: int | None
+) -> Iterator[KvBatch]:
+    """The rows of a range of one vnode, at most `limit`, with the operations of this epoch applied."""
+    if part.is_empty or limit == 0:
+        return
+    left, changes = limit, mem.range(part.start, part.end)
+    enough = None if limit is None else limit + len(changes)
+    rows = concatenated(store, [part], epoch, reverse=reverse, limit=enough)
+    if len(changes):
+        rows = laid_over(rows, merged([changes], [0], [len(changes)], 0, reverse), 0, reverse)
+    for batch in rows:
+        if left is not None and len(batch) > left:
+            batch = KvBatch(batch.keys.slice(0, left), batch.values.slice(0, left))
+        yield batch
+        left = None if left is None else left - len(batch)
+        if left == 0:
+            return
+
+
 def laid_over(rows: Iterator[KvBatch], changes: KvBatch, skip: int, reverse: bool) -> Iterator[KvBatch]:
     """Batches in order of their keys without `skip` bytes, with changes in the same order applied."""
     position = 0

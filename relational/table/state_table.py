@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 import numpy as np
+import pyarrow as pa
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
 from hummock.base.key_watermark import KeyWatermark
@@ -39,7 +40,7 @@ from relational.table.overlay import merged
 from relational.table.row_cache import RowCache
 from relational.table.row_layout import CachedRows
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
+from relational.table.scan import all_under, between, concatenated, first_under, in_key_order, laid_over
 from relational.table.slice_buffer import SliceBuffer
 from relational.table.store_rules import rules_of
 from relational.table.write_budget import WriteBudget
@@ -258,6 +259,24 @@ class StateTable:
         self._check_vnodes(vnodes)
         owners, batch = first_under(self._stored, self._own_writes, self._read_epoch, keys, limit)
         return owners, self.serde.decode(batch.keys, batch.values)
+
+    def rows_between(
+        self, ranges: Sequence[KeyRange], *, reverse: bool = False, limit: int | None = None
+    ) -> tuple[np.ndarray, DataChunk]:
+        """(int32 position in `ranges` of the range of each row, ascending; complete rows): the first `limit` rows, in
+        key order or the reverse of it, of each range of user keys of a vnode that is owned."""
+        mem, epoch = self._own_writes, self._read_epoch
+        owners, batches = [], []
+        for number, part in enumerate(ranges):
+            for batch in between(self._stored, mem, epoch, part, reverse, limit):
+                owners.append(np.full(len(batch), number, np.int32))
+                batches.append(batch)
+        if not batches:
+            return np.empty(0, np.int32), DataChunk.from_rows(self.catalog.schema, [])
+        keys = pa.concat_arrays([batch.keys.to_arrow() for batch in batches])
+        values = pa.concat_arrays([batch.values.to_arrow() for batch in batches])
+        whole = KvBatch(keys, values)
+        return np.concatenate(owners), self.serde.decode(whole.keys, whole.values)
 
     def insert_row(self, row: Row) -> None:
         """ConsistencyError if this epoch has the key as present."""

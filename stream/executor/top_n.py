@@ -11,7 +11,7 @@ are only inserted a row behind the window never comes back: then the table has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,19 +21,13 @@ from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.window_functions import RankKind
 from relational.join.join_index import JoinIndex
-from relational.join.join_probe import JoinProbe
-from relational.join.net_changes import net_changes
 from relational.join.rows_by_key import RowsByKey
 from relational.order.ranking import ranking
-from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
-from relational.types import DataType
 from relational.types.ordering import SortKey
-from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
-from stream.message import Barrier, Message, Watermark
+from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, positions, rows_in_memory
 
-KEPT_ROWS, KEPT_BYTES = 1 << 18, 64 << 20
-"""Changes of an epoch beyond which groups are ranked before the barrier."""
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
 MOST_READ = 1 << 16
@@ -55,7 +49,7 @@ class Window:
     has_number: bool
 
 
-class TopNExecutor(Executor):
+class TopNExecutor(OrderedGroupsExecutor):
     """`table` has the columns of the input, the groups first in its key, then the order. `cache_bytes`: of windows in
     memory; those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
     before them. `errors` counts rows dropped because their key is too long for the store. Watermarks end here."""
@@ -72,60 +66,25 @@ class TopNExecutor(Executor):
         cache_bytes: int,
         chunk_rows: int,
     ) -> None:
-        self.info = info
-        self._input, self._window, self._table, self._errors = input, window, table, errors
-        self._is_append_only, self._chunk_rows = is_append_only, chunk_rows
-        types = input.info.schema.types
-        self._stream_key = tuple(input.info.stream_key or ())
+        super().__init__(info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows)
+        self._window = window
         name = self._stream_key or window.groups  # of an only row any columns
         self._index = JoinIndex(
-            types, window.groups, name, null_safe=(True,) * len(window.groups), capacity_bytes=cache_bytes
+            self._types, window.groups, name, null_safe=(True,) * len(window.groups), capacity_bytes=cache_bytes
         )
         self._starts_empty = False
-        self._kept: list[StreamChunk] = []
-        self._kept_rows = self._kept_bytes = 0
-        stored = tuple(table.catalog.pk_indices)
-        self._long_key = stored if may_be_long(types, stored) else None
 
-    def execute(self) -> Iterator[Message]:
-        messages = self._input.execute()
-        barrier = yield from first_barrier(messages, self.info.identity)
-        self._table.init_epoch(barrier.epoch)
+    def _begin(self) -> None:
         self._starts_empty = next(self._table.scan_chunks(), None) is None
-        yield barrier
-        for message in messages:
-            if isinstance(message, StreamChunk):
-                self._keep(message)
-                if self._kept_rows >= KEPT_ROWS or self._kept_bytes >= KEPT_BYTES:
-                    yield from self._flush()
-                    self._index.limit_memory()
-            elif isinstance(message, Barrier):
-                yield from self._flush()
-                self._table.commit(message.epoch)
-                self._index.end_epoch()
-                yield message
-            elif not isinstance(message, Watermark):
-                yield message
 
-    def _keep(self, chunk: StreamChunk) -> None:
-        if self._long_key is not None:
-            chunk, lost = without_long_keys(chunk, self._long_key, self._table.catalog)
-            self._errors.add(LONG_KEY, lost)
-        self._kept.append(chunk.compact())
-        self._kept_rows += chunk.visible_rows
-        self._kept_bytes += chunk.nbytes
+    def _limit_memory(self) -> None:
+        self._index.limit_memory()
 
-    def _flush(self) -> Iterator[StreamChunk]:
-        if not self._kept_rows:
-            return
-        changes = StreamChunk.compacted(self._kept)
-        self._kept, self._kept_rows, self._kept_bytes = [], 0, 0
-        if not self._is_append_only:
-            changes = net_changes(changes, self._stream_key)
-        if changes.capacity:
-            made = self._changed_windows(changes)
-            if made.capacity:
-                yield from slices(made, self._chunk_rows)
+    def _end_epoch(self) -> None:
+        self._index.end_epoch()
+
+    def _changed(self, changes: StreamChunk) -> Iterator[StreamChunk]:
+        yield self._changed_windows(changes)
 
     def _changed_windows(self, changes: StreamChunk) -> StreamChunk:
         """Applies net changes; the changes of the result."""
@@ -133,7 +92,7 @@ class TopNExecutor(Executor):
         before, of_before = self._windows(np.unique(ids))
         numbers = self._numbers(before, of_before)
         keys = RowsByKey(before, self._stream_key)
-        is_deletion = (changes.ops & Op.DELETE).astype(np.bool_)
+        is_deletion = is_deleted(changes)
         is_lost = np.zeros(before.capacity, np.bool_)
         deleted = keys.find(changes)[is_deletion]
         is_lost[deleted[deleted >= 0]] = True
@@ -162,10 +121,10 @@ class TopNExecutor(Executor):
         """The rows, with their groups, among which all rows of the new windows are."""
         refilled = self._incomplete(of_before, numbers, is_lost)
         survives = ~(is_lost | np.isin(of_before, refilled))
-        comes = ~((changes.ops & Op.DELETE).astype(np.bool_) | np.isin(ids, refilled))
+        comes = ~(is_deleted(changes) | np.isin(ids, refilled))
         again = self._read(before, of_before, refilled)
-        come = DataChunk(changes.columns).take(_rows(comes))
-        rows = DataChunk.concat([before.take(_rows(survives)), come, *(each for each, _ in again)])
+        come = DataChunk(changes.columns).take(positions(comes))
+        rows = DataChunk.concat([before.take(positions(survives)), come, *(each for each, _ in again)])
         return rows, np.concatenate([of_before[survives], ids[comes], *(each for _, each in again)])
 
     def _located(self, changes: DataChunk) -> np.ndarray:
@@ -179,12 +138,8 @@ class TopNExecutor(Executor):
 
     def _windows(self, groups: np.ndarray) -> tuple[DataChunk, np.ndarray]:
         """The rows of windows in memory, and the group of each."""
-        found = list(JoinProbe(self._index, groups))
-        if not found:
-            return _no_rows(self._input.info.schema.types), np.empty(0, np.int32)
-        row_ids = np.concatenate([rows for _, rows in found])
-        columns = list(map(Column, self._index.gather(row_ids)))
-        return DataChunk(columns, capacity=len(row_ids)), groups[np.concatenate([at for at, _ in found])]
+        rows, of_rows = rows_in_memory(self._index, groups)
+        return rows, groups[of_rows]
 
     def _incomplete(self, of_before: np.ndarray, numbers: np.ndarray, is_lost: np.ndarray) -> np.ndarray:
         """The groups that have lost a row, and may have rows behind their window, which fill it again."""
@@ -221,7 +176,7 @@ class TopNExecutor(Executor):
                 is_open = np.bincount(owners, minlength=len(left)) >= limit
                 is_open[owners[numbers > self._window.last]] = False
                 is_open &= self._window.kind is not RankKind.ROW_NUMBER or limit < self._window.last
-                whole = _rows(~is_open[owners] & (numbers <= self._window.last))
+                whole = positions(~is_open[owners] & (numbers <= self._window.last))
                 yield rows.take(whole), start + left[owners[whole]]
                 left, limit = left[is_open], 2 * limit
 
@@ -243,7 +198,7 @@ class TopNExecutor(Executor):
         comes: np.ndarray,
     ) -> None:
         """Takes rows out of the windows in memory, and others into them."""
-        gone, come = _rows(goes), _rows(comes)
+        gone, come = positions(goes), positions(comes)
         ops = np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (len(gone), len(come)))
         columns = DataChunk.concat([before.take(gone), rows.take(come)]).columns
         chunk = StreamChunk(columns, ops)
@@ -262,18 +217,9 @@ class TopNExecutor(Executor):
         if window.has_number:
             same &= np.append(old, 0)[origin] == new
         was[origin[same]] = False
-        gone, come = _rows(was), _rows(is_now & ~same)
+        gone, come = positions(was), positions(is_now & ~same)
         width = range(window.width)
         columns = DataChunk.concat([before.project(width).take(gone), rows.project(width).take(come)]).columns
         if window.has_number:
             columns = (*columns, Column(pa.array(np.concatenate([old[gone], new[come]]))))
         return StreamChunk(columns, np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (len(gone), len(come))))
-
-
-def _rows(chosen: np.ndarray) -> np.ndarray:
-    """The positions of true entries: int32[n]."""
-    return np.flatnonzero(chosen).astype(np.int32)
-
-
-def _no_rows(types: Sequence[DataType]) -> DataChunk:
-    return DataChunk([Column.nulls(each, 0) for each in types], capacity=0)

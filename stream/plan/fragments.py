@@ -8,7 +8,7 @@ The planner inserts an exchange where the distribution of rows changes:
     below EMIT ON WINDOW CLOSE
     below one without groups      to one actor
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
-    below a top-n                 by its groups, as below an aggregation; without groups to one actor
+    below a top-n, over-window    by its groups, as below an aggregation; without groups to one actor
     below each input of a join    by the join key; without equal columns to one actor. An input that is distributed by
                                   it already ends its fragment as well: its rows stay with the owner of their vnode
     below a temporal join         by the key of the table, on both sides
@@ -41,6 +41,7 @@ from stream.plan.stream_plan import (
     HashJoinNode,
     MaterializeNode,
     MergeNode,
+    OverWindowNode,
     ProjectNode,
     ShareNode,
     SinkNode,
@@ -185,7 +186,7 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         child, _ = _distributed(child, distribution, (node.group_by, node.state_table.vnode_count, VnodeRule.HASH))
         groups = tuple(range(len(node.group_by)))
         distribution = (groups, node.state_table.vnode_count, VnodeRule.HASH) if groups else SINGLE
-    elif isinstance(node, TopNNode):
+    elif isinstance(node, TopNNode | OverWindowNode):
         wanted = node.table.distribution_key, node.table.vnode_count, VnodeRule.HASH
         child, distribution = _distributed(child, distribution, wanted)
         if node.groups and max(node.groups) >= node.width:

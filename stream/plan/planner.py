@@ -15,12 +15,14 @@ from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKin
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
+from relational.expr.window_reach import reach_within
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
     Filter,
     Join,
     LogicalPlan,
+    OverWindow,
     Project,
     Scan,
     Share,
@@ -31,8 +33,10 @@ from relational.plan.logical import (
     table_schema,
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
+from relational.plan.logical.over_window import OrderedGroups
 from relational.plan.serialize import plan_from_text
 from relational.plan.temporal_join import temporal_lookup
+from relational.types import Schema
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
@@ -47,6 +51,7 @@ from stream.plan.stream_plan import (
     HashJoinNode,
     KeptInput,
     MaterializeNode,
+    OverWindowNode,
     ProjectNode,
     RowIdGenNode,
     ShareNode,
@@ -135,7 +140,8 @@ class _Planner:
         self._job = job
         self._table_ids = table_ids
         self._is_of_one_actor = is_of_one_actor
-        self._aggregations = self._joins = self._top_ns = self._filters = self._closings = self._scans = 0
+        self._aggregations = self._joins = self._top_ns = self._over_windows = self._filters = self._closings = 0
+        self._scans = 0
         self._shares: dict[int, ShareNode] = {}
         self._offsets: TableCatalog | None = None
         self._sources: list[TableCatalog] = []
@@ -177,6 +183,8 @@ class _Planner:
             return self._top_n(query)
         if isinstance(query, EmitOnWindowClose):
             return self._emit_on_window_close(query)
+        if isinstance(query, OverWindow):
+            return self._over_window(query)
         raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
 
     def _join(self, query: Join) -> StreamNode:
@@ -239,22 +247,44 @@ class _Planner:
             self._job.vnode_count,
         )
 
-    def _top_n(self, query: TopN) -> StreamNode:
-        """Without groups by a constant in one actor."""
+    def _grouped(self, query: OrderedGroups, operator: str) -> tuple[StreamNode, tuple[int, ...], tuple[int, ...]]:
+        """The input of a node over ordered groups, its stream key, and the groups: without any a constant."""
         child = self.plan(query.input)
         key = child.stream_key
         if key is None:
-            raise PlanNotSupported("TopN", "its input cannot tell its rows apart")
-        groups, vnode_count = query.groups, self._job.vnode_count if query.groups else None
-        if not groups:
-            groups, added = key_columns(child.schema, [EVERY_PAIR.left])
-            assert added is not None
-            child = ProjectNode(added[0], key, child, added[1])
-        name = f"{self._job.name}.top{self._top_ns}"
-        self._top_ns += 1
-        table = state_tables.top_n_table(
-            self._table_ids(name), name, self._job.id, child.schema, groups, query.keys, key, vnode_count
+            raise PlanNotSupported(operator, "its input cannot tell its rows apart")
+        if query.groups:
+            return child, key, query.groups
+        groups, added = key_columns(child.schema, [EVERY_PAIR.left])
+        assert added is not None
+        return ProjectNode(added[0], key, child, added[1]), key, groups
+
+    def _ordered_table(
+        self, name: str, query: OrderedGroups, schema: Schema, groups: tuple[int, ...], key: tuple[int, ...]
+    ) -> TableCatalog:
+        """Without groups in one actor."""
+        name, vnode_count = f"{self._job.name}.{name}", self._job.vnode_count if query.groups else None
+        return state_tables.ordered_table(
+            self._table_ids(name), name, self._job.id, schema, groups, query.keys, key, vnode_count
         )
+
+    def _over_window(self, query: OverWindow) -> StreamNode:
+        child, key, groups = self._grouped(query, "OverWindow")
+        groups = tuple(sorted(groups, key=lambda column: column not in query.watermarks))  # state is dropped below it
+        reach = reach_within(query.calls, groups, query.keys)
+        states = state_tables.window_states(query.calls, reach, child.schema.types)
+        name = f"over{self._over_windows}"
+        self._over_windows += 1
+        table = self._ordered_table(name, query, state_tables.with_states(child.schema, states), groups, key)
+        width = len(query.input.schema)
+        return OverWindowNode(query.schema, query.stream_key, child, groups, query.keys, query.calls, width,
+                              query.input.is_append_only, table)
+
+    def _top_n(self, query: TopN) -> StreamNode:
+        child, key, groups = self._grouped(query, "TopN")
+        name = f"top{self._top_ns}"
+        self._top_ns += 1
+        table = self._ordered_table(name, query, child.schema, groups, key)
         return TopNNode(
             query.schema,
             query.stream_key,

@@ -3,8 +3,8 @@
     {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
-values of DISTINCT calls, version 6 dynamic filters, temporal joins and EMIT ON WINDOW CLOSE. A
-plan is written in the first version that has what it needs, which older releases read.
+values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE and window functions. A plan
+is written in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -31,6 +31,8 @@ from relational.plan.serialize import (
     expression_to_json,
     sort_keys_from_json,
     sort_keys_to_json,
+    window_call_from_json,
+    window_call_to_json,
 )
 from relational.types import DataType, Field, Schema, VnodeRule
 from stream.plan.planner import with_source_filters
@@ -46,6 +48,7 @@ from stream.plan.stream_plan import (
     KeptInput,
     MaterializeNode,
     MergeNode,
+    OverWindowNode,
     ProjectNode,
     RowIdGenNode,
     ShareNode,
@@ -97,7 +100,7 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | TemporalJoinNode):
+    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | OverWindowNode | TemporalJoinNode):
         return FORMAT_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
@@ -161,6 +164,10 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "columns": _column_ids(node.table, node.columns), "vnodes": node.vnode_count}),
     EmitOnWindowCloseNode: ("emit on window close", lambda node: {"column": node.column, "table": node.table.id}),
+    OverWindowNode: ("over-window", lambda node: {
+        "groups": list(node.groups), "keys": sort_keys_to_json(node.keys),
+        "calls": list(map(window_call_to_json, node.calls)), "width": node.width,
+        "append_only": node.is_append_only, "table": node.table.id}),
     ExchangeNode: ("exchange", lambda node: {
         "distribution": None if node.key is None else list(node.key), "vnodes": node.vnode_count,
         **({} if node.rule is VnodeRule.HASH else {"rule": node.rule.value})}),
@@ -292,6 +299,12 @@ class _Reader:
     def emit_on_window_close(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return EmitOnWindowCloseNode(schema, key, input, record["column"], self._table(record["table"]))
 
+    def over_window(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        groups, keys = tuple(record["groups"]), sort_keys_from_json(record["keys"])
+        calls = tuple(map(window_call_from_json, record["calls"]))
+        table = self._table(record["table"])
+        return OverWindowNode(schema, key, input, groups, keys, calls, record["width"], record["append_only"], table)
+
     def exchange(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         columns = record["distribution"]
         rule = VnodeRule(record.get("rule", VnodeRule.HASH))
@@ -334,6 +347,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "dynamic filter": _Reader.dynamic_filter,
     "temporal join": _Reader.temporal_join,
     "emit on window close": _Reader.emit_on_window_close,
+    "over-window": _Reader.over_window,
     "exchange": _Reader.exchange,
     "share": _Reader.share,
     "union": _Reader.union,

@@ -10,6 +10,7 @@
     top-n                 group columns, order, stream key           | all other columns
     dynamic filter        value, stream key                          | all other columns
     emit on window close  column with a watermark, stream key        | all other columns
+    over-window           group columns, order, stream key           | all other columns, the states of each call
     errors of a job       fragment, vnode, reason                    | rows
     progress of a scan    vnode                                      | position, is_done, rows
     log of a sink         sequence number                            | changes
@@ -25,6 +26,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from relational.catalog.objects import TABLE_CONNECTOR, ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
+from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
+from relational.expr.window_reach import Reach
 from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
@@ -229,7 +232,7 @@ def join_table(
     return _table_of_keys(table_id, name, job_id, schema, pk, key, vnode_count)
 
 
-def top_n_table(
+def ordered_table(
     table_id: int,
     name: str,
     job_id: int,
@@ -239,8 +242,8 @@ def top_n_table(
     stream_key: tuple[int, ...],
     vnode_count: int | None,
 ) -> TableCatalog:
-    """The rows of a top-n, whose columns are those of `schema`, in the order of their groups. `vnode_count` None: it
-    has one actor."""
+    """The rows of a top-n or over-window, whose columns are those of `schema`, in the order of their groups.
+    `vnode_count` None: it has one actor."""
     first: dict[int, SortKey] = {}
     for sort_key in (*map(SortKey, groups), *keys, *map(SortKey, stream_key)):
         first.setdefault(sort_key.column, sort_key)
@@ -260,6 +263,36 @@ def waiting_rows_table(
     `column`."""
     pk = [SortKey(each) for each in dict.fromkeys((column, *stream_key))]
     return internal_table(table_id, name, job_id, schema, pk, stream_key, vnode_count=vnode_count)
+
+
+def with_states(schema: Schema, states: Sequence[Sequence[DataType]]) -> Schema:
+    """The rows of an over-window, and the states of each call."""
+    fields = [Field(f"state_{number}_{part}", data_type) for number, types in enumerate(states)
+              for part, data_type in enumerate(types)]
+    return Schema((*schema, *fields))
+
+
+def window_states(
+    calls: Sequence[WindowCall], reach: Reach | None, types: Sequence[DataType]
+) -> list[tuple[DataType, ...]]:
+    """The columns that hold the state of each of the window functions over columns of `types`; none where partitions
+    are always read whole."""
+    return [() if reach is None else _window_state(call, types) for call in calls]
+
+
+def _window_state(call: WindowCall, types: Sequence[DataType]) -> tuple[DataType, ...]:
+    """As specified in relational/order/over_window.py; none for a call whose value follows from no earlier row."""
+    if not call.is_running:
+        return ()
+    argument = None if call.argument is None else types[call.argument]
+    if isinstance(call.kind, AggKind):
+        if call.kind in (AggKind.MIN, AggKind.MAX):
+            return (call.data_type,)
+        aggregate = AggCall(call.kind, call.argument, None, False, call.data_type)
+        return (*state_types(aggregate, argument), *wide_state_types(aggregate, argument))
+    if argument is None:
+        return (RANK_TYPE,) * (2 if call.kind is WindowKind.RANK else 1)
+    return RANK_TYPE, argument
 
 
 def _table_of_keys(

@@ -17,10 +17,10 @@ from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison, Relation
 from relational.expr.expression import Call, Expression, InputRef, substitute
 from relational.expr.temporal_terms import NOW
-from relational.expr.window_functions import RankKind
+from relational.expr.window_functions import RankKind, WindowCall
 from relational.plan.logical import JoinKind
-from relational.plan.logical.rank import numbers_text
-from relational.plan.tree_text import grouping_text, groups_text, join_text, select_items
+from relational.plan.logical.over_window import numbers_text
+from relational.plan.tree_text import calls_text, grouping_text, groups_text, join_text, select_items
 from relational.types import DataType, Schema, SortKey, VnodeRule
 
 
@@ -381,6 +381,30 @@ class TopNNode(_UnaryNode):
     def details(self) -> str:
         numbers = numbers_text(self.kind, self.offset, self.last)
         return f"{numbers} {groups_text(self.groups, self.keys, self.input.schema.names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OverWindowNode(_UnaryNode):
+    """The rows with the values of `calls` over the rows that are equal in `groups`, in the order `keys`: the first
+    `width` columns, and behind them the values; the others are computed keys. `is_append_only`: rows of the input are
+    only inserted. `table`: the rows, each with its states."""
+
+    groups: tuple[int, ...]
+    keys: tuple[SortKey, ...]
+    calls: tuple[WindowCall, ...]
+    width: int
+    is_append_only: bool
+    table: TableCatalog
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
+    def details(self) -> str:
+        inputs = self.input.schema.names
+        names = self.schema.names[self.width :]
+        return f"{calls_text(self.calls, names, inputs)} {groups_text(self.groups, self.keys, inputs)}"
 
 
 @dataclass(frozen=True, slots=True)

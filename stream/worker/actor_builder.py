@@ -15,6 +15,7 @@ import numpy as np
 
 from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
+from relational.expr.window_reach import reach_within
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
@@ -38,6 +39,7 @@ from stream.executor.join_side import JoinInput, JoinSide, Shown
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
+from stream.executor.over_window import OverWindowExecutor, Windows
 from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
@@ -52,6 +54,7 @@ from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
 from stream.options import StreamOptions
+from stream.plan.state_tables import window_states
 from stream.plan.stream_plan import (
     DmlNode,
     DynamicFilterNode,
@@ -61,6 +64,7 @@ from stream.plan.stream_plan import (
     HashJoinNode,
     MaterializeNode,
     MergeNode,
+    OverWindowNode,
     ProjectNode,
     RowIdGenNode,
     ShareNode,
@@ -294,6 +298,19 @@ class ExecutorChain:
             info, self.build(node.input), node.column, table, self.errors, chunk_rows=rows
         )
 
+
+    def over_window(self, node: OverWindowNode, info: ExecutorInfo) -> Executor:
+        return OverWindowExecutor(
+            info,
+            self.build(node.input),
+            windows_of(node),
+            self.state_table(node.table),
+            self.errors,
+            is_append_only=node.is_append_only,
+            cache_bytes=self.options.over_window_cache_bytes,
+            chunk_rows=self.options.chunk_rows,
+        )
+
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
         """The groups of `node` that the executor continues with."""
         return None
@@ -344,6 +361,13 @@ def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], State
 def distinct_tables(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[DistinctTable]:
     """The tables of the values of an aggregation's DISTINCT calls."""
     return [DistinctTable(each.calls, open_table(each.table), each.columns, each.has_counts) for each in node.distinct]
+
+
+def windows_of(node: OverWindowNode) -> Windows:
+    """The window functions of a node."""
+    reach = reach_within(node.calls, node.groups, node.keys)
+    states = tuple(map(len, window_states(node.calls, reach, node.input.schema.types)))
+    return Windows(node.groups, node.keys, node.calls, node.width, reach, states)
 
 
 def join_sides(
@@ -597,6 +621,7 @@ BUILDERS: BuilderFunctions = {
     TopNNode: ExecutorChain.top_n,
     DynamicFilterNode: ExecutorChain.dynamic_filter,
     EmitOnWindowCloseNode: ExecutorChain.emit_on_window_close,
+    OverWindowNode: ExecutorChain.over_window,
     MaterializeNode: ExecutorChain.materialize,
     SinkNode: ExecutorChain.sink,
 }

@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.catalog": "types hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
     "relational.agg": "types chunk encoding hash hummock.base hummock.columnar",
     "relational.join": "types chunk encoding hash hummock.base hummock.columnar",
-    "relational.order": "types chunk encoding hash hummock.base hummock.columnar",
+    "relational.order": "types chunk encoding hash expr agg hummock.base hummock.columnar",
     "relational.table": (
         "types chunk encoding catalog hash hummock.base hummock.columnar hummock.read hummock.state_store"
     ),

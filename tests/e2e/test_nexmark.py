@@ -18,7 +18,7 @@ EPOCHS, CYCLES = 6, 30
 """Each epoch has so many cycles of one person, three auctions and 46 bids."""
 RATE = 20
 """Events a second: an epoch is more than a minute."""
-LATE = ("q4", "q5", "q9", "q15", "q18", "q102")
+LATE = ("q4", "q5", "q6", "q9", "q15", "q18", "q102")
 """Views that are created over rows."""
 PER_CYCLE = {"person": 1, "auction": 3, "bid": 46}
 

@@ -57,6 +57,7 @@ class Program:
             aggregation_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
             join_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
             top_n_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
+            over_window_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
         )
 
     def run(self) -> None:

@@ -7,13 +7,11 @@ import pyarrow as pa
 import pytest
 
 from hummock.base.pages import mapped_page_bytes
-from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.buffer_pool import set_pool_limit
 from relational.agg import AggGroups, AggSpec
 from relational.chunk.stream_chunk import StreamChunk
 from relational.hash.record_arena import pooled_record_bytes
 from relational.join.join_index import JoinIndex
-from relational.order.ordered_index import OrderedIndex
 from relational.types import DataType
 from tests.support.suites.process_memory import has_gnu_malloc, malloc_counts
 
@@ -66,16 +64,6 @@ def grown_join(stream_key):
     return index
 
 
-def grown_order():
-    index = OrderedIndex()
-    rng = np.random.default_rng(7)
-    for _ in range(0, ROWS, 10_000):
-        keys = BinaryColumn.from_pylist([bytes(row) for row in rng.integers(0, 256, (10_000, 12), np.uint8)])
-        index.update(keys, keys)
-        index.update(keys.slice(0, 3_000), None, np.ones(3_000, np.uint8))
-    return index
-
-
 @pytest.mark.parametrize(
     "grow",
     [
@@ -84,9 +72,8 @@ def grown_order():
         lambda: grown_join((0,)),
         lambda: grown_join((2,)),
         lambda: grown_join(()),
-        grown_order,
     ],
-    ids=["groups", "groups by text", "join", "join by text", "join that appends", "order"],
+    ids=["groups", "groups by text", "join", "join by text", "join that appends"],
 )
 def test_bytes_reported_are_bytes_held(in_use, grow):
     grow()

@@ -354,13 +354,13 @@ SELECT region FROM orders ORDER BY amount
 SELECT row_number() OVER (PARTITION BY region ORDER BY amount) AS n, upper(region) AS u FROM (SELECT region, amount FROM orders) AS x
 -- before
 --   Project row_number AS n, upper(region) AS u
---     Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--     OverWindow row_number of [region] by [amount ASC NULLS LAST]
 --       Project region, amount
 --         Scan orders (id, region, amount, at)
 -- after
---   Project row_number AS n, upper(region) AS u, _id (hidden)
+--   Project row_number AS n, upper(region) AS u, _id (hidden), region AS _region (hidden)
 --     Project region, amount, row_number, _id (hidden)
---       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--       OverWindow row_number of [region] by [amount ASC NULLS LAST]
 --         Project region, amount, id AS _id (hidden)
 --           Scan orders (id, region, amount, at)
 

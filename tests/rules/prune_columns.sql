@@ -183,12 +183,12 @@ SELECT n FROM (SELECT at, row_number() OVER (PARTITION BY region ORDER BY amount
 -- before
 --   Project n
 --     Project at, row_number AS n
---       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--       OverWindow row_number of [region] by [amount ASC NULLS LAST]
 --         Scan orders (id, region, amount, at)
 -- after
 --   Project n
 --     Project row_number AS n
---       Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--       OverWindow row_number of [region] by [amount ASC NULLS LAST]
 --         Scan orders (id, region, amount)
 
 -- rows that wait for their window

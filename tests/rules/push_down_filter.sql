@@ -264,13 +264,13 @@ SELECT * FROM (SELECT id, region, row_number() OVER (PARTITION BY region ORDER B
 --   Project id, region, n
 --     Filter ((region = 'x') AND (id > 3) AND (n > 1))
 --       Project id, region, row_number AS n
---         Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--         OverWindow row_number of [region] by [amount ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project id, region, n
 --     Project id, region, row_number AS n
 --       Filter ((id > 3) AND (row_number > 1))
---         Rank row_number AS row_number of [region] by [amount ASC NULLS LAST]
+--         OverWindow row_number of [region] by [amount ASC NULLS LAST]
 --           Filter (region = 'x')
 --             Scan orders (id, region, amount, at)
 

@@ -4,7 +4,7 @@ SELECT id, n FROM (SELECT id, row_number() OVER (PARTITION BY region ORDER BY am
 --   Project id, n
 --     Project id, row_number AS n
 --       Filter (row_number <= 3)
---         Rank row_number AS row_number of [region] by [amount DESC NULLS FIRST]
+--         OverWindow row_number of [region] by [amount DESC NULLS FIRST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project id, n
@@ -18,7 +18,7 @@ SELECT id FROM (SELECT id, rank() OVER (ORDER BY amount) AS n FROM orders) WHERE
 --   Project id
 --     Project id, rank AS n
 --       Filter ((2 < rank) AND (rank >= 1) AND (rank <= 7) AND (id > 4) AND (CAST(rank AS NUMERIC(19, 0)) < 9.0))
---         Rank rank AS rank of [] by [amount ASC NULLS LAST]
+--         OverWindow rank of [] by [amount ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project id
@@ -33,7 +33,7 @@ SELECT id FROM (SELECT id, dense_rank() OVER (PARTITION BY region ORDER BY amoun
 --   Project id
 --     Project id, dense_rank AS n
 --       Filter (dense_rank = 1)
---         Rank dense_rank AS dense_rank of [region] by [amount ASC NULLS LAST]
+--         OverWindow dense_rank of [region] by [amount ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project id
@@ -47,7 +47,7 @@ SELECT id FROM (SELECT id, row_number() OVER (ORDER BY amount) AS n FROM orders)
 --   Project id
 --     Project id, row_number AS n
 --       Filter (row_number < 1)
---         Rank row_number AS row_number of [] by [amount ASC NULLS LAST]
+--         OverWindow row_number of [] by [amount ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project id
@@ -61,7 +61,7 @@ SELECT id FROM (SELECT id, row_number() OVER (ORDER BY amount) AS n FROM orders)
 --   Project id
 --     Project id, row_number AS n
 --       Filter ((row_number <= 3) AND (row_number > id))
---         Rank row_number AS row_number of [] by [amount ASC NULLS LAST]
+--         OverWindow row_number of [] by [amount ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project id
@@ -76,13 +76,13 @@ SELECT * FROM (SELECT row_number() OVER (ORDER BY id) AS a, rank() OVER (ORDER B
 --   Project a, b
 --     Project row_number AS a, rank AS b
 --       Filter (row_number <= 3)
---         Rank row_number AS row_number, rank AS rank of [] by [id ASC NULLS LAST]
+--         OverWindow row_number, rank of [] by [id ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 -- after
 --   Project a, b
 --     Project row_number AS a, rank AS b
 --       Filter (row_number <= 3)
---         Rank row_number AS row_number, rank AS rank of [] by [id ASC NULLS LAST]
+--         OverWindow row_number, rank of [] by [id ASC NULLS LAST]
 --           Scan orders (id, region, amount, at)
 
 -- a limit, with and without an order

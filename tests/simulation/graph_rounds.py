@@ -125,6 +125,7 @@ class Graph:
                 detached_creation_bytes=rng.choice([0, 1 << 40]),
                 join_cache_bytes=rng.choice([1, 1 << 12, 1 << 28]),
                 top_n_cache_bytes=rng.choice([1, 1 << 12, 1 << 28]),
+                over_window_cache_bytes=rng.choice([1, 1 << 12, 1 << 28]),
                 **(_task_options(rng) if self.tasks_share else {}),
             ),
             storage=StorageOptions(watermark_interval_ms=0),

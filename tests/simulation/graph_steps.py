@@ -279,10 +279,28 @@ def _first_rows(rng: random.Random, source: str, columns: tuple[str, ...]) -> De
         limit = f"LIMIT {rng.randrange(1, 6)} OFFSET {rng.randrange(2)}"
         query = f"SELECT {first} AS a, {second} AS b FROM {source} ORDER BY {order} {limit}"
         return _defined(query, ("a", "b"), source)
+    if rng.random() < 0.4:
+        return _over_window(first, second, order, rng, source)
     kind = rng.choice(("row_number", "rank", "dense_rank"))
     inner = f"SELECT {first} AS a, {second} AS b, {kind}() OVER (PARTITION BY {first} % 3 ORDER BY {order}) AS n"
     query = f"SELECT a, b, n FROM ({inner} FROM {source}) AS x WHERE n <= {rng.randrange(1, 5)}"
     return _defined(query, ("a", "b", "n"), source)
+
+
+CALLS = (
+    "row_number() OVER (w)", "rank() OVER (w)", "lag({0}) OVER (w)", "lead({0}, 2) OVER (w)",
+    "sum({0}) OVER (w)::BIGINT", "count({0}) OVER (w ROWS 2 PRECEDING)",
+    "max({0}) OVER (w ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "min({0}) OVER (w RANGE CURRENT ROW)", "count(*) OVER (w ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)",
+)  # fmt: skip
+
+
+def _over_window(first: str, second: str, order: str, rng: random.Random, source: str) -> Definition:
+    """Functions of the rows around each row of a group."""
+    window = f"{rng.choice((f'PARTITION BY {first} % 3 ', ''))}ORDER BY {order}"
+    calls = [call.format(second).replace("(w", f"({window}") for call in rng.sample(CALLS, 2)]
+    query = f"SELECT {first} AS a, {second} AS b, {calls[0]} AS n, {calls[1]} AS m FROM {source}"
+    return _defined(query, ("a", "b", "n", "m"), source)
 
 
 def _windows(rng: random.Random, source: str) -> Definition:

@@ -8,8 +8,8 @@ from relational.plan.logical.emit_on_window_close import EmitOnWindowClose
 from relational.plan.logical.filter import Filter
 from relational.plan.logical.join import Join, JoinKind
 from relational.plan.logical.node import LogicalPlan, nodes, positions_of
+from relational.plan.logical.over_window import OverWindow, TopN
 from relational.plan.logical.project import Project, only
-from relational.plan.logical.rank import Rank, TopN
 from relational.plan.logical.scan import Scan, table_schema
 from relational.plan.logical.share import Share
 from relational.plan.logical.sort_limit import Limit, Sort
@@ -25,8 +25,8 @@ __all__ = [
     "JoinKind",
     "Limit",
     "LogicalPlan",
+    "OverWindow",
     "Project",
-    "Rank",
     "Scan",
     "Share",
     "Sort",

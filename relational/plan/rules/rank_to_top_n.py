@@ -1,10 +1,10 @@
 """Rows whose number is bounded, and LIMIT, as TopN, which a view can keep.
 
-    Filter (number <= k) over Rank          TopN 1 to k; also number < k, number = 1, number BETWEEN …
+    Filter (number <= k) over OverWindow    TopN 1 to k; also number < k, number = 1, number BETWEEN …
     Limit over Sort, or over anything       TopN of the only group
 
-A number above k depends on all rows before it; TopN keeps the first ones only. A Sort that nothing limits, at the root
-of a view, has no effect: the rows of a view have no order.
+A number above k depends on all rows before it, so that one change may change all of them; TopN keeps the first ones
+only. A Sort that nothing limits, at the root of a view, has no effect: the rows of a view have no order.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjuncts
 from relational.expr.window_functions import RankKind
 from relational.plan.descent import transformed
-from relational.plan.logical import Filter, Limit, LogicalPlan, Rank, Sort, TopN
+from relational.plan.logical import Filter, Limit, LogicalPlan, OverWindow, Sort, TopN
 from relational.plan.logical.filter import where
-from relational.plan.logical.rank import NO_LIMIT
+from relational.plan.logical.over_window import NO_LIMIT
 from relational.types.data_type import TypeKind
 
 _MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal",
@@ -31,7 +31,7 @@ def rank_to_top_n(plan: LogicalPlan) -> LogicalPlan:
 def _changed(plan: LogicalPlan) -> LogicalPlan:
     if isinstance(plan, Limit):
         return _limited(plan)
-    if isinstance(plan, Filter) and isinstance(plan.input, Rank) and len(plan.input.kinds) == 1:
+    if isinstance(plan, Filter) and isinstance(plan.input, OverWindow):
         return _bounded(plan.input, conjuncts(plan.predicate)) or plan
     return plan
 
@@ -42,9 +42,13 @@ def _limited(plan: Limit) -> LogicalPlan:
     return TopN(child, (), keys, RankKind.ROW_NUMBER, limit, plan.offset)
 
 
-def _bounded(rank: Rank, terms: Sequence[Expression]) -> LogicalPlan | None:
-    """The rows of `rank` for which all terms are true; None if none is an upper bound of the number."""
-    number = len(rank.input.schema)
+def _bounded(window: OverWindow, terms: Sequence[Expression]) -> LogicalPlan | None:
+    """The rows of `window` for which all terms are true; None if it does more than number them, or if none is an upper
+    bound of the number."""
+    kind = window.numbers
+    if kind is None:
+        return None
+    number = len(window.input.schema)
     low, high = 0, NO_LIMIT
     rest = []
     for term in terms:
@@ -56,7 +60,7 @@ def _bounded(rank: Rank, terms: Sequence[Expression]) -> LogicalPlan | None:
     if high == NO_LIMIT:
         return None
     limit = max(high - low, 0)
-    top = TopN(rank.input, rank.groups, rank.keys, rank.kinds[0], limit, min(low, high), rank.names[0])
+    top = TopN(window.input, window.groups, window.keys, kind, limit, min(low, high), window.names[0])
     return where(top, tuple(rest))
 
 

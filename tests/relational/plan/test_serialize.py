@@ -30,6 +30,13 @@ SECOND = (
 )
 
 
+FOURTH = (
+    '{"root": {"groups": [2], "input": {"columns": [0, 2, 1], "node": "scan", "table": 1}, "keys": [[0, true, true]], '
+    '"kinds": ["rank", "row_number"], "names": ["rank", "n"], "node": "rank"}, "shared": [], "version": 4}'
+)
+"""Written by a release whose only window functions were numbers."""
+
+
 @pytest.fixture(scope="module")
 def catalog():
     return case_catalog()
@@ -64,6 +71,14 @@ def test_a_text_of_the_second_format_is_read_and_written_as_it_was(catalog):
     first, second = (branch.inputs[0] for branch in plan.inputs)
     assert first is second
     assert plan_to_text(plan) == SECOND
+
+
+def test_numbers_of_the_fourth_format_are_window_functions(catalog):
+    plan = plan_from_text(FOURTH, catalog.get)
+    numbers = "OverWindow rank, row_number AS n of [region] by [id DESC NULLS FIRST]"
+    assert plan.explain() == f"{numbers}\n  Scan orders (id, amount, region)"
+    assert json.loads(plan_to_text(plan))["version"] == 5
+    assert plan_from_text(plan_to_text(plan), catalog.get) == plan
 
 
 @pytest.mark.parametrize(
@@ -129,6 +144,9 @@ EXAMPLES = (
     "SELECT region FROM orders LEFT JOIN pairs ON id = a, plain",
     "SELECT region FROM orders WHERE id IN (SELECT a FROM pairs)",
     "SELECT rank() OVER (PARTITION BY region ORDER BY id DESC) FROM orders",
+    "SELECT sum(id) FILTER (WHERE id > 2) OVER (ORDER BY id GROUPS 1 PRECEDING), lag(region, 2, 'x') OVER (ORDER BY"
+    " id), ntile(3) OVER (), max(at) OVER (ORDER BY at RANGE BETWEEN '1 hour' PRECEDING AND '1 day' FOLLOWING)"
+    " FROM orders",
     "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
 )
 

@@ -318,8 +318,9 @@ WITH f AS (SELECT 1 AS a) (SELECT a FROM f LIMIT 2) ORDER BY a;
 SELECT a.b.c.d.e FROM orders;
 SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN plain;
 SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FROM plain);
-SELECT rank() OVER (PARTITION BY region ORDER BY id) FROM orders;
 SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l."Id" = o.id;
+SELECT sum(id) OVER (w ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) FROM orders
+    WINDOW w AS (PARTITION BY region);
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
     id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""

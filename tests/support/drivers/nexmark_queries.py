@@ -1,7 +1,7 @@
 """The queries of the Nexmark benchmark, in RisingWave's variant, over tables or sources person, auction and bid.
 
-q6 (an average over a frame), q11 (sessions) and q13 (a side input as of its version) are not among them. q12 is by
-event time. Of equal bids the first one is that with the least bidder.
+q11 (sessions) and q13 (a side input as of its version) are not among them. q12 is by event time. Of equal bids the
+first one is that with the least bidder.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ QUERIES = {
     "q5": f"SELECT a.auction, a.num FROM ({_HOPS}) AS a JOIN"
           f" (SELECT max(c.num) AS maxn, c.starttime FROM ({_HOPS}) AS c GROUP BY c.starttime) AS m"
           " ON a.starttime = m.starttime AND a.num >= m.maxn",
+    "q6": "SELECT q.seller, q.id, avg(q.final) OVER (PARTITION BY q.seller ORDER BY q.date_time, q.id"
+          " ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS mean FROM (SELECT row_number() OVER (PARTITION BY a.id,"
+          " a.seller ORDER BY b.price, b.date_time, b.bidder) AS rank, a.id, a.seller, b.price AS final, b.date_time"
+          " FROM auction a, bid b WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q"
+          " WHERE q.rank <= 1",
     "q7": "SELECT b.auction, b.price, b.bidder, b.date_time FROM bid b JOIN (SELECT max(price) AS maxprice,"
           " window_end AS date_time FROM TUMBLE(bid, date_time, INTERVAL '10' SECOND) GROUP BY window_end) b1"
           " ON b.price = b1.maxprice WHERE b.date_time BETWEEN b1.date_time - INTERVAL '10' SECOND AND b1.date_time",

@@ -17,6 +17,7 @@ from relational.chunk import DataChunk
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import Evaluator
 from relational.expr.expression import Expression
+from relational.expr.window_functions import BoundKind, Frame, FrameUnit, WindowCall
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -24,8 +25,8 @@ from relational.plan.logical import (
     Join,
     Limit,
     LogicalPlan,
+    OverWindow,
     Project,
-    Rank,
     Scan,
     Share,
     Sort,
@@ -33,7 +34,7 @@ from relational.plan.logical import (
     Union,
     Values,
 )
-from relational.plan.logical.rank import OrderedGroups
+from relational.plan.logical.over_window import OrderedGroups
 from relational.types import DataType, Schema
 from relational.types.ordering import SortKey
 
@@ -181,8 +182,66 @@ def _numbered(plan: OrderedGroups, tables: Mapping[int, Rows]) -> list[tuple[tup
     return found
 
 
-def _rank(plan: Rank, tables: Mapping[int, Rows]) -> Rows:
-    return [(*row, *(numbers[kind] for kind in plan.kinds)) for row, numbers in _numbered(plan, tables)]
+def _over_window(plan: OverWindow, tables: Mapping[int, Rows]) -> Rows:
+    """Row by row, looking at all rows of its partition."""
+    partitions: dict[Any, list[tuple[Any, ...]]] = {}
+    numbered = _numbered(plan, tables)
+    numbers: dict[Any, list[dict[str, int]]] = {}
+    for row, found in numbered:
+        group = tuple(_key(row[column]) for column in plan.groups)
+        partitions.setdefault(group, []).append(row)
+        numbers.setdefault(group, []).append(found)
+    return [
+        (*row, *(_window_value(call, plan.keys, partition, numbers[group], at) for call in plan.calls))
+        for group, partition in partitions.items()
+        for at, row in enumerate(partition)
+    ]
+
+
+def _window_value(call: WindowCall, keys: Sequence[SortKey], rows: Rows, numbers: list[dict[str, int]], at: int) -> Any:
+    """The value for row `at` of a partition in order, whose rows have these numbers."""
+    kind = str(call.kind)
+    if kind in numbers[at]:
+        return numbers[at][kind]
+    if kind == "percent_rank":
+        return (numbers[at]["rank"] - 1) / (len(rows) - 1) if len(rows) > 1 else 0.0
+    if kind == "cume_dist":
+        return sum(other["rank"] <= numbers[at]["rank"] for other in numbers) / len(rows)
+    if kind == "ntile":
+        sizes = [len(rows) // call.number + (bucket < len(rows) % call.number) for bucket in range(call.number)]
+        return next(bucket for bucket in range(call.number) if at < sum(sizes[: bucket + 1])) + 1
+    if kind in ("lag", "lead"):
+        other = at - call.number if kind == "lag" else at + call.number
+        if 0 <= other < len(rows):
+            return rows[other][call.argument]
+        return None if call.default is None else rows[at][call.default]
+    frame = [row for other, row in enumerate(rows) if _in_frame(call.frame, keys, rows, numbers, at, other)]
+    if isinstance(call.kind, AggKind):
+        kept = [row for row in frame if call.filter is None or row[call.filter]]
+        return _aggregated(AggCall(call.kind, call.argument, None, False, call.data_type), kept)
+    position = {"first_value": 0, "last_value": len(frame) - 1, "nth_value": call.number - 1}[kind]
+    return frame[position][call.argument] if 0 <= position < len(frame) else None
+
+
+def _in_frame(
+    frame: Frame, keys: Sequence[SortKey], rows: Rows, numbers: list[dict[str, int]], at: int, other: int
+) -> bool:
+    """Whether row `other` is in the frame of row `at`."""
+    for bound, sign in ((frame.start, 1), (frame.end, -1)):
+        if bound.kind in (BoundKind.UNBOUNDED_PRECEDING, BoundKind.UNBOUNDED_FOLLOWING):
+            continue
+        if frame.unit is FrameUnit.RANGE and bound.offset is not None:
+            order = keys[0].order
+            both = ((rows[other][frame.key],), (rows[at][bound.offset],))
+            distance = _in_order([SortKey(0, order)], *both)
+        else:
+            count = bound.offset or 0
+            count = -count if bound.kind is BoundKind.PRECEDING else count
+            unit = "row_number" if frame.unit is FrameUnit.ROWS else "dense_rank"
+            distance = numbers[other][unit] - numbers[at][unit] - count
+        if distance * sign < 0:
+            return False
+    return True
 
 
 def _top_n(plan: TopN, tables: Mapping[int, Rows]) -> Rows:
@@ -242,7 +301,7 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Project: _project,
     Aggregate: _aggregate,
     Sort: _sort,
-    Rank: _rank,
+    OverWindow: _over_window,
     TopN: _top_n,
     Limit: _limit,
     Union: _union,

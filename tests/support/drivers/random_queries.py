@@ -218,6 +218,71 @@ class QueryMaker:
         text = f"(SELECT {listed}, CAST({number} AS INT) AS {number} FROM ({ranked}) AS {self._name()} "
         return Relation(f"{text}WHERE {number} {bound}) AS {alias}", [*inner.columns, Column(number, "i")], alias)
 
+    def _windowed(self, depth: int) -> Relation:
+        """A relation with the values of window functions. The order is total but for equal rows, unless a frame has all
+        of its peers."""
+        chance = self._random
+        inner, alias = self._renamed(depth - 1), self._name()
+        names = [column.name for column in inner.columns]
+        columns, items = list(inner.columns), list(names)
+        group = f"PARTITION BY {chance.choice(names)} " if chance.random() < 0.7 else ""
+        for _ in range(chance.randint(1, 3)):
+            call, kind = self._window_call(inner)
+            words = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
+            has_peers = call.startswith(("rank", "dense", "percent", "cume", "count", "min", "max", "sum", "avg"))
+            numbers = [column.name for column in inner.columns if column.kind != "t"]
+            if has_peers and chance.random() < 0.5:
+                keys = chance.sample(names, chance.randint(1, len(names)))
+                frame = chance.choice(("", "GROUPS", "RANGE"))
+                if frame == "RANGE" and numbers and chance.random() < 0.7:
+                    keys, frame = [chance.choice(numbers)], "RANGE of values"
+            else:
+                keys, frame = chance.sample(names, len(names)), chance.choice(("", "ROWS", "ROWS"))
+            order = ", ".join(f"{name}{chance.choice(words)}" for name in keys)
+            columns.append(Column(self._name(), kind))
+            window = f"{group}ORDER BY {order}{self._frame(frame)}"
+            target = {"i": "INT", "f": "DOUBLE PRECISION"}.get(kind)
+            text = f"{call} OVER ({window})"
+            items.append(f"{text if target is None else f'CAST({text} AS {target})'} AS {columns[-1].name}")
+        return Relation(f"(SELECT {', '.join(items)} FROM {inner.text}) AS {alias}", columns, alias)
+
+    def _window_call(self, relation: Relation) -> tuple[str, str]:
+        """A window function without its window, and the kind of its values."""
+        chance = self._random
+        value = chance.choice(relation.columns)
+        number = chance.choice(("row_number()", "rank()", "dense_rank()", "ntile(3)", "count(*)"))
+        other = chance.choice((
+            f"lag({value.name})", f"lead({value.name}, 2)", f"lag({value.name}, -1)", f"first_value({value.name})",
+            f"last_value({value.name})", f"nth_value({value.name}, 2)"))
+        kept = f" FILTER (WHERE {self._condition(relation)})" if chance.random() < 0.3 else ""
+        aggregate = f"{chance.choice(('min', 'max'))}({value.name}){kept}"
+        turn = chance.random()
+        if turn < 0.25:
+            return number, "i"
+        if turn < 0.3:
+            return chance.choice(("percent_rank()", "cume_dist()")), "f"
+        if turn < 0.55:
+            return other, value.kind
+        if turn < 0.65:
+            return f"count({value.name}){kept}", "i"
+        if self.has_sums and value.kind != "t" and turn < 0.9:
+            return f"{chance.choice(('sum', 'avg'))}({value.name}){kept}", "f" if value.kind == "f" else "n"
+        return aggregate, value.kind
+
+    def _frame(self, unit: str) -> str:
+        """With the offsets of its bounds in order; empty for no unit."""
+        chance = self._random
+        if not unit:
+            return ""
+        has_offsets = unit != "RANGE"
+        bounds = ["UNBOUNDED PRECEDING", "CURRENT ROW", "UNBOUNDED FOLLOWING"]
+        if has_offsets:
+            bounds[1:1] = ["3 PRECEDING", "1 PRECEDING"]
+            bounds[-1:-1] = ["1 FOLLOWING", "2 FOLLOWING"]
+        start = chance.randrange(len(bounds) - 1)
+        end = chance.randrange(max(start, 1), len(bounds))
+        return f" {unit.split()[0]} BETWEEN {bounds[start]} AND {bounds[end]}"
+
     def _renamed(self, depth: int) -> Relation:
         """A relation under an alias, with new names for all of its columns."""
         found = self._relation(max(depth, 0), is_single=True)
@@ -232,6 +297,8 @@ class QueryMaker:
             return self._joined(depth)
         if self.has_joins and depth and chance.random() < 0.12:
             return self._ranked(depth)
+        if self.has_joins and depth and chance.random() < 0.15:
+            return self._windowed(depth)
         alias = self._name()
         if depth and chance.random() < 0.35:
             body, columns = self._union(0) if chance.random() < 0.3 else self._select(depth - 1)
