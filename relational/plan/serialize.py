@@ -24,6 +24,7 @@ from relational.expr.window_functions import RankKind
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
+    Expand,
     Filter,
     Join,
     JoinKind,
@@ -47,8 +48,12 @@ from relational.types.value_json import value_from_json, value_to_json
 FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
-third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters,
-temporal joins and EMIT ON WINDOW CLOSE."""
+third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters, temporal joins,
+EMIT ON WINDOW CLOSE, grouping sets and aggregates besides those of FIRST_AGGREGATES."""
+FIRST_AGGREGATES = frozenset((
+    "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
+))  # fmt: skip
+"""Those that older releases know."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -72,7 +77,9 @@ def _version_of(node: LogicalPlan) -> int:
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, Rank | TopN):
         return TOP_N_VERSION
-    if isinstance(node, EmitOnWindowClose) or (isinstance(node, Filter) and node.has_state):
+    if isinstance(node, EmitOnWindowClose | Expand) or (isinstance(node, Filter) and node.has_state):
+        return FORMAT_VERSION
+    if isinstance(node, Aggregate) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
@@ -145,6 +152,8 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
             "calls": [call_to_json(call) for call in plan.calls],
             "names": list(plan.names),
         }
+    if isinstance(plan, Expand):
+        return {"node": "expand", "columns": list(plan.columns), "sets": list(map(list, plan.sets))}
     if isinstance(plan, Sort):
         return {"node": "sort", "keys": sort_keys_to_json(plan.keys)}
     if isinstance(plan, Rank):
@@ -193,6 +202,8 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
     node = record["node"]
     if node == "sort":
         return Sort(child, sort_keys_from_json(record["keys"]))
+    if node == "expand":
+        return Expand(child, tuple(record["columns"]), tuple(map(tuple, record["sets"])))
     if node == "rank":
         kinds = tuple(map(RankKind, record["kinds"]))
         return Rank(child, tuple(record["groups"]), sort_keys_from_json(record["keys"]), kinds, tuple(record["names"]))
@@ -225,13 +236,20 @@ def _read_scan(record: Mapping[str, Any], table: TableCatalog) -> Scan:
 
 def call_to_json(call: AggCall) -> dict[str, Any]:
     """An aggregate call as a JSON record."""
-    return {
+    record: dict[str, Any] = {
         "kind": call.kind.value,
         "argument": call.argument,
         "filter": None if call.filter is None else expression_to_json(call.filter),
         "distinct": call.distinct,
         "type": str(call.data_type),
     }
+    if call.more:
+        record["more"] = list(call.more)
+    if call.order:
+        record["order"] = sort_keys_to_json(call.order)
+    if call.constants:
+        record["constants"] = list(map(expression_to_json, call.constants))
+    return record
 
 
 def call_from_json(record: Mapping[str, Any]) -> AggCall:
@@ -243,7 +261,17 @@ def call_from_json(record: Mapping[str, Any]) -> AggCall:
         None if condition is None else expression_from_json(condition),
         record["distinct"],
         DataType.parse(record["type"]),
+        tuple(record.get("more", ())),
+        sort_keys_from_json(record.get("order", ())),
+        tuple(map(_constant_from_json, record.get("constants", ()))),
     )
+
+
+def _constant_from_json(record: Mapping[str, Any]) -> Literal:
+    found = expression_from_json(record)
+    if not isinstance(found, Literal):
+        raise ValueError(f"an aggregate has the constant {record!r}")
+    return found
 
 
 def expression_to_json(expression: Expression) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.executor.emit_on_window_close import EmitOnWindowCloseExecutor
+from stream.executor.expand import ExpandExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.hash_join import HashJoinExecutor
@@ -38,6 +39,7 @@ from stream.executor.join_side import JoinInput, JoinSide, Shown
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
+from stream.executor.ordered_input import OrderedInput, RowLayout
 from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
@@ -56,6 +58,7 @@ from stream.plan.stream_plan import (
     DmlNode,
     DynamicFilterNode,
     EmitOnWindowCloseNode,
+    ExpandNode,
     FilterNode,
     HashAggNode,
     HashJoinNode,
@@ -229,6 +232,9 @@ class ExecutorChain:
     def project(self, node: ProjectNode, info: ExecutorInfo) -> Executor:
         return ProjectExecutor(info, self.build(node.input), node.expressions, self.errors)
 
+    def expand(self, node: ExpandNode, info: ExecutorInfo) -> Executor:
+        return ExpandExecutor(info, self.build(node.input), node.columns, node.sets)
+
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
         kind: Callable[..., HashAggExecutor] = HashAggExecutor
@@ -242,6 +248,7 @@ class ExecutorChain:
             self.state_table(node.state_table),
             extreme_tables(node, self.state_table),
             distinct_tables(node, self.state_table),
+            ordered_inputs(node, self.state_table),
             self.errors,
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
@@ -344,6 +351,19 @@ def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], State
 def distinct_tables(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[DistinctTable]:
     """The tables of the values of an aggregation's DISTINCT calls."""
     return [DistinctTable(each.calls, open_table(each.table), each.columns, each.has_counts) for each in node.distinct]
+
+
+def ordered_inputs(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[OrderedInput]:
+    """The rows of an aggregation's calls that collect."""
+    groups = len(node.group_by)
+    return [
+        OrderedInput(
+            each.calls,
+            open_table(each.table),
+            RowLayout(each.columns, groups, each.keys, each.stream_key, each.is_append_only),
+        )
+        for each in node.ordered
+    ]
 
 
 def join_sides(
@@ -591,6 +611,7 @@ BUILDERS: BuilderFunctions = {
     ShareNode: ExecutorChain.share,
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
+    ExpandNode: ExecutorChain.expand,
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,

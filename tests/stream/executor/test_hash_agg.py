@@ -28,7 +28,7 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Stop, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
-from stream.worker.actor_builder import distinct_tables, extreme_tables
+from stream.worker.actor_builder import distinct_tables, extreme_tables, ordered_inputs
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
@@ -85,6 +85,7 @@ def hash_agg(
         StateTable(node.state_table, store),
         extreme_tables(node, lambda table: StateTable(table, store)),
         distinct_tables(node, lambda table: StateTable(table, store)),
+        ordered_inputs(node, lambda table: StateTable(table, store)),
         ErrorCounts(),
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
