@@ -129,6 +129,9 @@ EXAMPLES = (
     "SELECT region FROM orders LEFT JOIN pairs ON id = a, plain",
     "SELECT region FROM orders WHERE id IN (SELECT a FROM pairs)",
     "SELECT rank() OVER (PARTITION BY region ORDER BY id DESC) FROM orders",
+    "SELECT region, string_agg(DISTINCT region, ',' ORDER BY region DESC), corr(id, amount) FROM orders GROUP BY "
+    "CUBE (region, id)",
+    "SELECT percentile_cont(ARRAY[0.5, NULL]) WITHIN GROUP (ORDER BY id) FILTER (WHERE id > 1) FROM orders",
     "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
 )
 

@@ -168,7 +168,8 @@ REFUSED = [
     "SELECT id <=> 1 FROM orders",
     "SELECT ceil(amount TO day) FROM orders",
     "SELECT trim(region COLLATE 'C') FROM orders",
-    "SELECT sum(id ORDER BY id) FROM orders",
+    "SELECT abs(id ORDER BY id) FROM orders",
+    "SELECT count(*) FROM orders GROUP BY DISTINCT ROLLUP (id)",
     "SELECT sum(id) IGNORE NULLS FROM orders",
     "SELECT sum(id LIMIT 3) FROM orders",
     "SELECT [1, 2]",
@@ -320,6 +321,7 @@ SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN
 SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FROM plain);
 SELECT rank() OVER (PARTITION BY region ORDER BY id) FROM orders;
 SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l."Id" = o.id;
+SELECT mode() WITHIN GROUP (ORDER BY id) FROM orders GROUP BY ROLLUP (region), CUBE (id), GROUPING SETS ((at), ());
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
     id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""

@@ -515,7 +515,7 @@ def windowed(input, store, *, keeps_rows=False, schema=WINDOWS):
     executor = HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"), input, node.group_by, node.calls,
         StateTable(node.state_table, store), extreme_tables(node, lambda table: StateTable(table, store)),
-        (), ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
+        (), (), ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
     )
     return executor, list(node.state_tables)
 
