@@ -16,8 +16,8 @@ from tests.support.servers.postgres_server import running_server
 from tests.support.suites.sql_cases import CASES
 
 PATH = CASES / "aggregates.txt"
-TABLE = "CREATE TABLE t (id INT PRIMARY KEY, i INT, l BIGINT, d DOUBLE PRECISION, n NUMERIC(10, 2), s TEXT, b BOOLEAN, " \
-        "j JSONB, at DATE)"
+TABLE = "CREATE TABLE t (id INT PRIMARY KEY, i INT, l BIGINT, d DOUBLE PRECISION, n NUMERIC(10, 2), s TEXT, " \
+        "b BOOLEAN, j JSONB, at DATE)"
 ROWS = [
     "1, 5, 12, 0.5, 1.10, 'b', TRUE, '{\"a\": 1}', '2024-01-01'",
     "2, NULL, 10, 1.5, 2.50, 'a', FALSE, NULL, '2023-05-05'",
