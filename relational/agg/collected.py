@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ MOST_SORTED_ROWS, MOST_SORTED_BYTES = 1 << 24, 256 << 20
 GATHERING = ("string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg")
 FIRSTS = ("first_value", "last_value", "arg_min", "arg_max")
 NULL_KEY = "a key of jsonb_object_agg is NULL"
+ZERO_IN_KEY = "invalid text for JSONB"
 TEXTS = (TypeKind.VARCHAR, TypeKind.BYTEA, TypeKind.JSONB)
 
 
@@ -141,14 +143,21 @@ def _jsonb_agg(call: CollectedCall, arguments: Sequence[Column], starts: np.ndar
 
 def _jsonb_object_agg(call: CollectedCall, arguments: Sequence[Column], starts: np.ndarray) -> CollectedColumn:
     keys, values = arguments[0].array, pc.fill_null(arguments[1].array.storage, "null")
-    members = pc.binary_join_element_wise(json_strings(keys.fill_null("")), values, ":")
-    texts = _enclosed("{", members, "}", starts)
-    failed = np.zeros(len(texts), np.bool_)
-    if keys.null_count:
-        nulls = np.concatenate([[0], np.cumsum(keys.is_null().to_numpy(zero_copy_only=False))])
-        failed = nulls[starts[1:]] > nulls[starts[:-1]]
+    wrong = {NULL_KEY: keys.is_null(), ZERO_IN_KEY: pc.fill_null(pc.match_substring(keys, "\0"), False)}
+    failures = {reason: _groups_with(rows, starts) for reason, rows in wrong.items() if pc.any(rows).as_py()}
+    if failures:
+        is_wrong = reduce(pc.or_, wrong.values())
+        keys = pc.if_else(is_wrong, "", keys)
+    texts = _enclosed("{", pc.binary_join_element_wise(json_strings(keys), values, ":"), "}", starts)
+    for failed in failures.values():
         texts = pc.if_else(pa.array(failed), pa.scalar(None, pa.utf8()), texts)
-    return _found(call, canonical_json(texts), {NULL_KEY: failed} if failed.any() else {})
+    return _found(call, canonical_json(texts), failures)
+
+
+def _groups_with(rows: pa.Array, starts: np.ndarray) -> np.ndarray:
+    """bool[groups]: whether a group has one of `rows`, a BOOLEAN column."""
+    before = np.concatenate([[0], np.cumsum(rows.to_numpy(zero_copy_only=False))])
+    return before[starts[1:]] > before[starts[:-1]]
 
 
 def _enclosed(opening: str, parts: pa.Array, closing: str, starts: np.ndarray) -> pa.Array:
