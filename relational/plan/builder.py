@@ -17,6 +17,8 @@ from relational.types.ordering import OrderType, SortKey
 
 MAX_BRANCHES = 1_000
 """Inputs of a UNION."""
+MAX_SETS = 256
+"""Grouping sets of one GROUP BY: each row of the input is grouped once for each of them."""
 
 
 @dataclass(frozen=True, slots=True)

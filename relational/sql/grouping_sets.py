@@ -11,10 +11,9 @@ from sqlglot import exp
 from relational.errors import BindError
 from relational.expr.bind import error_span
 from relational.expr.unbound import UnboundExpr
+from relational.plan.builder import MAX_SETS
 from relational.sql.expressions import Translator
 
-MAX_SETS = 256
-"""Of one GROUP BY: each row of the input is grouped once for each of them."""
 _Set = tuple[exp.Expr, ...]
 _LISTS = (exp.GroupingSets, exp.Rollup, exp.Cube)
 
