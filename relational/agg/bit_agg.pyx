@@ -11,7 +11,8 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null
-from relational.chunk.column cimport Column, ColumnView, as_column, is_null, width_of
+from relational.agg.rank cimport put_value, rank_of
+from relational.chunk.column cimport Column, ColumnView, as_column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.errors import ConsistencyError, EncodingError
@@ -28,23 +29,15 @@ cdef enum:
     VARINT_BYTES = 10   # of a stored number, at most
 
 
+cdef uint64_t SIGN = <uint64_t>1 << 63
+
+
 cdef inline int64_t whole_at(const ColumnView* view, Py_ssize_t row) noexcept nogil:
-    cdef int width = width_of(view.kind)
-    if width == 8:
-        return (<const int64_t*>view.values)[row]
-    if width == 4:
-        return (<const int32_t*>view.values)[row]
-    return (<const int16_t*>view.values)[row]
+    return <int64_t>(rank_of(view, row) ^ SIGN)
 
 
 cdef inline void put_whole(ColumnBuilder out, Py_ssize_t row, int64_t value) noexcept nogil:
-    out.present[row] = 1
-    if out.width == 8:
-        (<int64_t*>out.values)[row] = value
-    elif out.width == 4:
-        (<int32_t*>out.values)[row] = <int32_t>value
-    else:
-        (<int16_t*>out.values)[row] = <int16_t>value
+    put_value(out, row, <uint64_t>value ^ SIGN)
 
 
 @cython.final

@@ -117,16 +117,7 @@ class _KeptRows:
             [DataType.INT, *(types[column] for column, _ in keys)], [ASCENDING, *(how for _, how in keys)]
         )
         self._types = [types[column] for column in self._columns]
-        self._calls = {
-            number: CollectedCall(
-                calls[number].kind.value,
-                tuple(map(self._columns.index, calls[number].arguments)),
-                calls[number].data_type,
-                calls[number].distinct,
-                tuple(each.value for each in calls[number].constants),
-            )
-            for number in numbers
-        }
+        self._calls = {number: CollectedCall(*calls[number].over(self._columns)) for number in numbers}
         self._held: list[tuple[DataChunk, np.ndarray]] = []
         self._held_rows = self._most_held = 0
         self._starts = np.zeros(1, np.int64)

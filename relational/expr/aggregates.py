@@ -188,6 +188,12 @@ class AggCall:
             required = self.arguments[:1]
         return KeptOrder(keys, kind is AggKind.LAST_VALUE, required, self.filter, kind.takes_first)
 
+    def over(self, columns: Sequence[int]) -> tuple[str, tuple[int, ...], DataType, bool, tuple[object, ...]]:
+        """Of a call that collects, over rows with the input columns `columns`: its function, the positions of its
+        arguments among these, its type, whether it is distinct, and its constants."""
+        arguments = tuple(map(columns.index, self.arguments))
+        return self.kind.value, arguments, self.data_type, self.distinct, tuple(each.value for each in self.constants)
+
     def is_retractable(self, is_append_only: bool) -> bool:
         """Whether it is an extreme that a retraction can remove."""
         return self.kind in (AggKind.MIN, AggKind.MAX) and not is_append_only

@@ -70,16 +70,7 @@ class OrderedInput(TableOfInputs):
         of_rows = [types[column] for column in layout.columns]
         self._order = calls[self.calls[0]].kept_order
         self._arguments = tuple(dict.fromkeys(column for call in self.calls for column in calls[call].arguments))
-        self._collected = {
-            number: CollectedCall(
-                calls[number].kind.value,
-                tuple(map(layout.columns.index, calls[number].arguments)),
-                calls[number].data_type,
-                calls[number].distinct,
-                tuple(each.value for each in calls[number].constants),
-            )
-            for number in self.calls
-        }
+        self._collected = {number: CollectedCall(*calls[number].over(layout.columns)) for number in self.calls}
         self._types = of_rows
         self._encoder = KeyEncoder(
             [DataType.INT, *(of_rows[key.column] for key in layout.keys)],
@@ -116,9 +107,7 @@ class OrderedInput(TableOfInputs):
     def settle(self) -> None:
         """Nets the changes, before a flush of the groups."""
         if self._kept:
-            changes = StreamChunk.compacted(self._kept)
-            if self._layout.stream_key:
-                changes = net_changes(changes, self._layout.stream_key)
+            changes = net_changes(StreamChunk.compacted(self._kept), self._layout.stream_key)
             self._kept = [changes] if changes.capacity else []
 
     def finish(self, *, is_barrier: bool) -> None:
@@ -325,11 +314,8 @@ class _Step:
         found = np.zeros(self.rows.capacity, np.bool_)
         is_deletion = ~self.is_insertion
         if self.rows.capacity and is_deletion.any():
-            if stream_key:
-                at = RowsByKey(self.rows, stream_key).find(self.changes)[is_deletion]
-                found[at[at >= 0]] = True
-            else:
-                found[:] = True
+            at = RowsByKey(self.rows, stream_key).find(self.changes)[is_deletion]
+            found[at[at >= 0]] = True
         return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from relational.errors import RelationalError
 from relational.expr.aggregates import AggKind
 from relational.expr.bind import AGGREGATE_ALIASES
-from tests.relational.expr.test_functions import ARROW, DIFFERS, ERROR, same, shown
+from tests.relational.expr.test_functions import ERROR, cases, record, same, shown
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.servers.postgres_server import running_server
 from tests.support.suites.sql_cases import CASES
@@ -26,14 +26,6 @@ ROWS = [
     "5, 7, 4, 1.5, 2.50, 'a', TRUE, 'null', '2025-12-31'",
     "6, -1, 14, 8.25, 0.00, 'B', TRUE, '2.5', '2024-02-29'",
 ]
-
-
-def cases():
-    for line in PATH.read_text().split("\n"):
-        if line and not line.startswith("#"):
-            expression, _, answers = line.partition(ARROW)
-            theirs, _, ours = answers.partition(DIFFERS)
-            yield expression, theirs, ours.partition("; ")[0] if ours else None
 
 
 def statements():
@@ -56,7 +48,7 @@ def query_of(expression):
     return f"SELECT ({item})::text AS value FROM {rest or 't'}"
 
 
-@pytest.mark.parametrize(("expression", "theirs", "ours"), list(cases()))
+@pytest.mark.parametrize(("expression", "theirs", "ours"), list(cases(PATH)))
 def test_an_answer_is_that_of_postgresql(expression, theirs, ours, session):
     try:
         found = "|".join(shown(value) for value in session.sql(query_of(expression))["value"].to_pylist())
@@ -80,15 +72,7 @@ def test_rewrite_the_answers():
         except psycopg.Error:
             return ERROR
 
-    lines = []
     with running_server() as url, psycopg.connect(url, autocommit=True) as connection:
         for statement in statements():
             connection.execute(statement)
-        for line in PATH.read_text().split("\n"):
-            if not line or line.startswith("#"):
-                lines.append(line)
-                continue
-            expression, _, answers = line.partition(ARROW)
-            _, _, ours = answers.partition(DIFFERS)
-            lines.append(f"{expression}{ARROW}{answer_of(expression)}{DIFFERS * bool(ours)}{ours}")
-    PATH.write_text("\n".join(lines))
+        record(PATH, answer_of)

@@ -131,6 +131,14 @@ def grouped(rows):
     return [(key, *expected(values)) for key, values in groups.items()]
 
 
+def by_group(rows, group_by):
+    """The rows of each group; without group columns there is always one."""
+    groups = {} if group_by else {(): []}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in group_by), []).append(row)
+    return groups.items()
+
+
 class HashAggSuite(ExecutorSuite):
     schema, stream_key = INPUT, (0,)
     keys = tuple((number,) for number in range(30))
@@ -250,6 +258,15 @@ class TestFilteredCalls(HashAggSuite):
         return out
 
 
+def appended(seed, new_row):
+    """Epochs of inserted rows, each with a key of its own."""
+    rng, ids = random.Random(seed), count()
+    return [
+        [StreamChunk.from_rows(INPUT, [(Op.INSERT, new_row(rng, (next(ids),))) for _ in range(20)]) for _ in range(3)]
+        for _ in range(EPOCHS)
+    ]
+
+
 class DistinctSuite(HashAggSuite):
     """DISTINCT calls over a number and a text, some with a FILTER, beside others."""
 
@@ -272,10 +289,7 @@ class DistinctSuite(HashAggSuite):
     group_by: ClassVar = (1,)
 
     def oracle(self, rows):
-        groups = {} if self.group_by else {(): []}
-        for row in rows:
-            groups.setdefault(tuple(row[column] for column in self.group_by), []).append(row)
-        return [(*key, *self.expected(own)) for key, own in groups.items()]
+        return [(*key, *self.expected(own)) for key, own in by_group(rows, self.group_by)]
 
     def expected(self, rows):
         known = [row[2] for row in rows if row[2] is not None]
@@ -328,12 +342,7 @@ class TestDistinctCallsOfAppendedRows(DistinctSuite):
     options: ClassVar = {"append_only": True, "cache_bytes": 50_000}
 
     def random_epochs(self, seed):
-        rng, ids = random.Random(seed), count()
-        return [
-            [StreamChunk.from_rows(INPUT, [(Op.INSERT, self.new_row(rng, (next(ids),))) for _ in range(20)])
-             for _ in range(3)]
-            for _ in range(EPOCHS)
-        ]
+        return appended(seed, self.new_row)
 
 
 SEED = Schema.of(quantity="bigint", company="varchar")
