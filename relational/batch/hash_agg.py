@@ -131,7 +131,8 @@ class _KeptRows:
         kept = np.flatnonzero((ids >= 0) & sizes.array.is_valid().to_numpy(zero_copy_only=False)).astype(np.int32)
         if not len(kept):
             return
-        self._held.append((chunk.project(self._columns).take(kept), ids[kept]))
+        rows = chunk.project(self._columns)
+        self._held.append((rows if len(kept) == chunk.capacity else rows.take(kept), ids[kept]))
         self._held_rows += len(kept)
         if self._order.takes_first and self._held_rows > max(HELD_ROWS, 2 * self._most_held):
             self._sort()
@@ -141,7 +142,7 @@ class _KeptRows:
         """Sorts all rows by group and order; of an order whose first row alone counts the others are dropped."""
         if not self._held:
             return
-        rows = DataChunk.concat([each for each, _ in self._held])
+        rows = self._held[0][0] if len(self._held) == 1 else DataChunk.concat([each for each, _ in self._held])
         ids = np.concatenate([each for _, each in self._held])
         keys = [Column(pa.array(ids)), *(rows.columns[column] for column, _ in self._keys)]
         order = sorted_rows(self._encoder.encode(keys))
