@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from relational.errors import BindError, EvaluationError
-from tests.stream.spark.test_epochs import Store
+from tests.support.drivers.engine_store import EngineStore
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
@@ -95,7 +95,7 @@ def test_views_are_what_duckdb_computes(engine):
     rng = random.Random(f"{run_seed()} {engine}")
     made = 0
     with ExitStack() as undo:
-        store = Store(undo)
+        store = EngineStore(undo)
 
         def opened():
             slots = {"tasks": 2, "either": rng.choice([0, 2])}.get(engine, 0)
@@ -123,7 +123,7 @@ def test_views_are_what_duckdb_computes(engine):
 
 def test_keys_of_objects_that_are_null():
     with ExitStack() as undo:
-        db = Store(undo).open()
+        db = EngineStore(undo).open()
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, v INT)")
         query = "SELECT jsonb_object_agg(k, v) AS o, jsonb_agg(v ORDER BY id DESC) AS a FROM t"
         db.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
@@ -145,7 +145,7 @@ def test_keys_of_objects_that_are_null():
 
 def test_a_sketch_is_near_and_of_appended_rows_only():
     with ExitStack() as undo:
-        store = Store(undo)
+        store = EngineStore(undo)
         db = store.open(aggregation_cache_bytes=1)
         db.sql("CREATE TABLE t (k INT, v BIGINT) APPEND ONLY")
         query = "SELECT k, approx_count_distinct(v) AS n FROM t GROUP BY k"
@@ -171,13 +171,18 @@ def test_a_sketch_is_near_and_of_appended_rows_only():
 def test_appended_rows_and_watermarks():
     """States of closed groups are dropped, in the tables of rows too."""
     with ExitStack() as undo:
-        store = Store(undo)
+        store = EngineStore(undo)
         db = store.open(aggregation_cache_bytes=1)
         db.sql("CREATE SOURCE bid (auction BIGINT, price BIGINT, date_time TIMESTAMP, WATERMARK FOR date_time AS "
                "date_time - INTERVAL '1' SECOND) WITH (connector = 'nexmark', events = '20000', event_rate = '2000')")
         query = "SELECT date_trunc('second', date_time) AS at, array_agg(price ORDER BY price, auction) AS p, " \
                 "arg_max(auction, price * 100000 + auction) AS a FROM bid GROUP BY date_trunc('second', date_time)"
         db.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
+        rolled = "SELECT date_trunc('second', date_time) AS at, auction % 3 AS k, count(*) AS n, bit_or(price) AS b " \
+                 "FROM bid GROUP BY date_trunc('second', date_time), ROLLUP (auction % 3)"
+        db.sql(f"CREATE MATERIALIZED VIEW r AS {rolled}")
+        explained = "".join(db.sql(f"EXPLAIN {rolled}")["plan"].to_pylist())
+        assert "until watermark [date_trunc_second(date_time)]" in explained
         db.sql("CREATE MATERIALIZED VIEW b AS SELECT * FROM bid")
         for _ in range(60):
             db.flush()
@@ -185,5 +190,6 @@ def test_appended_rows_and_watermarks():
                 break
         db.flush()
         bids = db.sql("SELECT * FROM b").to_arrow()
-        expected = duckdb.from_arrow(bids).query("bid", query).fetchall()
-        assert_same_rows(rows_of(db.sql("SELECT * FROM m").to_arrow()), expected, ordered=False)
+        for name, text in (("m", query), ("r", rolled)):
+            expected = duckdb.from_arrow(bids).query("bid", text).fetchall()
+            assert_same_rows(rows_of(db.sql(f"SELECT * FROM {name}").to_arrow()), expected, ordered=False)
