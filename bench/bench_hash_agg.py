@@ -100,6 +100,7 @@ def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
         StateTable(node.state_table, store),
         (),
         (),
+        (),
         ErrorCounts(),
         cache_bytes=1 << 30,
         flush_groups=GROUPS,

@@ -19,6 +19,7 @@ from relational.expr.bind import ExprBinder, Scope, convert, literal
 from relational.expr.expression import Call, Expression, InputRef
 from relational.expr.unbound import Name, Named, Ordered, UnboundExpr, UnboundLiteral, as_unbound
 from relational.plan.builder import (
+    MAX_SETS,
     Arrangement,
     Selection,
     Star,
@@ -114,9 +115,24 @@ class Relation:
         """Each row once."""
         return self.over(select(self.plan, Selection((Star(),), distinct=True)))
 
-    def group_by(self, *columns: Column) -> GroupedRelation:
-        """Groups of rows with equal values; `.agg` defines the aggregates of each."""
-        return GroupedRelation(self, tuple(map(_item, columns)))
+    def group_by(
+        self, *columns: Column, sets: Sequence[Sequence[str]] | None = None
+    ) -> GroupedRelation:
+        """Groups of rows with equal values; `.agg` defines the aggregates of each. `sets`: grouping sets, each by names
+        of the columns; columns that are not in the set of a row are NULL.
+
+            orders.group_by("region", "day", sets=[("region", "day"), ("region",), ()]).agg(n=f.count())
+        """
+        groups = tuple(map(_item, columns))
+        if sets is None:
+            return GroupedRelation(self, groups)
+        positions = {group.name: at for at, group in enumerate(groups)}
+        for name in (name for each in sets for name in each):
+            if name not in positions:
+                raise BindError(f"a grouping set has {name!r}, which is none of {', '.join(positions)}")
+        if not 1 <= len(sets) <= MAX_SETS:
+            raise BindError(f"a GROUP BY has 1 to {MAX_SETS} grouping sets, not {len(sets)}")
+        return GroupedRelation(self, groups, tuple(tuple(positions[name] for name in each) for each in sets))
 
     def agg(self, **summaries: UnboundExpr) -> Relation:
         """Aggregates of all rows: one row."""
@@ -203,15 +219,16 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class GroupedRelation:
-    """A relation and the columns it is grouped by."""
+    """A relation and the columns it is grouped by. `sets`: the grouping sets, as positions in `groups`."""
 
     relation: Relation
     groups: tuple[Named, ...]
+    sets: tuple[tuple[int, ...], ...] | None = None
 
     def agg(self, **summaries: UnboundExpr) -> Relation:
         """One row per group: its columns, then `name=aggregate` in order."""
         items = (*self.groups, *_named(summaries))
-        selection = Selection(items, groups=tuple(group.term for group in self.groups))
+        selection = Selection(items, groups=tuple(group.term for group in self.groups), sets=self.sets)
         return self.relation.over(select(self.relation.plan, selection))
 
 

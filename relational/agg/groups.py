@@ -12,20 +12,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.agg.apply import GroupStates
+from relational.agg.bit_agg import BitAggKernel, BitCountsKernel
 from relational.agg.bool_agg import BoolAggKernel
 from relational.agg.changes import plan
+from relational.agg.collected import CollectedColumn
 from relational.agg.distinct import DistinctValues, ReadRows
+from relational.agg.distinct_sketch import DistinctSketchKernel
 from relational.agg.evicted_keys import EvictedKeys
 from relational.agg.exact_sum import ExactSumKernel
 from relational.agg.float_sum import FloatSumKernel
+from relational.agg.kept_rows import KeptRowsKernel
 from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
-from relational.agg.spec import AggSpec
+from relational.agg.pair_moments import PairMomentsKernel
+from relational.agg.spec import PAIR, SKETCH, AggSpec
 from relational.agg.top_values import TopValuesKernel
 from relational.agg.variance import ExactVarianceKernel, FloatVarianceKernel
 from relational.agg.word_extreme import WordExtremeKernel
@@ -40,6 +47,7 @@ from relational.types import DataType
 MOST_FILLED = 3 / 2  # of the capacity, with the saved records of dirty groups
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
 FLUSH_GROUPS = 32_768  # in one piece of a flush; twice as many take as long per group, half as many 5 % longer
+COLLECTED_ROWS = 1 << 18  # in one piece of a flush, of rows that are read for calls that collect, unless of one group
 MIN_CLOSED = 4096  # groups and their distinct values in memory below which a watermark forgets none
 MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
@@ -55,6 +63,28 @@ class AggChange:
     output: StreamChunk | None
     state: StreamChunk | None
     failures: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedChange:
+    """`touched`, bool[groups]: those whose rows changed. `results`: by call its results before and after that."""
+
+    touched: np.ndarray
+    results: Mapping[int, tuple[CollectedColumn, CollectedColumn]]
+
+
+class RowCollector(Protocol):
+    """Keeps the rows of groups for the calls numbered `calls`, whose results it computes."""
+
+    @property
+    def calls(self) -> tuple[int, ...]: ...
+
+    def rows_read(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """How many rows the change of a group reads, int64[groups]. `before`, `after`: int64[2, groups], the numbers
+        and bytes of its rows."""
+
+    def change(self, ids: np.ndarray, keys: DataChunk, before: np.ndarray, after: np.ndarray) -> CollectedChange:
+        """Applies what has come for the groups `ids`, whose columns are `keys`."""
 
 
 class AggGroups:
@@ -87,6 +117,7 @@ class AggGroups:
         for call, spec in enumerate(self.specs):
             called.setdefault(self._calls[call], (spec.argument, call))
         self._arguments = [called[kernel] for kernel in self._states.kernels]  # column of the chunk, and call
+        self._pairs = {call: (spec.argument, spec.second) for call, spec in enumerate(self.specs) if spec.is_of_pairs}
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
         self._forget_at = MIN_CLOSED  # keys in memory by which a watermark is compared with all groups
@@ -242,10 +273,15 @@ class AggGroups:
             for call, mask in zip(values.calls, changes, strict=True):
                 counted[call] = mask
         arguments = [
-            (None if column is None else chunk.columns[column], None if call is None else counted[call])
+            (self._argument(chunk, column, call), None if call is None else counted[call])
             for column, call in self._arguments
         ]
         self._states.apply(ids, arguments, getattr(chunk, "ops", None))
+
+    def _argument(self, chunk: DataChunk, column: int | None, call: int | None) -> Column | None:
+        if call in self._pairs:
+            return _paired(*(chunk.columns[each] for each in self._pairs[call] if each is not None))
+        return None if column is None else chunk.columns[column]
 
     def _check_masks(self, masks: Sequence[np.ndarray | None]) -> None:
         for index, (spec, mask) in enumerate(zip(self.specs, masks, strict=True)):
@@ -276,18 +312,18 @@ class AggGroups:
         gets none, or more than it has there."""
         self._calls[call].refill(ids, owners, values, rows)
 
-    def flush(self) -> Iterator[AggChange]:
-        """The changes since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of these
-        groups has ended. REQUIRES that all pieces are consumed before the groups are used again, and that all of
-        `distinct` are flushed before.
+    def flush(self, collectors: Sequence[RowCollector] = ()) -> Iterator[AggChange]:
+        """The changes since the last flush, FLUSH_GROUPS groups at a time, or fewer; after the last piece the epoch of
+        these groups has ended. `collectors` have the rows of all calls that collect. REQUIRES that all pieces are
+        consumed before the groups are used again, and that all of `distinct` are flushed before.
 
         ConsistencyError for a group with more retracted than inserted rows, or with a stale extreme.
         """
         dirty, vanished = self._states.dirty_groups(), 0
-        for first in range(0, len(dirty), FLUSH_GROUPS):
-            ids = dirty[first : first + FLUSH_GROUPS]
+        for first, last in self._pieces(dirty, collectors):
+            ids = dirty[first:last]
             flags, has_gone = self._compare(ids, first)
-            yield self._change(ids, flags)
+            yield self._change(ids, flags, self._collected(ids, flags, collectors))
             if has_gone:
                 gone = ids[flags[1] == 0]
                 self._states.reset(gone)
@@ -295,6 +331,38 @@ class AggGroups:
         self._states.finish()
         self._had_row = True
         self._evict(vanished)
+
+    def _pieces(self, dirty: np.ndarray, collectors: Sequence[RowCollector]) -> Iterator[tuple[int, int]]:
+        """The first and last of the dirty groups in each piece of a flush."""
+        if collectors:
+            self._states.gather(dirty)
+            rows = sum(each.rows_read(*self._sizes(each.calls[0], len(dirty))) for each in collectors)
+            read = np.cumsum(rows)
+        first = 0
+        while first < len(dirty):
+            last = min(first + FLUSH_GROUPS, len(dirty))
+            if collectors:
+                most = read[first] + COLLECTED_ROWS
+                last = min(last, max(first + 1, int(np.searchsorted(read, most, "right"))))
+            yield first, last
+            first = last
+
+    def _sizes(self, call: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers and bytes of rows that are kept for `call` in the gathered groups, before and after their
+        changes."""
+        picks, kernel = np.arange(count, dtype=np.int32), self._calls[call]
+        return kernel.sizes(~picks), kernel.sizes(picks)
+
+    def _collected(
+        self, ids: np.ndarray, flags: np.ndarray, collectors: Sequence[RowCollector]
+    ) -> dict[int, tuple[CollectedColumn, CollectedColumn]]:
+        """By call, the results of the gathered groups before and after; marks those that changed in `flags`."""
+        found: dict[int, tuple[CollectedColumn, CollectedColumn]] = {}
+        for each in collectors:
+            change = each.change(ids, self.keys(ids), *self._sizes(each.calls[0], len(ids)))
+            flags[3] |= change.touched
+            found |= change.results
+        return found
 
     def forget_below(self, position: int, value: object) -> None:
         """Groups whose column at `position` is below `value` get no further rows: they are forgotten, once there may be
@@ -316,12 +384,22 @@ class AggGroups:
     def _keys_in_memory(self) -> int:
         return self.groups + sum(values.entries for values in self.distinct)
 
-    def results(self) -> DataChunk:
-        """The existing groups with their results, in order of creation."""
-        ids = np.arange(self.groups, dtype=np.int32)
+    def results(self, ids: np.ndarray | None = None, collected: Mapping[int, Column] | None = None) -> DataChunk:
+        """The existing groups, of `ids` or of all, with their results, in order of creation. `collected`: by call the
+        results of `ids` for the calls that collect."""
+        ids = np.arange(self.groups, dtype=np.int32) if ids is None else ids
         picks = np.flatnonzero(self._exists(ids)).astype(np.int32)
-        columns = [kernel.outputs(picks) for kernel in self._calls]
+        columns = [
+            DataChunk([collected[call]]).take(picks).columns[0] if collected and call in collected
+            else kernel.outputs(picks)
+            for call, kernel in enumerate(self._calls)
+        ]
         return DataChunk([*self.keys(ids[picks]).columns, *columns], capacity=len(picks))
+
+    def kept_sizes(self, call: int, ids: np.ndarray) -> np.ndarray:
+        """int64[2, ids]: the numbers and bytes of the rows that are kept for `call`."""
+        self._states.gather(ids)
+        return self._calls[call].sizes(np.arange(len(ids), dtype=np.int32))
 
     def _grow(self, before: int) -> np.ndarray:
         """Allocates every part for the groups from id `before` on; returns their ids."""
@@ -348,14 +426,23 @@ class AggGroups:
             return np.ones(len(ids), bool)
         return self._rows.outputs(np.arange(len(ids), dtype=np.int32)).array.to_numpy() > 0
 
-    def _change(self, ids: np.ndarray, flags: np.ndarray) -> AggChange:
+    def _change(
+        self, ids: np.ndarray, flags: np.ndarray, collected: Mapping[int, tuple[CollectedColumn, CollectedColumn]]
+    ) -> AggChange:
         """The rows that describe the changes of the gathered groups `ids`."""
         existed, exists, state_changed, output_changed = flags
         keys = self.keys(ids)
         picks, ops, groups = plan(existed, exists, output_changed, False)
         before = [kernel.overflows for kernel in self._calls]
-        output = _chunk(keys, groups, ops, [kernel.outputs(picks) for kernel in self._calls])
         failures: Counter[str] = Counter()
+        columns = [
+            _picked(*collected[call], picks, failures) if call in collected else kernel.outputs(picks)
+            for call, kernel in enumerate(self._calls)
+        ]
+        output = _chunk(keys, groups, ops, columns)
+        if collected and output is not None:
+            output = output.without_unchanged_updates().compact()
+            output = output if output.capacity else None
         for kernel, count in zip(self._calls, before, strict=True):
             if kernel.overflows != count:
                 failures[kernel.overflow_reason] += kernel.overflows - count
@@ -427,9 +514,40 @@ def kernel_of(spec: AggSpec, strict: bool) -> AggKernel:
             return TopValuesKernel(spec, strict)
         is_one_word = spec.argument_type.is_word and not spec.is_retractable
         return (WordExtremeKernel if is_one_word else MinMaxKernel)(spec, strict)
+    if spec.is_collected:
+        return KeptRowsKernel(spec, strict)
+    if spec.is_bitwise:
+        return (BitCountsKernel if spec.counts_bits else BitAggKernel)(spec, strict)
+    if spec.is_of_pairs:
+        return PairMomentsKernel(spec, strict)
+    if spec.kind == SKETCH:
+        return DistinctSketchKernel(spec, strict)
     if spec.is_variance:
         return (FloatVarianceKernel if spec.argument_type.is_float else ExactVarianceKernel)(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
+
+
+def _paired(y: Column, x: Column) -> Column:
+    """Pairs, NULL where one of both is."""
+    null = None
+    if y.null_count or x.null_count:
+        null = pc.or_(y.array.is_null(), x.array.is_null())
+    names = [each.name for each in PAIR.fields]
+    return Column(pa.StructArray.from_arrays([y.array, x.array], names, mask=null), PAIR)
+
+
+def _picked(
+    before: CollectedColumn, after: CollectedColumn, picks: np.ndarray, failures: Counter[str]
+) -> Column:
+    """The results at `picks`, see `GroupRecords`; changes the numbers of those that are NULL for a reason."""
+    is_new = picks >= 0
+    for found, chosen, weight in ((after, picks[is_new], 1), (before, ~picks[~is_new], -1)):
+        for reason, failed in found.failures.items():
+            failures[reason] += weight * int(np.count_nonzero(failed[chosen]))
+    if before is after:
+        return DataChunk([after.column]).take(np.where(is_new, picks, ~picks)).columns[0]
+    both = DataChunk.concat([DataChunk([after.column]), DataChunk([before.column])])
+    return both.take(np.where(is_new, picks, len(after.column) + ~picks).astype(np.int32)).columns[0]
 
 
 def _chunk(

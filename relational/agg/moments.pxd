@@ -59,6 +59,20 @@ cdef extern from * nogil:
         hummock_add_double(high, low, sign * square);
         *low += sign * fma(value, value, -square);
     }
+    static inline void hummock_add_product(double *sum, double one, double other, double sign) {
+        double product = one * other;
+        hummock_add_double(sum, sum + 1, sign * product);
+        sum[1] += sign * fma(one, other, -product);
+    }
+    static double hummock_co_spread(const double *one, const double *other, const double *products, int64_t count) {
+        double n = (double)count;
+        double x = one[0] + one[1], x_rest = one[1] - (x - one[0]);
+        double y = other[0] + other[1], y_rest = other[1] - (y - other[0]);
+        double sum = products[0] + products[1], sum_rest = products[1] - (sum - products[0]);
+        double product = x * y, product_rest = fma(x, y, -product) + (x * y_rest + x_rest * y);
+        double quotient = product / n, quotient_rest = (fma(-quotient, n, product) + product_rest) / n;
+        return (sum - quotient) + (sum_rest - quotient_rest);
+    }
     static double hummock_float_spread(
         double high, double low, double squares_high, double squares_low, int64_t count
     ) {
@@ -78,3 +92,8 @@ cdef extern from * nogil:
     void add_square "hummock_add_square"(double* high, double* low, double value, double sign) noexcept
     double float_spread "hummock_float_spread"(double high, double low, double squares_high, double squares_low,
                                                int64_t count) noexcept
+    void add_product "hummock_add_product"(double* sum, double one, double other, double sign) noexcept
+    # adds the exact product to a pair of doubles
+    double co_spread "hummock_co_spread"(const double* one, const double* other, const double* products,
+                                         int64_t count) noexcept
+    # the sum of products of deviations from the means, of the sums of x, y and xy as pairs of doubles; count > 0

@@ -8,10 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relational.types import DataType
+from relational.types import DataType, Field
 
 VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
-KINDS = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", *VARIANCES)
+BITWISE = ("bit_and", "bit_or", "bit_xor")
+OF_PAIRS = (
+    "covar_pop", "covar_samp", "corr", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
+    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
+)  # fmt: skip
+SKETCH = "approx_count_distinct"
+COLLECTING = (
+    "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "first_value", "last_value", "arg_min", "arg_max",
+    "mode", "percentile_cont", "percentile_disc",
+)  # fmt: skip
+"""Calls whose results are computed from rows that are kept elsewhere."""
+KINDS = (
+    "count", "sum", "avg", "min", "max", "bool_and", "bool_or", *VARIANCES, *BITWISE, *OF_PAIRS, SKETCH, *COLLECTING,
+)  # fmt: skip
+PAIR = DataType.struct((Field("y", DataType.DOUBLE), Field("x", DataType.DOUBLE)))
+"""The argument of calls over pairs."""
 MAX_PRECISION = 38
 NARROW_PRECISION = 19
 """Up to this many digits, 2**63 arguments add up to less than 38 digits."""
@@ -21,12 +36,13 @@ SQUARED_PRECISION = 18
 
 @dataclass(frozen=True, slots=True)
 class AggSpec:
-    """One call. `argument` is a column of the input chunk, None for count(*).
+    """One call. `argument` is a column of the input chunk, None for count(*); of pairs its first one, and `second` the
+    other; of a call that collects, the sizes of the rows that are kept for it, see `kept_rows`.
 
-    `is_retractable` (MIN, MAX and DISTINCT): rows may be retracted, so an extreme can be lost and must then be looked
-    up again, and rows with a value are counted; without it a retraction is an error. `keeps_values` (such an extreme,
-    of values of one word): the state has the most extreme values, and an overflow table the others. `is_filtered`: it
-    has a FILTER. `is_distinct`: each value of a group counts once.
+    `is_retractable` (MIN, MAX, BIT_AND, BIT_OR and DISTINCT): rows may be retracted, so an extreme can be lost and must
+    then be looked up again, and rows with a value, or with a bit, are counted; without it a retraction is an error.
+    `keeps_values` (such an extreme, of values of one word): the state has the most extreme values, an overflow table
+    the others. `is_filtered`: it has a FILTER. `is_distinct`: each value of a group counts once.
     """
 
     kind: str
@@ -37,6 +53,7 @@ class AggSpec:
     keeps_values: bool = False
     is_filtered: bool = False
     is_distinct: bool = False
+    second: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -53,6 +70,12 @@ class AggSpec:
             raise ValueError(f"{self.kind} of {self.input_type}")
         if self.is_bool and self.input_type != DataType.BOOLEAN:
             raise ValueError(f"{self.kind} of {self.input_type}")
+        if self.is_bitwise and not self.argument_type.is_integer:
+            raise ValueError(f"{self.kind} of {self.input_type}")
+        if (self.second is not None) != self.is_of_pairs or (self.is_of_pairs and self.input_type != PAIR):
+            raise ValueError(f"{self.kind} of {self.input_type} and column {self.second}")
+        if self.is_collected and self.input_type != DataType.BIGINT:
+            raise ValueError(f"{self.kind}: sizes of rows are BIGINT, not {self.input_type}")
 
     @property
     def argument_type(self) -> DataType:
@@ -68,10 +91,12 @@ class AggSpec:
     @property
     def can_merge(self) -> bool:
         """Whether the states of parts of the rows add up to that of all. Not those of floats, whose sums begin anew
-        when no row is left, nor those of extremes that a retraction can change, nor of values that several parts have.
+        when no row is left, nor those of extremes that a retraction can change, nor of values that several parts have,
+        nor where rows are kept.
         """
         is_float_sum = (self.kind in ("sum", "avg") or self.is_variance) and self.argument_type.is_float
-        return not (self.is_retractable or self.is_distinct or is_float_sum)
+        is_kept = self.is_retractable and not self.is_bitwise
+        return not (is_kept or self.is_distinct or is_float_sum or self.is_of_pairs or self.is_collected)
 
     @property
     def is_bool(self) -> bool:
@@ -84,6 +109,26 @@ class AggSpec:
         return self.kind in VARIANCES
 
     @property
+    def is_bitwise(self) -> bool:
+        """Whether it combines bits."""
+        return self.kind in BITWISE
+
+    @property
+    def counts_bits(self) -> bool:
+        """Whether its state counts the arguments with each bit."""
+        return self.is_retractable and self.is_bitwise and self.kind != "bit_xor"
+
+    @property
+    def is_of_pairs(self) -> bool:
+        """Whether it is of pairs of numbers."""
+        return self.kind in OF_PAIRS
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether its result is computed from rows that are kept elsewhere."""
+        return self.kind in COLLECTING
+
+    @property
     def is_min_max(self) -> bool:
         return self.kind in ("min", "max")
 
@@ -92,8 +137,14 @@ class AggSpec:
         """The types of the adjacent columns that store this call's state in the value row of a group."""
         if self.kind == "count":
             return (DataType.BIGINT,)
-        if self.is_bool:
+        if self.is_bool or self.is_collected:
             return (DataType.BIGINT, DataType.BIGINT)
+        if self.is_bitwise:
+            return (DataType.BYTEA if self.counts_bits else DataType.BIGINT, DataType.BIGINT)
+        if self.is_of_pairs:
+            return (*([DataType.DOUBLE] * 10), DataType.BIGINT, DataType.BIGINT)
+        if self.kind == SKETCH:
+            return (DataType.BYTEA,)
         if self.is_min_max:
             return (DataType.BYTEA if self.keeps_values else self.argument_type, DataType.BIGINT)
         if self.is_variance:

@@ -12,6 +12,7 @@ from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
 from relational.expr.window_functions import WindowCall
 from relational.plan.logical import JoinKind
+from relational.plan.logical.expand import sets_text
 from relational.plan.tree_text import (
     calls_text,
     grouping_text,
@@ -137,11 +138,25 @@ class BatchProject(_Unary):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchExpand(_Unary):
+    """As `Expand`."""
+
+    columns: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+
+    @property
+    def details(self) -> str:
+        return sets_text(self.columns, self.sets, self.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchHashAgg(_Unary):
-    """Groups by input columns, with all groups in memory; one row without groups."""
+    """Groups by input columns, with all groups in memory; one row without groups. Rows that are equal in the order of a
+    call are in that of the columns `ties`."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
+    ties: tuple[int, ...] = ()
 
     @property
     def details(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from relational.batch.plan import (
     BatchColumnValues,
+    BatchExpand,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
@@ -32,6 +33,7 @@ from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
+    Expand,
     Filter,
     Join,
     Limit,
@@ -89,8 +91,12 @@ class _Planner:
     def project(self, query: Project, limit: int | None) -> BatchNode:
         return BatchProject(query.schema, self.plan(query.input, limit), query.expressions)
 
+    def expand(self, query: Expand, limit: int | None) -> BatchNode:
+        return BatchExpand(query.schema, self.plan(query.input), query.columns, query.sets)
+
     def aggregate(self, query: Aggregate, limit: int | None) -> BatchNode:
-        return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, query.calls)
+        ties = query.input.stream_key or ()
+        return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, query.calls, ties)
 
     def sort(self, query: Sort, limit: int | None) -> BatchNode:
         return BatchSort(query.schema, self.plan(query.input), query.keys)
@@ -152,6 +158,7 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     ColumnValues: _Planner.column_values,
     Filter: _Planner.filter,
     Project: _Planner.project,
+    Expand: _Planner.expand,
     Aggregate: _Planner.aggregate,
     Sort: _Planner.sort,
     Limit: _Planner.limit,

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
-from relational.agg import AggGroups, AggSpec
+from relational.batch.hash_agg import HashAgg
 from relational.batch.hash_join import HashJoin
 from relational.batch.plan import (
     BatchColumnValues,
+    BatchExpand,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
@@ -36,15 +35,17 @@ from relational.batch.plan import (
 )
 from relational.batch.planner import plan_query
 from relational.chunk import Column, DataChunk
+from relational.chunk.expanded import expanded
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
-from relational.expr.eval import Evaluator, context_of, evaluate_constant, masks_of
+from relational.expr.eval import Evaluator, context_of, evaluate_constant
 from relational.expr.expression import Expression, Literal
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import window_values
 from relational.order.ranking import group_numbers, ranking
 from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
+from relational.table.key_sort import sorted_rows
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
 
@@ -120,27 +121,15 @@ class _Query:
             columns = [evaluator.over(chunk, context) for evaluator in evaluators]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
 
-    def aggregate(self, plan: BatchHashAgg) -> Chunks:
-        types = plan.input.schema.types
-        specs = [
-            AggSpec(
-                call.kind.value,
-                call.argument,
-                None if call.argument is None else types[call.argument],
-                call.data_type,
-                is_filtered=call.filter is not None,
-                is_distinct=call.needs_distinct_values,
-            )
-            for call in plan.calls
-        ]
-        groups = AggGroups(plan.group_by, [types[column] for column in plan.group_by], specs, strict=True)
-        if not plan.group_by:
-            groups.open_global()
-        filters = [None if call.filter is None else Evaluator(call.filter) for call in plan.calls]
+    def expand(self, plan: BatchExpand) -> Chunks:
         for chunk in self.run(plan.input):
-            masks = masks_of(filters, chunk, strict=True)
-            groups.apply(chunk, groups.locate(chunk).ids, masks)
-        yield groups.results()
+            yield from expanded(chunk, plan.columns, plan.sets)
+
+    def aggregate(self, plan: BatchHashAgg) -> Chunks:
+        aggregation = HashAgg(plan)
+        for chunk in self.run(plan.input):
+            aggregation.add(chunk)
+        yield from aggregation.results()
 
     def sort(self, plan: BatchSort) -> Chunks:
         rows = _gathered(self.run(plan.input), plan.schema)
@@ -148,7 +137,7 @@ class _Query:
             [plan.schema.types[key.column] for key in plan.keys], [key.order for key in plan.keys]
         )
         encoded = keys.encode([rows.columns[key.column] for key in plan.keys])
-        yield rows.take(pc.array_sort_indices(encoded.to_arrow()).to_numpy().astype(np.int32))
+        yield rows.take(sorted_rows(encoded))
 
     def over_window(self, plan: BatchOverWindow) -> Chunks:
         rows = _gathered(self.run(plan.input), plan.input.schema)
@@ -204,6 +193,7 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchColumnValues: _Query.column_values,
     BatchFilter: _Query.filter,
     BatchProject: _Query.project,
+    BatchExpand: _Query.expand,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
     BatchOverWindow: _Query.over_window,

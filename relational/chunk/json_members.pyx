@@ -7,7 +7,8 @@ from libc.string cimport memcmp
 
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from relational.chunk.json cimport JsonText
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.chunk.json cimport JsonText, put, put_escaped
 
 from relational.errors import EncodingError
 from relational.chunk.json import canonical_json
@@ -46,10 +47,32 @@ def json_members(texts not None, path not None, bint keep_null=False) -> pa.Arra
     return out.finish().to_arrow().cast(pa.utf8())
 
 
+def json_strings(texts not None) -> pa.Array:
+    """utf8[rows]: each text as a JSON string, canonical; null for null."""
+    cdef BinaryColumn column = BinaryColumn.from_arrow(texts.cast(pa.binary()))
+    cdef BinaryColumnBuilder out = BinaryColumnBuilder()
+    cdef ByteBuffer written = ByteBuffer()
+    cdef Py_ssize_t row, byte
+    cdef Slice text, found
+    with nogil:
+        for row in range(column.rows):
+            if column.is_null(row):
+                out.append_null()
+                continue
+            text = column.at(row)
+            written.size = 0
+            put(written, b'"')
+            for byte in range(text.size):
+                put_escaped(written, text.data[byte])
+            put(written, b'"')
+            found.data, found.size = written.data, written.size
+            out.append(found)
+    return out.finish().to_arrow().cast(pa.utf8())
+
+
 def keys_of(path) -> pa.Array:
     """The names as canonical JSON strings."""
-    quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in path]
-    return canonical_json(pa.array(quoted, pa.utf8())).cast(pa.binary())
+    return json_strings(pa.array(path, pa.utf8())).cast(pa.binary())
 
 
 cdef Slice member(Slice object, Slice name) noexcept nogil:

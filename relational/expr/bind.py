@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from relational.errors import BindError, EvaluationError
+from relational.expr.aggregates import AggKind
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
 from relational.expr.eval_context import EvalContext, python_value
@@ -36,6 +37,7 @@ from relational.expr.unbound import (
     UnboundCast,
     UnboundColumn,
     UnboundExpr,
+    UnboundGrouping,
     UnboundLiteral,
     UnboundNow,
     UnboundSubquery,
@@ -44,10 +46,11 @@ from relational.expr.unbound import (
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
 
-AGGREGATES = (
-    "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
-)  # fmt: skip
-AGGREGATE_ALIASES = {"every": "bool_and", "variance": "var_samp", "stddev": "stddev_samp"}
+AGGREGATES = tuple(kind.value for kind in AggKind)
+AGGREGATE_ALIASES = {
+    "every": "bool_and", "variance": "var_samp", "stddev": "stddev_samp", "any_value": "min", "min_by": "arg_min",
+    "max_by": "arg_max", "json_agg": "jsonb_agg", "json_object_agg": "jsonb_object_agg",
+}  # fmt: skip
 MAX_DEPTH = 120
 """Nested operations; recursive functions traverse, write and read expressions."""
 MOST_SHOWN = 4
@@ -114,6 +117,8 @@ class ExprBinder:
             if self._windows is None:
                 raise BindError(f"the window function {term.function} is not supported here", **error_span(term.span))
             return self._windows(term, self)
+        if isinstance(term, UnboundGrouping):
+            raise BindError("grouping() cannot stand here", **error_span(term.span))
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term

@@ -6,7 +6,23 @@ An argument is a term or a plain value; where a column is expected (aggregates),
 
 from __future__ import annotations
 
-from relational.expr.unbound import UnboundAggregate, UnboundCall, UnboundCase, UnboundExpr, apply, as_unbound, col
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from relational.expr.unbound import (
+    Ordered,
+    UnboundAggregate,
+    UnboundCall,
+    UnboundCase,
+    UnboundExpr,
+    UnboundGrouping,
+    apply,
+    as_unbound,
+    col,
+)
+
+OrderKey: TypeAlias = "str | UnboundExpr | Ordered"
+"""A column by its name, a term, or either with its order: `col("at").desc()`."""
 
 
 def _argument(value: UnboundExpr | str) -> UnboundExpr:
@@ -66,6 +82,116 @@ def stddev(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAgg
 def stddev_pop(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
     """The standard deviation of all values: the root of `var_pop`."""
     return UnboundAggregate("stddev_pop", _argument(argument), distinct=distinct)
+
+
+def bit_and(argument: UnboundExpr | str) -> UnboundAggregate:
+    """The bits that all values have."""
+    return UnboundAggregate("bit_and", _argument(argument))
+
+
+def bit_or(argument: UnboundExpr | str) -> UnboundAggregate:
+    """The bits that some value has."""
+    return UnboundAggregate("bit_or", _argument(argument))
+
+
+def bit_xor(argument: UnboundExpr | str, *, distinct: bool = False) -> UnboundAggregate:
+    """The bits that an odd number of values has."""
+    return UnboundAggregate("bit_xor", _argument(argument), distinct=distinct)
+
+
+def any_value(argument: UnboundExpr | str) -> UnboundAggregate:
+    """A value that is not NULL: the least one."""
+    return min(argument)
+
+
+def approx_count_distinct(argument: UnboundExpr | str) -> UnboundAggregate:
+    """About how many different values there are; in a view of rows that are only appended."""
+    return UnboundAggregate("approx_count_distinct", _argument(argument))
+
+
+def of_pairs(function: str, y: UnboundExpr | str, x: UnboundExpr | str) -> UnboundAggregate:
+    """corr, covar_pop, covar_samp or a regr_… of the pairs (y, x): `f.of_pairs("corr", "price", "weight")`."""
+    return UnboundAggregate(function, _argument(y), more=(_argument(x),))
+
+
+def array_agg(
+    argument: UnboundExpr | str, *, order_by: OrderKey | Sequence[OrderKey] = (), distinct: bool = False
+) -> UnboundAggregate:
+    """The values as a list, NULL too, in the order of the keys; NULL for a group without rows."""
+    return _ordered("array_agg", (_argument(argument),), order_by, distinct)
+
+
+def string_agg(
+    argument: UnboundExpr | str, separator: str, *, order_by: OrderKey | Sequence[OrderKey] = (), distinct: bool = False
+) -> UnboundAggregate:
+    """The texts that are not NULL, joined in the order of the keys; NULL for a group without any."""
+    return _ordered("string_agg", (_argument(argument), as_unbound(separator)), order_by, distinct)
+
+
+def jsonb_agg(
+    argument: UnboundExpr | str, *, order_by: OrderKey | Sequence[OrderKey] = (), distinct: bool = False
+) -> UnboundAggregate:
+    """The values as an array of JSON."""
+    return _ordered("jsonb_agg", (_argument(argument),), order_by, distinct)
+
+
+def jsonb_object_agg(
+    key: UnboundExpr | str, value: UnboundExpr | str, *, order_by: OrderKey | Sequence[OrderKey] = ()
+) -> UnboundAggregate:
+    """An object of JSON; of several values of a key the last one."""
+    return _ordered("jsonb_object_agg", (_argument(key), _argument(value)), order_by)
+
+
+def first_value(argument: UnboundExpr | str, *, order_by: OrderKey | Sequence[OrderKey]) -> UnboundAggregate:
+    """The value of the first row in the order of the keys."""
+    return _ordered("first_value", (_argument(argument),), order_by)
+
+
+def last_value(argument: UnboundExpr | str, *, order_by: OrderKey | Sequence[OrderKey]) -> UnboundAggregate:
+    """The value of the last row in the order of the keys."""
+    return _ordered("last_value", (_argument(argument),), order_by)
+
+
+def arg_min(argument: UnboundExpr | str, by: UnboundExpr | str) -> UnboundAggregate:
+    """The value where `by` is the smallest."""
+    return UnboundAggregate("arg_min", _argument(argument), more=(_argument(by),))
+
+
+def arg_max(argument: UnboundExpr | str, by: UnboundExpr | str) -> UnboundAggregate:
+    """The value where `by` is the largest."""
+    return UnboundAggregate("arg_max", _argument(argument), more=(_argument(by),))
+
+
+def mode(argument: OrderKey) -> UnboundAggregate:
+    """The most frequent value, of several the first one."""
+    return UnboundAggregate("mode", order=(_key(argument),), is_within_group=True)
+
+
+def percentile_cont(fraction: float, argument: OrderKey) -> UnboundAggregate:
+    """The value at this fraction of the way through the sorted numbers, between two of them if need be."""
+    return UnboundAggregate("percentile_cont", as_unbound(fraction), order=(_key(argument),), is_within_group=True)
+
+
+def percentile_disc(fraction: float, argument: OrderKey) -> UnboundAggregate:
+    """The first of the sorted values up to which there is this fraction of the rows."""
+    return UnboundAggregate("percentile_disc", as_unbound(fraction), order=(_key(argument),), is_within_group=True)
+
+
+def grouping(*groups: UnboundExpr | str) -> UnboundGrouping:
+    """For each group column a bit, the last one the lowest, that is 1 if it is not in the grouping set of the row."""
+    return UnboundGrouping(tuple(map(_argument, groups)))
+
+
+def _ordered(
+    function: str, arguments: tuple[UnboundExpr, ...], order_by: OrderKey | Sequence[OrderKey], distinct: bool = False
+) -> UnboundAggregate:
+    first, *more = arguments
+    keys = [order_by] if isinstance(order_by, str | UnboundExpr | Ordered) else order_by
+    return UnboundAggregate(function, first, distinct=distinct, more=tuple(more), order=tuple(map(_key, keys)))
+
+
+def _key(value: OrderKey) -> Ordered:
+    return value if isinstance(value, Ordered) else Ordered(_argument(value))
 
 
 def when(condition: UnboundExpr, result: object) -> UnboundCase:

@@ -232,22 +232,40 @@ class UnboundCase(UnboundExpr):
 
 @dataclass(frozen=True, eq=False)
 class UnboundAggregate(UnboundExpr):
-    """An aggregate of a group; `argument` None is count(*)."""
+    """An aggregate of a group; `argument` None is count(*), or a function without arguments. `more`: further arguments.
+    `order`: of the rows, by ORDER BY after the arguments or, if `is_within_group`, in WITHIN GROUP."""
 
     function: str
     argument: UnboundExpr | None = None
     condition: UnboundExpr | None = None
     distinct: bool = False
     span: TextSpan | None = None
+    more: tuple[UnboundExpr, ...] = ()
+    order: tuple[Ordered, ...] = ()
+    is_within_group: bool = False
 
     @property
     def children(self) -> tuple[UnboundExpr, ...]:
-        return tuple(part for part in (self.argument, self.condition) if part is not None)
+        keys = (key.term for key in self.order)
+        return tuple(part for part in (self.argument, *self.more, self.condition, *keys) if part is not None)
 
     def filter(self, condition: UnboundExpr) -> UnboundAggregate:
         """Over the rows for which `condition` is true: FILTER (WHERE …)."""
         both = condition if self.condition is None else self.condition & condition
-        return UnboundAggregate(self.function, self.argument, both, self.distinct)
+        return replace(self, condition=both, span=None)
+
+
+@dataclass(frozen=True, eq=False)
+class UnboundGrouping(UnboundExpr):
+    """grouping(…): for each group expression in `args` a bit, the last one the lowest, that is 1 if it is not in the
+    grouping set of the row."""
+
+    args: tuple[UnboundExpr, ...]
+    span: TextSpan | None = None
+
+    @property
+    def children(self) -> tuple[UnboundExpr, ...]:
+        return self.args
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,8 +378,8 @@ def _chained(function: str, first: UnboundExpr, other: object) -> UnboundCall:
 
 
 def has_aggregate(term: UnboundExpr) -> bool:
-    """Whether the expression contains an aggregate."""
-    return _contains(term, UnboundAggregate)
+    """Whether the expression contains an aggregate, or grouping(…), which are of groups."""
+    return _contains(term, UnboundAggregate, UnboundGrouping)
 
 
 def has_name(term: UnboundExpr) -> bool:

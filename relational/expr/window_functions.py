@@ -58,6 +58,13 @@ VALUE_KINDS = (
 """Functions whose value is that of the argument in another row."""
 
 
+WINDOW_AGGREGATES = frozenset((
+    AggKind.COUNT, AggKind.SUM, AggKind.AVG, AggKind.MIN, AggKind.MAX, AggKind.BOOL_AND, AggKind.BOOL_OR,
+    AggKind.VAR_POP, AggKind.VAR_SAMP, AggKind.STDDEV_POP, AggKind.STDDEV_SAMP,
+))  # fmt: skip
+"""Aggregates of the frame of a row."""
+
+
 class FrameUnit(StrEnum):
     """What the offsets of a frame's bounds count: rows; groups of rows that are equal in the order; or differences of
     the values of its only sort key."""

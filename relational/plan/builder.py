@@ -9,7 +9,7 @@ from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span, is_unknown, span_of, unify
 from relational.expr.expression import Expression, InputRef
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
-from relational.plan.grouping import GroupBinder
+from relational.plan.grouping import GroupBinder, SharePlan
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
 from relational.plan.subqueries import PlanQuery, Subqueries
 from relational.plan.windows import Windows, has_window
@@ -17,6 +17,8 @@ from relational.types.ordering import OrderType, SortKey
 
 MAX_BRANCHES = 1_000
 """Inputs of a UNION."""
+MAX_SETS = 256
+"""Grouping sets of one GROUP BY: each row of the input is grouped once for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One SELECT without its FROM, clause by clause."""
+    """One SELECT without its FROM, clause by clause. `sets`: the grouping sets, as positions in `groups`; None: all
+    groups are one."""
 
     items: tuple[Named | Star, ...]
     where: UnboundExpr | None = None
     groups: tuple[UnboundExpr, ...] = ()
+    sets: tuple[tuple[int, ...], ...] | None = None
     having: UnboundExpr | None = None
     distinct: bool = False
     arrangement: Arrangement = Arrangement()
@@ -66,10 +70,15 @@ def arrange(plan: LogicalPlan, arrangement: Arrangement) -> LogicalPlan:
 
 
 def select(
-    plan: LogicalPlan, selection: Selection, scope: Scope | None = None, plan_query: PlanQuery | None = None
+    plan: LogicalPlan,
+    selection: Selection,
+    scope: Scope | None = None,
+    plan_query: PlanQuery | None = None,
+    share: SharePlan | None = None,
 ) -> LogicalPlan:
     """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `plan_query`
-    plans subqueries of its expressions, None: there are none."""
+    plans subqueries of its expressions, None: there are none. `share` numbers a plan with several readers, None: above
+    those in `plan`."""
     scope = scope or scope_of(plan)
     subqueries, windows = Subqueries(plan_query or _no_query, scope), Windows()
     if selection.where is not None:
@@ -78,9 +87,10 @@ def select(
     order = tuple(Ordered(_order_term(key.term, items), key.order) for key in selection.arrangement.order)
     terms = [*(item.term for item in items), *(key.term for key in order)]
     binder: ExprBinder
-    if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
+    is_grouped = selection.groups or selection.sets is not None or selection.having is not None
+    if is_grouped or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
-        binder = GroupBinder(scope, groups, subqueries, windows)
+        binder = GroupBinder(scope, groups, subqueries, windows, selection.sets, share)
         bound = [binder.bind(term) for term in terms]
         if selection.having is not None:
             bound.append(binder.condition(_having(selection.having, items, scope), "HAVING"))

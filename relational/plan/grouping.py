@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from relational.errors import BindError
-from relational.expr.aggregates import SQUARED_PRECISION, AggCall, AggKind, aggregate_type
-from relational.expr.bind import (
-    AGGREGATES,
-    BindSubquery,
-    BindWindow,
-    ExprBinder,
-    Scope,
-    error_span,
-    is_unknown,
-    span_of,
-    unknown,
-)
+from relational.expr.aggregates import AggCall
+from relational.expr.bind import BindSubquery, BindWindow, ExprBinder, Scope, call, error_span, span_of
 from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns
 from relational.expr.unbound import (
     Name,
     UnboundAggregate,
-    UnboundCast,
     UnboundColumn,
     UnboundExpr,
+    UnboundGrouping,
     has_aggregate,
     has_joined_value,
 )
-from relational.plan.logical import Aggregate, LogicalPlan, Project
+from relational.plan.aggregate_calls import BoundCall, bound_call
+from relational.plan.logical import Aggregate, Expand, LogicalPlan, Project, Share, Union
+from relational.plan.logical.expand import SET_NAME, SET_TYPE
 from relational.types.data_type import DataType
 
-
-@dataclass(frozen=True, slots=True)
-class BoundAggregate:
-    """An aggregate whose argument and filter are expressions over the input."""
-
-    kind: AggKind
-    argument: Expression | None
-    condition: Expression | None
-    distinct: bool
-    data_type: DataType
-
-
-def _has_long_squares(argument: Expression) -> bool:
-    """Whether a sum of its squares may have no room, so that its variance is that of a DOUBLE."""
-    return (argument.data_type.precision or 0) > SQUARED_PRECISION
+SharePlan: TypeAlias = Callable[[LogicalPlan], Share]
+"""Numbers a plan that has several readers."""
+MOST_BITS = 31
+"""Arguments of grouping(…), whose value is an INT."""
 
 
 class GroupBinder(ExprBinder):
@@ -57,20 +38,30 @@ class GroupBinder(ExprBinder):
         groups: Sequence[UnboundExpr],
         subqueries: BindSubquery | None = None,
         windows: BindWindow | None = None,
+        sets: Sequence[Sequence[int]] | None = None,
+        share: SharePlan | None = None,
     ):
+        """`sets`: the grouping sets, as positions in `groups`; None: all groups are one. `share` as `select` says."""
         super().__init__(scope, subqueries, windows)
         self._input = ExprBinder(scope)
         self._groups: list[Expression] = []
-        for term in groups:
-            bound = self._input.bind(term)
-            if bound not in self._groups and not isinstance(bound, Literal):
-                self._groups.append(bound)
-        self._calls: list[BoundAggregate] = []
+        bound = list(map(self._input.bind, groups))
+        for group in bound:
+            if group not in self._groups and not isinstance(group, Literal):
+                self._groups.append(group)
+        self._sets = [tuple(range(len(self._groups)))] if sets is None else [
+            tuple(dict.fromkeys(self._groups.index(bound[at]) for at in each if bound[at] in self._groups))
+            for each in sets
+        ]
+        self._share = share or _next_share
+        self._calls: list[BoundCall] = []
 
     def bind(self, term: UnboundExpr) -> Expression:
         """Binds the term over groups and aggregates. BindError for a column that is neither grouped nor aggregated."""
         if isinstance(term, UnboundAggregate):
             return self._aggregate(term)
+        if isinstance(term, UnboundGrouping):
+            return self._grouping(term)
         if not has_aggregate(term) and not has_joined_value(term):
             bound = self._input.bind(term)
             if not input_columns(bound):
@@ -92,13 +83,13 @@ class GroupBinder(ExprBinder):
 
     def aggregated(self, plan: LogicalPlan) -> LogicalPlan:
         """The Aggregate over `plan` of all bound terms, with a projection below if expressions need one."""
-        arguments = [call.argument for call in self._calls if call.argument is not None]
+        arguments = [each for bound in self._calls for each in bound.expressions]
         names = plan.schema.names
         if all(isinstance(each, InputRef) for each in (*self._groups, *arguments)):
             columns = None
         else:
-            conditions = [call.condition for call in self._calls if call.condition is not None]
-            columns = list(dict.fromkeys((*self._groups, *arguments, *conditions)))
+            conditions = [bound.condition for bound in self._calls if bound.condition is not None]
+            columns = list(dict.fromkeys((*self._groups, *arguments, *conditions, *self._ties(plan))))
             plan = Project(plan, tuple(columns), tuple(each.describe(names) for each in columns))
 
         def position(expression: Expression) -> int:
@@ -108,35 +99,92 @@ class GroupBinder(ExprBinder):
             return expression.index
 
         calls = []
-        for call in self._calls:
-            argument = None if call.argument is None else position(call.argument)
-            condition = call.condition
+        for bound in self._calls:
+            condition = bound.condition
             if condition is not None and columns is not None:
                 condition = InputRef(position(condition), condition.data_type)
-            calls.append(AggCall(call.kind, argument, condition, call.distinct, call.data_type))
-        called = tuple(call.describe(plan.schema.names) for call in calls)
-        return Aggregate(plan, tuple(map(position, self._groups)), tuple(calls), called)
+            calls.append(bound.placed(position, condition))
+        called = tuple(each.describe(plan.schema.names) for each in calls)
+        columns_of_groups = tuple(map(position, self._groups))
+        if not self._has_sets:
+            return Aggregate(plan, columns_of_groups, tuple(calls), called)
+        return self._of_sets(plan, columns_of_groups, tuple(calls), called)
+
+    @property
+    def _has_sets(self) -> bool:
+        """Whether rows have the number of their grouping set, behind the groups."""
+        return len(self._sets) > 1 or len(self._sets[0]) < len(self._groups)
+
+    def _of_sets(
+        self, plan: LogicalPlan, groups: tuple[int, ...], calls: tuple[AggCall, ...], names: tuple[str, ...]
+    ) -> LogicalPlan:
+        """The groups of all sets, then the number of the set, then the calls. An empty set has a row even over no rows,
+        so it is an aggregation of its own."""
+        numbered = list(enumerate(self._sets, 1))
+        totals = [number for number, each in numbered if not each]
+        if totals:
+            plan = self._share(plan)
+        branches: list[LogicalPlan] = []
+        if len(totals) < len(self._sets):
+            grouped = [(number, each) for number, each in numbered if each]
+            branches.append(_expanded(plan, groups, grouped, calls, names))
+        types = [plan.schema[column].data_type for column in groups]
+        for number in totals:
+            total = Aggregate(plan, (), calls, names)
+            nothing = [*(Literal(None, each) for each in types), Literal(number, SET_TYPE)]
+            values = (*nothing, *(InputRef(at, each.data_type) for at, each in enumerate(calls)))
+            shown = (*(plan.schema[column].name for column in groups), SET_NAME, *names)
+            branches.append(Project(total, values, shown))
+        return Union(tuple(branches)) if len(branches) > 1 else branches[0]
+
+    def _grouping(self, term: UnboundGrouping) -> Expression:
+        """The bits of grouping(…), from the number of the set."""
+        bound = [self._input.bind(each) for each in term.args]
+        for each, written in zip(bound, term.args, strict=True):
+            if each not in self._groups:
+                message = "an argument of grouping() must stand in GROUP BY"
+                raise BindError(message, **error_span(span_of(written) or term.span))
+        if not 1 <= len(bound) <= MOST_BITS:
+            raise BindError(f"grouping() takes 1 to {MOST_BITS} arguments", **error_span(term.span))
+        positions = [self._groups.index(each) for each in bound]
+        bits = [sum((at not in each) << bit for bit, at in enumerate(reversed(positions))) for each in self._sets]
+        if not self._has_sets:
+            return Literal(bits[0], SET_TYPE)
+        number = InputRef(len(self._groups), SET_TYPE)
+        return call("subscript", [Literal(bits, DataType.list_of(SET_TYPE)), number])
+
+    def _ties(self, plan: LogicalPlan) -> list[Expression]:
+        """The columns that decide the order of rows which are equal in that of a call."""
+        key = plan.stream_key if any(each.kind.collects for each in self._calls) else None
+        return [InputRef(column, plan.schema[column].data_type) for column in key or ()]
 
     def _aggregate(self, term: UnboundAggregate) -> Expression:
-        call = bound_aggregate(term, self._input)
-        if call not in self._calls:
-            self._calls.append(call)
-        return InputRef(len(self._groups) + self._calls.index(call), call.data_type)
+        bound = bound_call(term, self._input)
+        if bound not in self._calls:
+            self._calls.append(bound)
+        first = len(self._groups) + self._has_sets
+        return InputRef(first + self._calls.index(bound), bound.data_type)
 
 
-def bound_aggregate(term: UnboundAggregate, binder: ExprBinder) -> BoundAggregate:
-    """The aggregate with its parts bound by `binder`. BindError."""
-    if term.function not in AGGREGATES:
-        raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
-    kind = AggKind(term.function)
-    argument = None if term.argument is None else binder.bind(term.argument)
-    if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
-        raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
-    if kind.is_variance and term.argument is not None and argument is not None and _has_long_squares(argument):
-        argument = binder.bind(UnboundCast(term.argument, DataType.DOUBLE))
-    data_type = aggregate_type(kind, None if argument is None else argument.data_type)
-    if data_type is None:
-        what = "*" if argument is None else argument.data_type
-        raise BindError(f"{term.function} is not defined for ({what})", **error_span(term.span))
-    condition = None if term.condition is None else binder.condition(term.condition, "FILTER")
-    return BoundAggregate(kind, argument, condition, term.distinct and not kind.ignores_duplicates, data_type)
+def _next_share(plan: LogicalPlan) -> Share:
+    return Share(plan, max((-1, *plan.properties.shares)) + 1)
+
+
+def _expanded(
+    plan: LogicalPlan,
+    groups: tuple[int, ...],
+    sets: Sequence[tuple[int, tuple[int, ...]]],
+    calls: tuple[AggCall, ...],
+    names: tuple[str, ...],
+) -> LogicalPlan:
+    """The aggregation of sets that have groups, each with its number."""
+    width = len(plan.schema)
+    whole = Expand(plan, groups, tuple(each for _, each in sets))
+    grouped = Aggregate(whole, tuple(range(width, width + len(groups) + 1)), calls, names)
+    if [number for number, _ in sets] == list(range(1, len(sets) + 1)):
+        return grouped
+    number = call("subscript", [
+        Literal([number for number, _ in sets], DataType.list_of(SET_TYPE)), InputRef(len(groups), SET_TYPE)])
+    values = [InputRef(at, each) for at, each in enumerate(grouped.schema.types)]
+    shown: list[Expression] = [*values[: len(groups)], number, *values[len(groups) + 1 :]]
+    return Project(grouped, tuple(shown), grouped.schema.names)

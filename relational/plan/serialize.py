@@ -33,6 +33,7 @@ from relational.expr.window_functions import (
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
+    Expand,
     Filter,
     Join,
     JoinKind,
@@ -57,7 +58,12 @@ FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
 third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters, temporal joins,
-EMIT ON WINDOW CLOSE and all window functions, of which those numbers are some."""
+EMIT ON WINDOW CLOSE, all window functions, of which those numbers are some, grouping sets and aggregates besides those
+of FIRST_AGGREGATES."""
+FIRST_AGGREGATES = frozenset((
+    "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
+))  # fmt: skip
+"""Those that older releases know."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -81,7 +87,9 @@ def _version_of(node: LogicalPlan) -> int:
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, TopN):
         return TOP_N_VERSION
-    if isinstance(node, EmitOnWindowClose | OverWindow) or (isinstance(node, Filter) and node.has_state):
+    if isinstance(node, EmitOnWindowClose | Expand | OverWindow) or (isinstance(node, Filter) and node.has_state):
+        return FORMAT_VERSION
+    if isinstance(node, Aggregate) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
@@ -154,6 +162,8 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
             "calls": [call_to_json(call) for call in plan.calls],
             "names": list(plan.names),
         }
+    if isinstance(plan, Expand):
+        return {"node": "expand", "columns": list(plan.columns), "sets": list(map(list, plan.sets))}
     if isinstance(plan, Sort):
         return {"node": "sort", "keys": sort_keys_to_json(plan.keys)}
     if isinstance(plan, OverWindow):
@@ -202,6 +212,8 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
     node = record["node"]
     if node == "sort":
         return Sort(child, sort_keys_from_json(record["keys"]))
+    if node == "expand":
+        return Expand(child, tuple(record["columns"]), tuple(map(tuple, record["sets"])))
     if node in ("rank", "over-window"):
         windows = map(window_call_from_json, record["calls"]) if node == "over-window" else (
             WindowCall(kind, number_type(kind)) for kind in map(WindowKind, record["kinds"]))
@@ -236,13 +248,20 @@ def _read_scan(record: Mapping[str, Any], table: TableCatalog) -> Scan:
 
 def call_to_json(call: AggCall) -> dict[str, Any]:
     """An aggregate call as a JSON record."""
-    return {
+    record: dict[str, Any] = {
         "kind": call.kind.value,
         "argument": call.argument,
         "filter": None if call.filter is None else expression_to_json(call.filter),
         "distinct": call.distinct,
         "type": str(call.data_type),
     }
+    if call.more:
+        record["more"] = list(call.more)
+    if call.order:
+        record["order"] = sort_keys_to_json(call.order)
+    if call.constants:
+        record["constants"] = list(map(expression_to_json, call.constants))
+    return record
 
 
 def call_from_json(record: Mapping[str, Any]) -> AggCall:
@@ -254,6 +273,9 @@ def call_from_json(record: Mapping[str, Any]) -> AggCall:
         None if condition is None else expression_from_json(condition),
         record["distinct"],
         DataType.parse(record["type"]),
+        tuple(record.get("more", ())),
+        sort_keys_from_json(record.get("order", ())),
+        tuple(map(_constant_from_json, record.get("constants", ()))),
     )
 
 
@@ -283,6 +305,13 @@ def window_call_from_json(record: Mapping[str, Any]) -> WindowCall:
         record["default"],
         record["filter"],
     )
+
+
+def _constant_from_json(record: Mapping[str, Any]) -> Literal:
+    found = expression_from_json(record)
+    if not isinstance(found, Literal):
+        raise ValueError(f"an aggregate has the constant {record!r}")
+    return found
 
 
 def expression_to_json(expression: Expression) -> dict[str, Any]:

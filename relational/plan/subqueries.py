@@ -206,7 +206,7 @@ def _looked_up(
     join = Join(plan, grouped, JoinKind.LEFT, conjunction(terms))
     first = width + len(groups)
     value = _of_row(remap(lookup.value, {number: first + number for number in range(len(lookup.calls))}), outer)
-    if isinstance(lookup.value, InputRef) and lookup.calls[lookup.value.index].kind is not AggKind.COUNT:
+    if isinstance(lookup.value, InputRef) and not lookup.calls[lookup.value.index].kind.counts:
         return join, value
     is_there = call("is_not_null", [InputRef(first + calls.index(_COUNT), DataType.BIGINT)])
     return join, Case(((is_there, value),), _of_row(_of_no_rows(lookup), outer), value.data_type)
@@ -214,7 +214,7 @@ def _looked_up(
 
 def _of_no_rows(lookup: _Lookup) -> Expression:
     """The value over no rows."""
-    nothing = [_ZERO if each.kind is AggKind.COUNT else Literal(None, each.data_type) for each in lookup.calls]
+    nothing = [_ZERO if each.kind.counts else Literal(None, each.data_type) for each in lookup.calls]
     return substitute(lookup.value, nothing)
 
 

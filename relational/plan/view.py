@@ -20,11 +20,23 @@ from relational.catalog.objects import (
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.catalog.watermarks import WatermarkCatalog
 from relational.errors import BindError
+from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.plan.changes import assigned, column_of
-from relational.plan.logical import Filter, Join, LogicalPlan, Project, Scan, Sort, Values, nodes, only
+from relational.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    LogicalPlan,
+    Project,
+    Scan,
+    Sort,
+    Values,
+    nodes,
+    only,
+)
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.plan.temporal_join import temporal_lookup
@@ -156,6 +168,8 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
         moving = temporal_terms(node.predicate) if isinstance(node, Filter) else node.evaluated
         for each in moving:
             _check_time(what, each, is_condition=isinstance(node, Filter))
+        if isinstance(node, Aggregate) and not node.input.is_append_only:
+            _check_countable(what, node.calls)
 
 
 def _check_time(what: str, expression: Expression, *, is_condition: bool) -> None:
@@ -163,6 +177,13 @@ def _check_time(what: str, expression: Expression, *, is_condition: bool) -> Non
     if depends_on_time(expression) and (not is_condition or temporal_term(expression) is None):
         reason = "is compared, in WHERE, with a value of one relation, and moved by days or less"
         raise BindError(f"now() in {what} {reason}: WHERE at > now() - INTERVAL '1 hour'")
+
+
+def _check_countable(what: str, calls: Sequence[AggCall]) -> None:
+    """BindError for a sketch, which cannot forget a row."""
+    if any(call.kind is AggKind.APPROX_COUNT_DISTINCT for call in calls):
+        raise BindError(f"approx_count_distinct in {what} needs rows that are only appended: use count(DISTINCT …), "
+                        "or a source or a table that is APPEND ONLY")
 
 
 def check_followed(known: CatalogSnapshot, draft: TableCatalog) -> None:

@@ -20,14 +20,15 @@ from relational.expr.expression import (
 )
 from relational.expr.unbound import TextSpan, UnboundAggregate, UnboundExpr, UnboundWindow
 from relational.expr.window_functions import (
+    WINDOW_AGGREGATES,
     Bound,
     Frame,
     WindowCall,
     WindowKind,
     number_type,
 )
+from relational.plan.aggregate_calls import bound_call
 from relational.plan.frames import BoundFrame, bind_frame
-from relational.plan.grouping import bound_aggregate
 from relational.plan.logical import LogicalPlan, OverWindow
 from relational.plan.unnest import with_columns
 from relational.types.data_type import DataType
@@ -134,9 +135,12 @@ def _bound_call(term: UnboundWindow, binder: ExprBinder, keys: Sequence[tuple[Ex
     if isinstance(term.call, UnboundAggregate):
         if term.call.distinct:
             raise BindError(f"{term.function}(DISTINCT …) OVER is not supported", **error_span(term.span))
-        found = bound_aggregate(term.call, binder)
+        found = bound_call(term.call, binder)
+        if found.kind not in WINDOW_AGGREGATES or term.call.order:
+            raise BindError(f"{term.function} OVER (…) is not supported", **error_span(term.span))
         frame = bind_frame(term.window.frame, keys, term.span)
-        return _Call(found.kind, found.data_type, found.argument, frame, condition=found.condition)
+        argument = found.arguments[0] if found.arguments else None
+        return _Call(found.kind, found.data_type, argument, frame, condition=found.condition)
     if term.function not in kinds:
         raise BindError(unknown("window function", term.function, [*kinds, *AGGREGATES]), **error_span(term.span))
     frame = bind_frame(term.window.frame, keys, term.span)  # its errors are errors also where it has no effect

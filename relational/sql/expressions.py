@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
+from relational.expr.aggregates import AggKind
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span, unknown
 from relational.expr.functions import ARGUMENT_NAMES, FUNCTIONS
 from relational.expr.unbound import (
@@ -24,6 +26,7 @@ from relational.expr.unbound import (
     UnboundCast,
     UnboundExpr,
     UnboundFrame,
+    UnboundGrouping,
     UnboundLiteral,
     UnboundNow,
     UnboundSubquery,
@@ -178,10 +181,12 @@ class Translator:
         """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
         span = self.span(node)
-        if name in _WINDOW_FUNCTIONS:
-            raise ParseError(f"{name} needs OVER (…)", **error_span(span))
         if name in AGGREGATES or name in AGGREGATE_ALIASES:
             return self._aggregate(node, AGGREGATE_ALIASES.get(name, name))
+        if name in _WINDOW_FUNCTIONS:
+            raise ParseError(f"{name} needs OVER (…)", **error_span(span))
+        if name == "grouping":
+            return UnboundGrouping(tuple(map(self.term, node.expressions)), span)
         if name in _VOLATILE:
             if node.expressions:
                 raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))
@@ -209,17 +214,37 @@ class Translator:
         return tuple(given.get(name, UnboundLiteral(0)) for name in names)
 
     def _aggregate(self, node: exp.Anonymous, function: str) -> UnboundAggregate:
-        span = self.span(node)
-        if len(node.expressions) != 1:
-            raise ParseError(f"{function} needs one argument", **error_span(span))
-        (argument,) = node.expressions
-        if isinstance(argument, exp.Star):
+        """An aggregate with its arguments, DISTINCT and ORDER BY."""
+        span, args = self.span(node), list(node.expressions)
+        if len(args) == 1 and isinstance(args[0], exp.Star):
             return UnboundAggregate(function, None, span=span)
-        if isinstance(argument, exp.Distinct):
-            if len(argument.expressions) != 1:
+        order: tuple[Ordered, ...] = ()
+        if args and isinstance(args[-1], exp.Order):
+            order = tuple(map(self.ordered, args[-1].expressions))
+            args[-1:] = [] if args[-1].this is None else [args[-1].this]
+        is_distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
+        if is_distinct:
+            args = args[0].expressions
+        wanted = AggKind(function).argument_count
+        if len(args) != wanted:
+            if is_distinct and wanted == 1:
                 raise ParseError(f"{function} of several columns is not supported", **error_span(span))
-            return UnboundAggregate(function, self.term(argument.expressions[0]), distinct=True, span=span)
-        return UnboundAggregate(function, self.term(argument), span=span)
+            count = ("no arguments", "one argument", "two arguments")[wanted]
+            raise ParseError(f"{function} needs {count}", **error_span(span))
+        terms = [self.term(arg) for arg in args]
+        return UnboundAggregate(
+            function, terms[0] if terms else None, None, is_distinct, span, tuple(terms[1:]), order
+        )
+
+    def _within_group(self, node: exp.WithinGroup) -> UnboundAggregate:
+        """An aggregate whose argument is what its rows are ordered by."""
+        aggregate, span = self.term(node.this), self.span(node)
+        if not isinstance(aggregate, UnboundAggregate):
+            raise ParseError("WITHIN GROUP stands after an aggregate only", **error_span(span))
+        if aggregate.order or aggregate.distinct:
+            raise ParseError("DISTINCT and ORDER BY do not go with WITHIN GROUP", **error_span(span))
+        order = tuple(map(self.ordered, node.expression.expressions))
+        return replace(aggregate, order=order, is_within_group=True)
 
     def _volatile(self, function: str, span: TextSpan | None) -> UnboundExpr:
         """now() and similar functions as a constant per statement; random() is unchanged."""
@@ -235,7 +260,7 @@ class Translator:
         if not isinstance(aggregate, UnboundAggregate):
             raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node)))
         condition = self.term(node.expression.this)
-        return UnboundAggregate(aggregate.function, aggregate.argument, condition, aggregate.distinct, aggregate.span)
+        return replace(aggregate, condition=condition)
 
     def _window(self, node: exp.Window) -> UnboundExpr:
         inside = node.this.this if isinstance(node.this, exp.Filter) else node.this
@@ -243,7 +268,7 @@ class Translator:
             raise ParseError("a function is expected before OVER", **error_span(self.span(node)))
         name = inside.name.lower()
         call: UnboundExpr
-        if name in AGGREGATES or name in AGGREGATE_ALIASES:
+        if name not in _WINDOW_FUNCTIONS and (name in AGGREGATES or name in AGGREGATE_ALIASES):
             call = self.term(node.this)
         elif inside is not node.this:
             raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node.this)))
@@ -455,6 +480,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Interval: Translator._interval,
     exp.Array: lambda self, node: self._apply("array", node.expressions, node),
     exp.Filter: Translator._filter,
+    exp.WithinGroup: Translator._within_group,
     exp.Window: Translator._window,
     exp.Anonymous: Translator._call,
     exp.CurrentDate: _moment("current_date"),

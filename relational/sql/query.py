@@ -13,7 +13,7 @@ from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify, unknown
 from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.scope import FromItem
-from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral
+from relational.expr.unbound import Named, TextSpan, UnboundLiteral
 from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
 from relational.plan.descent import with_shares_from
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
@@ -22,6 +22,7 @@ from relational.plan.time_windows import hop, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
+from relational.sql.grouping_sets import grouping_of
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
 from relational.sql.tree import unsupported
@@ -155,7 +156,7 @@ class QueryBinder:
 
     def _select(self, node: exp.Select) -> LogicalPlan:
         plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
-        return select(plan, self._selection(node), scope, self._subquery)
+        return select(plan, self._selection(node), scope, self._subquery, self._shared)
 
     def _subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
         """The plan of a query in an expression over the columns of `scope`."""
@@ -170,10 +171,12 @@ class QueryBinder:
         self._translate.name_windows(node.args.get("windows") or ())
         if distinct is not None and distinct.expressions:
             raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
+        groups, sets = grouping_of(node.args.get("group"), self._translate)
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
             where=None if where is None else self._translate.term(where.this),
-            groups=self._groups(node.args.get("group")),
+            groups=groups,
+            sets=sets,
             having=None if having is None else self._translate.term(having.this),
             distinct=distinct is not None,
             arrangement=self._arrangement(node),
@@ -386,16 +389,13 @@ class QueryBinder:
 
     def _output_name(self, node: exp.Expr) -> str:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
-        while isinstance(node, exp.Cast | exp.Paren | exp.Filter | exp.Window):
+        while isinstance(node, exp.Cast | exp.Paren | exp.Filter | exp.Window | exp.WithinGroup):
             node = node.this
         if isinstance(node, exp.Column):
             return self._translate.identifier(node.this)
         if isinstance(node, exp.Anonymous):
             return node.name.lower()
         return _NAMES.get(type(node), "?column?")
-
-    def _groups(self, node: exp.Group | None) -> tuple[UnboundExpr, ...]:
-        return () if node is None else tuple(self._translate.term(each) for each in node.expressions)
 
     def _count(self, node: exp.Expr | None, clause: str) -> int | None:
         """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""

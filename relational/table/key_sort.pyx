@@ -5,10 +5,14 @@ equal. The first 16 bytes of each key are kept with its row. A radix sort, from 
 only at bits in which some keys differ, and the keys themselves are read only where those 16 bytes are equal.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hummock.base.key cimport compare_bytes
+from hummock.base.key cimport Slice, compare_bytes
+from hummock.columnar.binary_column cimport BinaryColumn
+from hummock.columnar.buffer_pool cimport ByteBuffer
 
 cdef extern from * nogil:
     int __builtin_clzll(unsigned long long) noexcept
@@ -19,6 +23,27 @@ cdef enum:
     CACHED_BITS = 8         # by which more items are split
     MOST_BITS = 11
     MOST_PARTS = 2048       # values of so many bits
+
+
+def sorted_rows(BinaryColumn keys not None):
+    """int32[rows]: the rows in the order of their keys, equal ones as they come."""
+    cdef Py_ssize_t row, rows = keys.rows
+    cdef ByteBuffer items = ByteBuffer(), scratch = ByteBuffer()
+    out = np.empty(rows, np.int32)
+    cdef int32_t[::1] found = out
+    with nogil:
+        items.reserve(rows * sizeof(KeyItem))
+        scratch.reserve(rows * sizeof(KeyItem))
+        for row in range(rows):
+            (<KeyItem*>items.data)[row] = item_of(keys.at(row), 0, row)
+        sort_items(<KeyItem*>items.data, <KeyItem*>scratch.data, rows, key_at, <void*>keys, 0)
+        for row in range(rows):
+            found[row] = <int32_t>(<KeyItem*>items.data)[row].row
+    return out
+
+
+cdef Slice key_at(void* keys, int64_t row) noexcept nogil:
+    return (<BinaryColumn>keys).at(row)
 
 
 cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,

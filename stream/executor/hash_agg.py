@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from relational.agg import AggGroups, AggSpec
+from relational.agg.spec import PAIR
+from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.aggregates import AggCall
 from relational.expr.eval import Evaluator, masks_of
@@ -30,6 +32,7 @@ from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import DistinctTable, ExtremeTable, TableOfInputs
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.executor.ordered_input import OrderedInput
 from stream.message import Barrier, Message, Stop, Watermark
 
 SCANNED_SHARE = 4
@@ -42,10 +45,11 @@ class HashAggExecutor(Executor):
     which always exists and emits its row at the first barrier: count 0 before any input.
 
     `extremes` are the tables of the minima and maxima that a retraction can change, `distinct` those of the values of
-    DISTINCT calls, in the order of their first calls. `state_table` has the columns that `AggGroups` flushes. Clean
-    groups beyond `cache_bytes` are evicted after a flush; far beyond it, and from `flush_groups` dirty groups on,
-    groups are flushed before the barrier. `errors` counts rows whose FILTER failed, rows dropped because a key made of
-    them is too long for the store [R55], and groups whose sum or average exceeds its type.
+    DISTINCT calls, in the order of their first calls, `ordered` those of the rows of calls that collect. `state_table`
+    has the columns that `AggGroups` flushes. Clean groups and the rows of groups beyond `cache_bytes`, in equal parts,
+    are evicted after a flush; far beyond it, and from `flush_groups` dirty groups on, groups are flushed before the
+    barrier. `errors` counts rows whose FILTER failed, rows dropped because a key made of them is too long for the store
+    [R55], and groups whose sum or average exceeds its type, or that are too large for a call that collects [R61].
 
     `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
     after a barrier with a Stop, which REQUIRES that such a barrier is its last.
@@ -60,6 +64,7 @@ class HashAggExecutor(Executor):
         state_table: StateTable,
         extremes: Sequence[ExtremeTable],
         distinct: Sequence[DistinctTable],
+        ordered: Sequence[OrderedInput],
         errors: ErrorCounts,
         *,
         cache_bytes: int,
@@ -74,14 +79,21 @@ class HashAggExecutor(Executor):
         self._errors = errors
         self._has_groups, self._leave = groups is not None, leave
         self._is_loaded = self._has_groups  # some state was read, or none is to be read before an eviction
+        types = input.info.schema.types
+        self._ordered = tuple(ordered)
+        self._width = len(types)
+        cache_bytes = max(cache_bytes // (1 + len(self._ordered)), 1)
+        for each in self._ordered:
+            each.open(calls, types, cache_bytes)
         if groups is None:
-            groups = agg_groups(group_by, input.info.schema.types, calls, extremes, distinct, cache_bytes)
+            groups = agg_groups(
+                group_by, types, calls, extremes, distinct, cache_bytes, state_table.catalog, self._ordered)
         self._groups = groups
         self._is_global = not group_by
         self._state_table = state_table
         self._extremes, self._distinct = tuple(extremes), tuple(distinct)
         self._read_values = [each.read for each in self._distinct]
-        beside: list[TableOfInputs] = [*self._extremes, *self._distinct]
+        beside: list[TableOfInputs] = [*self._extremes, *self._distinct, *self._ordered]
         self._tables = (state_table, *(each.table for each in beside))
         self._group_by = tuple(group_by)
         self._key = state_table.catalog.pk_indices  # positions of the group columns, in key order
@@ -90,7 +102,7 @@ class HashAggExecutor(Executor):
             *((each.table.catalog, each.key) for each in beside),
         ]
         self._long_keys = [
-            (table, columns) for table, columns in keys if may_be_long(input.info.schema.types, columns)
+            (table, columns) for table, columns in keys if may_be_long(types, columns)
         ]
         self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
         self._flush_groups = flush_groups
@@ -104,15 +116,21 @@ class HashAggExecutor(Executor):
         for message in messages:
             if isinstance(message, StreamChunk):
                 self._apply(message)
-                if self._groups.dirty_groups >= self._flush_groups or self._groups.is_full:
+                if self._should_flush:
                     yield from self._flush()
             elif isinstance(message, Barrier):
-                yield from self._flush()
+                yield from self._flush(is_barrier=True)
                 yield from self._pass_barrier(message)
             elif isinstance(message, Watermark):
                 self._note(message)
             else:
                 yield message
+
+    @property
+    def _should_flush(self) -> bool:
+        """Whether groups are flushed before the barrier."""
+        is_full = self._groups.is_full or any(each.is_full for each in self._ordered)
+        return is_full or self._groups.dirty_groups >= self._flush_groups
 
     def _note(self, watermark: Watermark) -> None:
         if watermark.column in self._group_by:
@@ -156,7 +174,13 @@ class HashAggExecutor(Executor):
         masks = masks_of(self._filters, chunk, errors=self._errors)
         for each in self._extremes:
             each.write(chunk, masks[each.call])
-        self._groups.apply(chunk, located.ids, masks, self._read_values)
+        sizes = [rows.sizes(chunk, masks[rows.calls[0]]) for rows in self._ordered]
+        for rows, column in zip(self._ordered, sizes, strict=True):
+            rows.keep(chunk, located.ids, column)
+            for number in rows.calls:
+                masks[number] = None  # sizes of rows that are not kept are NULL
+        whole = chunk.with_columns([*chunk.columns, *sizes]) if sizes else chunk
+        self._groups.apply(whole, located.ids, masks, self._read_values)
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch; at the first time that of all
@@ -182,18 +206,22 @@ class HashAggExecutor(Executor):
             chunks.append(chunk)
         return DataChunk.concat(chunks) if chunks else None
 
-    def _flush(self) -> Iterator[StreamChunk]:
+    def _flush(self, *, is_barrier: bool = False) -> Iterator[StreamChunk]:
+        for rows in self._ordered:
+            rows.settle()
         for each in self._extremes:
             each.settle(self._groups)
         for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
             distinct.write(values)
-        for change in self._groups.flush():
+        for change in self._groups.flush(self._ordered):
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
             if change.state is not None:
                 self._state_table.write_slice(change.state)
             if change.output is not None:
                 yield from slices(change.output, self._chunk_rows)
+        for rows in self._ordered:
+            rows.finish(is_barrier=is_barrier)
 
 
 def agg_groups(
@@ -203,20 +231,28 @@ def agg_groups(
     extremes: Sequence[ExtremeTable],
     distinct: Sequence[DistinctTable],
     cache_bytes: int,
+    state_table: TableCatalog,
+    ordered: Sequence[OrderedInput] = (),
 ) -> AggGroups:
-    """Empty groups for `calls` over input columns of `types`."""
+    """Empty groups for `calls` over input columns of `types`, stored in `state_table`; behind these columns are the
+    sizes of the rows of `ordered`."""
     retractable = {each.call: each.keeps_values for each in extremes}
     retractable |= {call: False for each in distinct if each.has_counts for call in each.calls}
+    counted = {column.name for column in state_table.columns if column.data_type == DataType.BYTEA}
+    retractable |= {number: False for number, call in enumerate(calls)
+                    if call.kind.is_bitwise and f"state_{number}_0" in counted}
+    sizes = {number: len(types) + at for at, each in enumerate(ordered) for number in each.calls}
     specs = [
-        AggSpec(
+        AggSpec(call.kind, sizes[number], DataType.BIGINT, call.data_type) if number in sizes else AggSpec(
             call.kind,
             call.argument,
-            None if call.argument is None else types[call.argument],
+            PAIR if call.kind.is_of_pairs else None if call.argument is None else types[call.argument],
             call.data_type,
             is_retractable=number in retractable,
             keeps_values=retractable.get(number, False),
             is_filtered=call.filter is not None,
             is_distinct=call.needs_distinct_values,
+            second=call.more[0] if call.kind.is_of_pairs else None,
         )
         for number, call in enumerate(calls)
     ]

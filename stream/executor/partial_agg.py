@@ -54,7 +54,8 @@ class PartialAggExecutor(Executor):
         self._groups = self._none()
 
     def _none(self) -> AggGroups:
-        return agg_groups(self._group_by, self._input.info.schema.types, self._calls, (), (), self._cache_bytes)
+        types = self._input.info.schema.types
+        return agg_groups(self._group_by, types, self._calls, (), (), self._cache_bytes, self._table)
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
+from relational.expr.aggregates import AggKind, KeptOrder, kept_orders
 from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
@@ -19,6 +20,7 @@ from relational.expr.window_reach import reach_within
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
+    Expand,
     Filter,
     Join,
     LogicalPlan,
@@ -46,11 +48,13 @@ from stream.plan.stream_plan import (
     DynamicFilterNode,
     EmitOnWindowCloseNode,
     ExchangeNode,
+    ExpandNode,
     FilterNode,
     HashAggNode,
     HashJoinNode,
     KeptInput,
     MaterializeNode,
+    OrderedRows,
     OverWindowNode,
     ProjectNode,
     RowIdGenNode,
@@ -175,6 +179,8 @@ class _Planner:
             return self._filter(query)
         if isinstance(query, Project):
             return self._project(query)
+        if isinstance(query, Expand):
+            return ExpandNode(query.schema, query.stream_key, self.plan(query.input), query.columns, query.sets)
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         if isinstance(query, Join):
@@ -405,9 +411,11 @@ class _Planner:
         retractable = [number for number, call in enumerate(query.calls) if call.is_retractable(is_append_only)]
         short = [number for number in retractable
                  if not self._is_of_one_actor and not query.calls[number].keeps_inputs(is_append_only)]
+        counted = [number for number, call in enumerate(query.calls)
+                   if call.kind in (AggKind.BIT_AND, AggKind.BIT_OR) and not is_append_only]
         state_table = state_tables.group_table(
             self._table_ids(name), name, job.id, child.schema, query.group_by, query.calls, job.vnode_count, closing,
-            short,
+            (*short, *counted),
         )
         kept = tuple(
             self._kept_input(f"{prefix}.call{number}", number, query, child)
@@ -417,10 +425,29 @@ class _Planner:
         arguments = dict.fromkeys(call.argument for call in query.calls if call.needs_distinct_values)
         distinct = tuple(self._distinct(f"{prefix}.distinct{number}", argument, query, child)
                          for number, argument in enumerate(arguments) if argument is not None)
+        orders = kept_orders(query.calls).items()
+        ordered = tuple(self._ordered(f"{prefix}.rows{number}", order, calls, query, child)
+                        for number, (order, calls) in enumerate(orders))
         key = query.stream_key
         return HashAggNode(
-            query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows, distinct
+            query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows, distinct,
+            ordered,
         )
+
+    def _ordered(
+        self, name: str, order: KeptOrder, calls: tuple[int, ...], query: Aggregate, child: StreamNode
+    ) -> OrderedRows:
+        if child.stream_key is None:
+            raise PlanNotSupported("Aggregate", f"{name} cannot tell its input rows apart")
+        columns, keys = state_tables.ordered_columns(
+            query.group_by, [query.calls[number] for number in calls], order, child.stream_key
+        )
+        table = state_tables.collected_table(
+            self._table_ids(name), name, self._job.id, child.schema.project(columns), len(query.group_by), keys,
+            self._job.vnode_count, query.closing_group,
+        )
+        stream_key = tuple(map(columns.index, child.stream_key))
+        return OrderedRows(calls, table, columns, keys, stream_key, query.input.is_append_only)
 
     def _distinct(self, name: str, argument: int, query: Aggregate, child: StreamNode) -> DistinctArgument:
         calls = tuple(number for number, call in enumerate(query.calls)

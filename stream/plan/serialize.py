@@ -3,8 +3,9 @@
     {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
-values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE and window functions. A plan
-is written in the first version that has what it needs, which older releases read.
+values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
+sets and aggregates besides those of FIRST_AGGREGATES. A plan is written in the first version that has what it needs,
+which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -25,6 +26,7 @@ from relational.expr.comparisons import Relation
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.serialize import (
+    FIRST_AGGREGATES,
     call_from_json,
     call_to_json,
     expression_from_json,
@@ -42,12 +44,14 @@ from stream.plan.stream_plan import (
     DynamicFilterNode,
     EmitOnWindowCloseNode,
     ExchangeNode,
+    ExpandNode,
     FilterNode,
     HashAggNode,
     HashJoinNode,
     KeptInput,
     MaterializeNode,
     MergeNode,
+    OrderedRows,
     OverWindowNode,
     ProjectNode,
     RowIdGenNode,
@@ -100,7 +104,9 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | OverWindowNode | TemporalJoinNode):
+    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | ExpandNode | OverWindowNode | TemporalJoinNode):
+        return FORMAT_VERSION
+    if isinstance(node, HashAggNode) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
         return FORMAT_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
@@ -138,6 +144,7 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     RowIdGenNode: ("row id", lambda node: {"row_id": node.row_id_index}),
     FilterNode: ("filter", lambda node: {"predicate": expression_to_json(node.predicate)}),
     ProjectNode: ("project", lambda node: {"expressions": list(map(expression_to_json, node.expressions))}),
+    ExpandNode: ("expand", lambda node: {"columns": list(node.columns), "sets": list(map(list, node.sets))}),
     HashAggNode: ("aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept],
@@ -145,7 +152,10 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         **({"overflows": [[each.call, each.table.id, list(each.columns)] for each in node.overflows]}
            if node.overflows else {}),
         **({"distinct": [[list(each.calls), each.table.id, list(each.columns), each.has_counts]
-                         for each in node.distinct]} if node.distinct else {})}),
+                         for each in node.distinct]} if node.distinct else {}),
+        **({"ordered": [[list(each.calls), each.table.id, list(each.columns), sort_keys_to_json(each.keys),
+                         list(each.stream_key), each.is_append_only] for each in node.ordered]}
+           if node.ordered else {})}),
     HashJoinNode: ("join", lambda node: {
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
@@ -221,6 +231,9 @@ class _Reader:
     def project(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return ProjectNode(schema, key, input, tuple(map(expression_from_json, record["expressions"])))
 
+    def expand(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        return ExpandNode(schema, key, input, tuple(record["columns"]), tuple(map(tuple, record["sets"])))
+
     def aggregate(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         kept = tuple(
             KeptInput(call, self._table(table), tuple(columns), argument)
@@ -235,8 +248,15 @@ class _Reader:
             DistinctArgument(tuple(numbers), self._table(table), tuple(columns), has_counts)
             for numbers, table, columns, has_counts in record.get("distinct", ())
         )
+        ordered = tuple(
+            OrderedRows(tuple(numbers), self._table(table), tuple(columns), sort_keys_from_json(keys),
+                        tuple(stream_key), is_append_only)
+            for numbers, table, columns, keys, stream_key, is_append_only in record.get("ordered", ())
+        )
         groups, table = tuple(record["group_by"]), self._table(record["table"])
-        return HashAggNode(schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct)
+        return HashAggNode(
+            schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct, ordered
+        )
 
     def join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
         condition = None if record["condition"] is None else expression_from_json(record["condition"])
@@ -341,6 +361,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "row id": _Reader.row_id,
     "filter": _Reader.filter,
     "project": _Reader.project,
+    "expand": _Reader.expand,
     "aggregate": _Reader.aggregate,
     "join": _Reader.join,
     "top-n": _Reader.top_n,

@@ -6,6 +6,7 @@
     aggregation, inputs   group columns, argument, stream key        | -
     aggregation, overflow group columns, argument                    | number of rows
     aggregation, distinct group columns, argument                    | per call the number of rows, or a bit
+    aggregation, rows     group columns, order, stream key           | arguments
     join, one input       join key, stream key                       | all other columns
     top-n                 group columns, order, stream key           | all other columns
     dynamic filter        value, stream key                          | all other columns
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from relational.catalog.objects import TABLE_CONNECTOR, ColumnCatalog, TableCatalog, TableKind, value_columns
-from relational.expr.aggregates import AggCall, AggKind
+from relational.expr.aggregates import AggCall, AggKind, KeptOrder
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
 from relational.expr.window_reach import Reach
 from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
@@ -128,7 +129,7 @@ def group_table(
     with_values: Collection[int] = (),
 ) -> TableCatalog:
     """One row per group of an aggregation over `schema`, as `AggGroups` flushes it. The group column number `closing`
-    is the first of the key. `with_values`: numbers of the calls whose states keep values."""
+    is the first of the key. `with_values`: numbers of the calls whose states keep values, or count bits."""
     groups = tuple(range(len(group_by)))
     fields = [schema[index] for index in group_by]
     fields.append(Field("row_count", DataType.BIGINT))
@@ -153,8 +154,12 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
     if call.kind is AggKind.COUNT:
         return (DataType.BIGINT,)
     assert argument is not None
-    if call.kind in (AggKind.BOOL_AND, AggKind.BOOL_OR):
+    if call.kind in (AggKind.BOOL_AND, AggKind.BOOL_OR) or call.kind.is_bitwise or call.kind.collects:
         return (DataType.BIGINT, DataType.BIGINT)
+    if call.kind is AggKind.APPROX_COUNT_DISTINCT:
+        return (DataType.BYTEA,)
+    if call.kind.is_of_pairs:
+        return (DataType.DOUBLE,) * 10 + (DataType.BIGINT,) * 2
     if call.kind in (AggKind.MIN, AggKind.MAX):
         return (argument, DataType.BIGINT)
     is_float = argument.kind in (TypeKind.REAL, TypeKind.DOUBLE)
@@ -215,6 +220,38 @@ def distinct_table(
     fields = [*columns, *(Field(each, DataType.BIGINT) for each in names)]
     pk = [*(SortKey(index) for index in _key_order(len(groups), closing)), SortKey(len(groups))]
     return internal_table(table_id, name, job_id, fields, pk, groups, vnode_count=vnode_count)
+
+
+def ordered_columns(
+    group_by: tuple[int, ...], calls: Sequence[AggCall], order: KeptOrder, stream_key: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[SortKey, ...]]:
+    """The input columns that calls of one order keep, the group columns first, and the order of a group's rows by their
+    positions, to the stream key."""
+    arguments = (column for call in calls for column in call.arguments)
+    columns = tuple(dict.fromkeys((*group_by, *(key.column for key in order.keys), *stream_key, *arguments)))
+    ties = DESCENDING if order.ties_descend else OrderType()
+    keys: dict[int, SortKey] = {}
+    for key in (*order.keys, *(SortKey(column, ties) for column in stream_key)):
+        if key.column not in group_by:
+            keys.setdefault(key.column, SortKey(columns.index(key.column), key.order))
+    return columns, tuple(keys.values())
+
+
+def collected_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    columns: Schema,
+    group_columns: int,
+    keys: Sequence[SortKey],
+    vnode_count: int = DEFAULT_VNODE_COUNT,
+    closing: int | None = None,
+) -> TableCatalog:
+    """The rows of calls that collect, those of a group in the order `keys`. `columns`: the group columns first; number
+    `closing` of them is the first of the key."""
+    pk = [*(SortKey(index) for index in _key_order(group_columns, closing)), *keys]
+    groups = tuple(range(group_columns))
+    return internal_table(table_id, name, job_id, columns, pk, groups, group_columns, vnode_count)
 
 
 def join_table(

@@ -19,6 +19,7 @@ from relational.expr.expression import Call, Expression, InputRef, substitute
 from relational.expr.temporal_terms import NOW
 from relational.expr.window_functions import RankKind, WindowCall
 from relational.plan.logical import JoinKind
+from relational.plan.logical.expand import sets_text
 from relational.plan.logical.over_window import numbers_text
 from relational.plan.tree_text import calls_text, grouping_text, groups_text, join_text, select_items
 from relational.types import DataType, Schema, SortKey, VnodeRule
@@ -230,6 +231,19 @@ class ProjectNode(_UnaryNode):
 
 
 @dataclass(frozen=True, slots=True)
+class ExpandNode(_UnaryNode):
+    """The input's rows, each once for each of `sets`: its columns, then the columns `columns` again, NULL where they
+    are not in the set, then the number of the set. A set has positions in `columns`."""
+
+    columns: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+
+    @property
+    def details(self) -> str:
+        return sets_text(self.columns, self.sets, self.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True)
 class KeptInput:
     """The rows that aggregate call number `call` keeps: `columns` of the input, in the order of `table`'s
     columns; the call's argument is `columns[argument]`."""
@@ -263,11 +277,25 @@ class DistinctArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderedRows:
+    """The rows that the calls numbered `calls`, which have one order, are computed from. `columns`: those of the input
+    in the table, the group columns first. Of their positions there: `keys`, the order of the rows of a group, and
+    `stream_key`. `is_append_only`: rows are only inserted."""
+
+    calls: tuple[int, ...]
+    table: TableCatalog
+    columns: tuple[int, ...]
+    keys: tuple[SortKey, ...]
+    stream_key: tuple[int, ...]
+    is_append_only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HashAggNode(_UnaryNode):
     """Groups by input columns; each call whose extreme a retraction can change has an entry in `overflows` if its
     values are words, else, or if an earlier release planned it, in `kept`; each argument of DISTINCT calls has one in
-    `distinct`. `closing`: the position of the group column below whose watermark the state is dropped; it is the first
-    of the key of all its tables. None: without a watermark."""
+    `distinct`; each order of calls that collect has one in `ordered`. `closing`: the position of the group column below
+    whose watermark the state is dropped; it is the first of the key of all its tables. None: without a watermark."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
@@ -276,10 +304,12 @@ class HashAggNode(_UnaryNode):
     closing: int | None = None
     overflows: tuple[ValueOverflow, ...] = ()
     distinct: tuple[DistinctArgument, ...] = ()
+    ordered: tuple[OrderedRows, ...] = ()
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
-        beside: list[KeptInput | ValueOverflow | DistinctArgument] = [*self.kept, *self.overflows, *self.distinct]
+        beside: list[KeptInput | ValueOverflow | DistinctArgument | OrderedRows] = [
+            *self.kept, *self.overflows, *self.distinct, *self.ordered]
         return (self.state_table, *(each.table for each in beside))
 
     @property

@@ -11,6 +11,7 @@ from stream.errors import BackfillRefused
 from stream.plan.fragments import Fragment, fragments_of
 from stream.plan.stream_plan import (
     ExchangeNode,
+    ExpandNode,
     FilterNode,
     HashAggNode,
     MaterializeNode,
@@ -21,7 +22,7 @@ from stream.plan.stream_plan import (
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
-RUNNABLE = (StreamScanNode, FilterNode, ProjectNode, HashAggNode, MaterializeNode, ExchangeNode)
+RUNNABLE = (StreamScanNode, FilterNode, ProjectNode, ExpandNode, HashAggNode, MaterializeNode, ExchangeNode)
 
 
 def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:
@@ -29,6 +30,9 @@ def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:
     for node in plan.root.walk():
         if not isinstance(node, RUNNABLE):
             raise BackfillRefused(plan.root.table.name, f"{node.identity} cannot run in a task")
+        if isinstance(node, HashAggNode) and node.ordered:
+            calls = ", ".join(dict.fromkeys(node.calls[call].kind for each in node.ordered for call in each.calls))
+            raise BackfillRefused(plan.root.table.name, f"{calls} cannot run in a task")
         if len(node.inputs) > 1:
             raise BackfillRefused(plan.root.table.name, f"{node.identity} has {len(node.inputs)} inputs")
     return fragments_of(plan)

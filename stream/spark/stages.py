@@ -333,9 +333,9 @@ def partial_of(spec: ActorSpec) -> PartialAggNode | None:
     if len(spec.inputs) != 1 or len(found) != 1 or not isinstance(found[0].input, MergeNode):
         return None
     (node,) = found
-    if node.kept or node.overflows or node.distinct:
+    if node.kept or node.overflows or node.distinct or node.ordered:
         return None
-    groups = agg_groups(node.group_by, node.input.schema.types, node.calls, (), (), 0)
+    groups = agg_groups(node.group_by, node.input.schema.types, node.calls, (), (), 0, node.state_table)
     if not all(each.can_merge for each in groups.specs):
         return None
     schema = Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(groups.state_types)))

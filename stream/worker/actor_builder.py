@@ -32,6 +32,7 @@ from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.executor.emit_on_window_close import EmitOnWindowCloseExecutor
+from stream.executor.expand import ExpandExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.hash_join import HashJoinExecutor
@@ -39,6 +40,7 @@ from stream.executor.join_side import JoinInput, JoinSide, Shown
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
+from stream.executor.ordered_input import OrderedInput, RowLayout
 from stream.executor.over_window import OverWindowExecutor, Windows
 from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
@@ -59,6 +61,7 @@ from stream.plan.stream_plan import (
     DmlNode,
     DynamicFilterNode,
     EmitOnWindowCloseNode,
+    ExpandNode,
     FilterNode,
     HashAggNode,
     HashJoinNode,
@@ -233,6 +236,9 @@ class ExecutorChain:
     def project(self, node: ProjectNode, info: ExecutorInfo) -> Executor:
         return ProjectExecutor(info, self.build(node.input), node.expressions, self.errors)
 
+    def expand(self, node: ExpandNode, info: ExecutorInfo) -> Executor:
+        return ExpandExecutor(info, self.build(node.input), node.columns, node.sets)
+
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
         kind: Callable[..., HashAggExecutor] = HashAggExecutor
@@ -246,6 +252,7 @@ class ExecutorChain:
             self.state_table(node.state_table),
             extreme_tables(node, self.state_table),
             distinct_tables(node, self.state_table),
+            ordered_inputs(node, self.state_table),
             self.errors,
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
@@ -368,6 +375,19 @@ def windows_of(node: OverWindowNode) -> Windows:
     reach = reach_within(node.calls, node.groups, node.keys)
     states = tuple(map(len, window_states(node.calls, reach, node.input.schema.types)))
     return Windows(node.groups, node.keys, node.calls, node.width, reach, states)
+
+
+def ordered_inputs(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[OrderedInput]:
+    """The rows of an aggregation's calls that collect."""
+    groups = len(node.group_by)
+    return [
+        OrderedInput(
+            each.calls,
+            open_table(each.table),
+            RowLayout(each.columns, groups, each.keys, each.stream_key, each.is_append_only),
+        )
+        for each in node.ordered
+    ]
 
 
 def join_sides(
@@ -615,6 +635,7 @@ BUILDERS: BuilderFunctions = {
     ShareNode: ExecutorChain.share,
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
+    ExpandNode: ExecutorChain.expand,
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,

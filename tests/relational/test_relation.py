@@ -68,6 +68,36 @@ SQL_AND_FLUENT = [
         ),
     ),
     (
+        "SELECT region, array_agg(id ORDER BY at DESC, id) AS a, string_agg(DISTINCT region, ',') FILTER (WHERE id > 1)"
+        " AS s, jsonb_agg(id ORDER BY id) AS j, jsonb_object_agg(region, id) AS o, first_value(id ORDER BY at) AS f, "
+        "last_value(id ORDER BY at NULLS FIRST) AS l, min_by(id, at) AS lo, arg_max(id, at) AS hi FROM orders "
+        "GROUP BY region",
+        ORDERS.group_by("region").agg(
+            a=f.array_agg("id", order_by=(col("at").desc(), "id")),
+            s=f.string_agg("region", ",", distinct=True).filter(col("id") > 1),
+            j=f.jsonb_agg("id", order_by="id"), o=f.jsonb_object_agg("region", "id"),
+            f=f.first_value("id", order_by=["at"]), l=f.last_value("id", order_by=[col("at").asc(nulls_first=True)]),
+            lo=f.arg_min("id", "at"), hi=f.arg_max("id", "at"),
+        ),
+    ),
+    (
+        "SELECT mode() WITHIN GROUP (ORDER BY region) AS m, percentile_cont(0.5) WITHIN GROUP (ORDER BY id) AS c, "
+        "percentile_disc(0.9) WITHIN GROUP (ORDER BY at DESC) AS d, bit_and(id) AS ba, bit_or(id) AS bo, "
+        "bit_xor(DISTINCT id) AS bx, any_value(at) AS v, approx_count_distinct(region) AS n, corr(id, amount) AS r "
+        "FROM orders",
+        ORDERS.agg(
+            m=f.mode("region"), c=f.percentile_cont(0.5, "id"), d=f.percentile_disc(0.9, col("at").desc()),
+            ba=f.bit_and("id"), bo=f.bit_or("id"), bx=f.bit_xor("id", distinct=True), v=f.any_value("at"),
+            n=f.approx_count_distinct("region"), r=f.of_pairs("corr", "id", "amount"),
+        ),
+    ),
+    (
+        "SELECT region, at, count(*) AS n, grouping(region, at) AS g FROM orders GROUP BY ROLLUP (region, at)",
+        ORDERS.group_by("region", "at", sets=[("region", "at"), ("region",), ()]).agg(
+            n=f.count(), g=f.grouping("region", "at")
+        ),
+    ),
+    (
         "SELECT count(DISTINCT region) AS n, avg(DISTINCT id) AS m, sum(DISTINCT id) AS s FROM orders",
         ORDERS.group_by().agg(
             n=f.count("region", distinct=True), m=f.avg("id", distinct=True), s=f.sum("id", distinct=True)
@@ -173,6 +203,13 @@ def test_get_is_by_primary_key(session):
     assert t.get(1)["s"] == "a" and t.get(2) is None
     with pytest.raises(BindError, match=r"has the key \(k\), 2 values"):
         t.get(1, 2)
+
+
+def test_a_grouping_set_has_names_of_the_groups():
+    with pytest.raises(BindError, match="a grouping set has 'at', which is none of region, id"):
+        ORDERS.group_by("region", "id", sets=[("region", "at")])
+    with pytest.raises(BindError, match="has 1 to 256 grouping sets, not 0"):
+        ORDERS.group_by("region", sets=[])
 
 
 def test_get_finds_rows_under_any_key():

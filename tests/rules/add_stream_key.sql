@@ -406,3 +406,31 @@ CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, 
 --         Project date_trunc_hour(at), page, n
 --           Filter (n > 1)
 --             Scan clicks (at, page, n) watermark [at]
+
+-- grouping sets add their number to the key of their input
+SELECT n FROM (SELECT region, id, count(*) AS n FROM orders GROUP BY GROUPING SETS (region, id))
+-- before
+--   Project n
+--     Project region, id, count(*) AS n
+--       Aggregate [region, id, grouping_set] count(*)
+--         Expand (region), (id)
+--           Scan orders (id, region, amount, at)
+-- after
+--   Project n, region AS _region (hidden), id AS _id (hidden), _grouping_set (hidden)
+--     Project region, id, count(*) AS n, grouping_set AS _grouping_set (hidden)
+--       Aggregate [region, id, grouping_set] count(*)
+--         Expand (region), (id)
+--           Scan orders (id, region, amount, at)
+
+-- rows of a projection that are kept in an order
+SELECT string_agg(r, ',') FROM (SELECT upper(region) AS r FROM orders)
+-- before
+--   Project string_agg(r, ',') AS string_agg
+--     Aggregate [] string_agg(r, ',')
+--       Project upper(region) AS r
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project string_agg(r, ',') AS string_agg
+--     Aggregate [] string_agg(r, ',')
+--       Project upper(region) AS r, id AS _id (hidden)
+--         Scan orders (id, region, amount, at)

@@ -207,3 +207,27 @@ CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, 
 --         Project date_trunc_hour(at), page, n
 --           Filter (n > 1)
 --             Scan clicks (at, page, n) watermark [at]
+
+-- grouping sets keep their copies of columns, and lose others
+SELECT region, count(*) FROM orders GROUP BY GROUPING SETS ((region), (id))
+-- before
+--   Project region, count(*) AS count
+--     Aggregate [region, id, grouping_set] count(*)
+--       Expand (region), (id)
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project region, count(*) AS count
+--     Aggregate [region, id, grouping_set] count(*)
+--       Expand (region), (id)
+--         Scan orders (id, region)
+
+-- rows that are kept in an order are told apart by their key
+SELECT region, array_agg(amount ORDER BY at) FROM orders GROUP BY region
+-- before
+--   Project region, array_agg(amount ORDER BY at ASC NULLS LAST) AS array_agg
+--     Aggregate [region] array_agg(amount ORDER BY at ASC NULLS LAST)
+--       Scan orders (id, region, amount, at)
+-- after
+--   Project region, array_agg(amount ORDER BY at ASC NULLS LAST) AS array_agg
+--     Aggregate [region] array_agg(amount ORDER BY at ASC NULLS LAST)
+--       Scan orders (id, region, amount, at)

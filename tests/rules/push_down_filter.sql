@@ -290,3 +290,21 @@ CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, 
 --         Project date_trunc_hour(at), page, n
 --           Filter (n > 1)
 --             Scan clicks (at, page, n) watermark [at]
+
+-- below grouping sets that all have the column
+SELECT * FROM (SELECT region, id, count(*) AS n FROM orders GROUP BY region, GROUPING SETS (id, at)) WHERE region = 'a' AND id = 1
+-- before
+--   Project region, id, n
+--     Filter ((region = 'a') AND (id = 1))
+--       Project region, id, count(*) AS n
+--         Aggregate [region, id, at, grouping_set] count(*)
+--           Expand (region, id), (region, at)
+--             Scan orders (id, region, amount, at)
+-- after
+--   Project region, id, n
+--     Project region, id, count(*) AS n
+--       Aggregate [region, id, at, grouping_set] count(*)
+--         Filter (id = 1)
+--           Expand (region, id), (region, at)
+--             Filter (region = 'a')
+--               Scan orders (id, region, amount, at)

@@ -251,9 +251,21 @@ def _query(rng: random.Random, source: str, columns: tuple[str, ...]) -> Definit
         return _windows(rng, source)
     first, second = rng.choice(columns), rng.choice(columns)
     where = rng.choice(["", f" WHERE {first} % 3 <> 1", f" WHERE {second} IS NOT NULL", f" WHERE {first} > {second}"])
-    kind = rng.randrange(6)
+    kind = rng.randrange(8)
     if kind == 5:
         return _first_rows(rng, source, columns)
+    if kind == 6:
+        calls = rng.choice((
+            f"BIT_XOR({second}) AS a, PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY {first}) AS b",
+            f"LENGTH(STRING_AGG({second}::VARCHAR, ',' ORDER BY {second})) AS a, BIT_OR({first}) AS b",
+            f"(ARRAY_AGG({first} ORDER BY {second} DESC, {first}))[2] AS a, MAX_BY({second}, {second}) AS b",
+        ))  # fmt: skip
+        query = f"SELECT {first} % 3 AS g, {calls} FROM {source}{where} GROUP BY {first} % 3"
+        return _defined(query, ("g", "a", "b"), source)
+    if kind == 7:
+        sets = rng.choice(("ROLLUP ({}, {})", "CUBE ({}, {})", "GROUPING SETS (({}), ({}))"))
+        query = f"SELECT {first} % 3 AS g, {second} % 2 AS a, COUNT(*) AS b FROM {source}{where} GROUP BY "
+        return _defined(query + sets.format(f"{first} % 3", f"{second} % 2"), ("g", "a", "b"), source)
     if kind == 0:
         return _defined(f"SELECT {first} AS a, {second} + 1 AS b FROM {source}{where}", ("a", "b"), source)
     if kind == 4:

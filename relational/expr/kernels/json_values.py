@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk.json import canonical_json
-from relational.chunk.json_members import json_members
+from relational.chunk.json_members import json_members, json_strings
 from relational.errors import EncodingError
 from relational.expr.eval_context import EvalContext, Value, python_value
 from relational.expr.kernels.per_value import NoValue, json_column
@@ -325,9 +325,24 @@ def to_json(evaluation: EvalContext, args: list[Value], result: DataType) -> Val
     """The JSON value of any value."""
     column = evaluation.column(args[0])
     data_type = DataType.from_arrow(column.type) if not _is_json(column.type) else DataType.JSONB
+    known = _plain_json(column, data_type)
+    if known is not None:
+        return pa.ExtensionArray.from_storage(result.arrow, known)
     plain = [python_value(value) for value in column]
     texts = [None if value is None else written(json_value(value, data_type)) for value in plain]
     return _column(evaluation, texts)
+
+
+def _plain_json(column: pa.Array, data_type: DataType) -> pa.Array | None:
+    """The texts of a column of a type whose values need no look at each of them; None for other types."""
+    if data_type.kind is TypeKind.VARCHAR:
+        has_zeros = pc.any(pc.match_substring(column, "\0")).as_py()  # which no JSON text has
+        return None if has_zeros else json_strings(column)
+    if data_type.is_integer:
+        return column.cast(pa.utf8())
+    if data_type.kind is TypeKind.BOOLEAN:
+        return pc.if_else(column, "true", "false")
+    return column.storage if data_type.kind is TypeKind.JSONB else None
 
 
 def build_array(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, input_columns, remap
@@ -18,6 +18,7 @@ from relational.plan.logical.node import (
     renumbered,
 )
 from relational.plan.tree_text import grouping_text
+from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
 
 
@@ -82,7 +83,7 @@ class Aggregate(UnaryPlan):
         calls = [self.calls[number] for number in kept]
         needed = set(self.group_by)
         for call in calls:
-            needed |= set() if call.argument is None else {call.argument}
+            needed |= set(call.columns)
             needed |= frozenset() if call.filter is None else input_columns(call.filter)
             if call.keeps_inputs(self.input.is_append_only):
                 needed |= set(self.input.stream_key or ())
@@ -108,6 +109,10 @@ class Aggregate(UnaryPlan):
 
 
 def _moved(call: AggCall, positions: Positions) -> AggCall:
-    argument = None if call.argument is None else positions[call.argument]
-    condition = None if call.filter is None else remap(call.filter, positions)
-    return AggCall(call.kind, argument, condition, call.distinct, call.data_type)
+    return replace(
+        call,
+        argument=None if call.argument is None else positions[call.argument],
+        filter=None if call.filter is None else remap(call.filter, positions),
+        more=tuple(positions[column] for column in call.more),
+        order=tuple(SortKey(positions[key.column], key.order) for key in call.order),
+    )

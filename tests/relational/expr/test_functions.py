@@ -36,9 +36,9 @@ OPERATORS = {
 ARROW, DIFFERS, ERROR, NULL = " --> ", " ~ ", "ERROR", "NULL"
 
 
-def cases():
+def cases(path=PATH):
     """(expression, PostgreSQL's answer, ours where it differs on purpose) of each line."""
-    for line in PATH.read_text().split("\n"):
+    for line in path.read_text().split("\n"):
         if line and not line.startswith("#"):
             expression, _, answers = line.partition(ARROW)
             theirs, _, ours = answers.partition(DIFFERS)
@@ -56,6 +56,19 @@ def catalog():
 def bound(text, catalog):
     (statement,) = bind_sql(f"SELECT {text} AS value FROM t", catalog)
     return statement.plan.expressions[0]
+
+
+def record(path, answer_of):
+    """Writes the answer to each expression of a file of cases."""
+    lines = []
+    for line in path.read_text().split("\n"):
+        if not line or line.startswith("#"):
+            lines.append(line)
+            continue
+        expression, _, answers = line.partition(ARROW)
+        _, _, ours = answers.partition(DIFFERS)
+        lines.append(f"{expression}{ARROW}{answer_of(expression)}{DIFFERS * bool(ours)}{ours}")
+    path.write_text("\n".join(lines))
 
 
 def text_of(expression):
@@ -188,15 +201,7 @@ def test_rewrite_the_answers():
             return ERROR
         return shown(value)
 
-    lines = []
     with running_server() as url, psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET timezone = 'UTC'")
-        for line in PATH.read_text().split("\n"):
-            if not line or line.startswith("#"):
-                lines.append(line)
-                continue
-            expression, _, answers = line.partition(ARROW)
-            _, _, ours = answers.partition(DIFFERS)
-            lines.append(f"{expression}{ARROW}{answer_of(expression)}{DIFFERS * bool(ours)}{ours}")
-    PATH.write_text("\n".join(lines))
+        record(PATH, answer_of)
 

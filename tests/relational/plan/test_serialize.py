@@ -147,6 +147,9 @@ EXAMPLES = (
     "SELECT sum(id) FILTER (WHERE id > 2) OVER (ORDER BY id GROUPS 1 PRECEDING), lag(region, 2, 'x') OVER (ORDER BY"
     " id), ntile(3) OVER (), max(at) OVER (ORDER BY at RANGE BETWEEN '1 hour' PRECEDING AND '1 day' FOLLOWING)"
     " FROM orders",
+    "SELECT region, string_agg(DISTINCT region, ',' ORDER BY region DESC), corr(id, amount) FROM orders GROUP BY "
+    "CUBE (region, id)",
+    "SELECT percentile_cont(ARRAY[0.5, NULL]) WITHIN GROUP (ORDER BY id) FILTER (WHERE id > 1) FROM orders",
     "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
 )
 

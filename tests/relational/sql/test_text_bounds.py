@@ -168,7 +168,8 @@ REFUSED = [
     "SELECT id <=> 1 FROM orders",
     "SELECT ceil(amount TO day) FROM orders",
     "SELECT trim(region COLLATE 'C') FROM orders",
-    "SELECT sum(id ORDER BY id) FROM orders",
+    "SELECT abs(id ORDER BY id) FROM orders",
+    "SELECT count(*) FROM orders GROUP BY DISTINCT ROLLUP (id)",
     "SELECT sum(id) IGNORE NULLS FROM orders",
     "SELECT sum(id LIMIT 3) FROM orders",
     "SELECT [1, 2]",
@@ -321,6 +322,7 @@ SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FRO
 SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l."Id" = o.id;
 SELECT sum(id) OVER (w ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) FROM orders
     WINDOW w AS (PARTITION BY region);
+SELECT mode() WITHIN GROUP (ORDER BY id) FROM orders GROUP BY ROLLUP (region), CUBE (id), GROUPING SETS ((at), ());
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
     id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""

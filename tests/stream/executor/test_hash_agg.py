@@ -28,7 +28,7 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Stop, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
-from stream.worker.actor_builder import distinct_tables, extreme_tables
+from stream.worker.actor_builder import distinct_tables, extreme_tables, ordered_inputs
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
@@ -85,6 +85,7 @@ def hash_agg(
         StateTable(node.state_table, store),
         extreme_tables(node, lambda table: StateTable(table, store)),
         distinct_tables(node, lambda table: StateTable(table, store)),
+        ordered_inputs(node, lambda table: StateTable(table, store)),
         ErrorCounts(),
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
@@ -128,6 +129,14 @@ def grouped(rows):
     for _, key, value, _ in rows:
         groups.setdefault(key, []).append(value)
     return [(key, *expected(values)) for key, values in groups.items()]
+
+
+def by_group(rows, group_by):
+    """The rows of each group; without group columns there is always one."""
+    groups = {} if group_by else {(): []}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in group_by), []).append(row)
+    return groups.items()
 
 
 class HashAggSuite(ExecutorSuite):
@@ -249,6 +258,15 @@ class TestFilteredCalls(HashAggSuite):
         return out
 
 
+def appended(seed, new_row):
+    """Epochs of inserted rows, each with a key of its own."""
+    rng, ids = random.Random(seed), count()
+    return [
+        [StreamChunk.from_rows(INPUT, [(Op.INSERT, new_row(rng, (next(ids),))) for _ in range(20)]) for _ in range(3)]
+        for _ in range(EPOCHS)
+    ]
+
+
 class DistinctSuite(HashAggSuite):
     """DISTINCT calls over a number and a text, some with a FILTER, beside others."""
 
@@ -271,10 +289,7 @@ class DistinctSuite(HashAggSuite):
     group_by: ClassVar = (1,)
 
     def oracle(self, rows):
-        groups = {} if self.group_by else {(): []}
-        for row in rows:
-            groups.setdefault(tuple(row[column] for column in self.group_by), []).append(row)
-        return [(*key, *self.expected(own)) for key, own in groups.items()]
+        return [(*key, *self.expected(own)) for key, own in by_group(rows, self.group_by)]
 
     def expected(self, rows):
         known = [row[2] for row in rows if row[2] is not None]
@@ -327,12 +342,7 @@ class TestDistinctCallsOfAppendedRows(DistinctSuite):
     options: ClassVar = {"append_only": True, "cache_bytes": 50_000}
 
     def random_epochs(self, seed):
-        rng, ids = random.Random(seed), count()
-        return [
-            [StreamChunk.from_rows(INPUT, [(Op.INSERT, self.new_row(rng, (next(ids),))) for _ in range(20)])
-             for _ in range(3)]
-            for _ in range(EPOCHS)
-        ]
+        return appended(seed, self.new_row)
 
 
 SEED = Schema.of(quantity="bigint", company="varchar")
@@ -514,7 +524,7 @@ def windowed(input, store, *, keeps_rows=False, schema=WINDOWS):
     executor = HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"), input, node.group_by, node.calls,
         StateTable(node.state_table, store), extreme_tables(node, lambda table: StateTable(table, store)),
-        (), ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
+        (), (), ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
     )
     return executor, list(node.state_tables)
 

@@ -153,6 +153,18 @@ def test_what_a_task_cannot_run_is_refused_by_name(world):
         backfill_fragments(plan)
 
 
+def test_rows_in_an_order_are_refused_by_name(world):
+    world.sql("CREATE MATERIALIZED VIEW ordered AS SELECT k, array_agg(v) AS a, mode() WITHIN GROUP (ORDER BY v) AS m "
+              "FROM t GROUP BY k")
+    try:
+        known = world._playground.meta.planner.known_jobs(may_lack_connectors=False)
+        plan = next(job.plan for jobs in known for job in jobs if job.plan.root.table.name == "ordered")
+        with pytest.raises(BackfillRefused, match="'ordered': array_agg, mode cannot run in a task"):
+            backfill_fragments(plan)
+    finally:
+        world.sql("DROP MATERIALIZED VIEW ordered")
+
+
 @pytest.mark.parametrize("spills", [False, True])
 def test_a_key_that_comes_twice_into_new_state_ends_the_task(world, monkeypatch, spills):
     world.sql("CREATE MATERIALIZED VIEW twice AS SELECT id, v + 1 AS w FROM t")

@@ -6,14 +6,19 @@ expressions are evaluated by the product, column at a time; DuckDB and PostgreSQ
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from functools import cmp_to_key
+from functools import cmp_to_key, reduce
+from operator import and_, or_, xor
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from relational.chunk import DataChunk
+from relational.chunk.json import canonical_json
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import Evaluator
 from relational.expr.expression import Expression
@@ -21,6 +26,7 @@ from relational.expr.window_functions import BoundKind, Frame, FrameUnit, Window
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
+    Expand,
     Filter,
     Join,
     Limit,
@@ -83,6 +89,13 @@ def _project(plan: Project, tables: Mapping[int, Rows]) -> Rows:
     return [tuple(column[row] for column in columns) for row in range(len(rows))]
 
 
+def _expand(plan: Expand, tables: Mapping[int, Rows]) -> Rows:
+    return [
+        (*row, *(row[column] if at in each else None for at, column in enumerate(plan.columns)), number)
+        for row in interpret(plan.input, tables) for number, each in enumerate(plan.sets, 1)
+    ]
+
+
 def _aggregate(plan: Aggregate, tables: Mapping[int, Rows]) -> Rows:
     rows = interpret(plan.input, tables)
     schema = plan.input.schema
@@ -94,23 +107,35 @@ def _aggregate(plan: Aggregate, tables: Mapping[int, Rows]) -> Rows:
     for numbers in groups.values():
         key = tuple(rows[numbers[0]][column] for column in plan.group_by) if plan.group_by else ()
         values = [
-            _aggregated(call, [rows[number] for number in numbers if kept is None or kept[number]])
+            _aggregated(call, [rows[number] for number in numbers if kept is None or kept[number]], key)
             for call, kept in zip(plan.calls, filters, strict=True)
         ]
         found.append((*key, *values))
     return found
 
 
-def _aggregated(call: AggCall, rows: Rows) -> Any:
+def _aggregated(call: AggCall, rows: Rows, key: tuple[int, ...] = ()) -> Any:
+    """`key` decides the order of rows that are equal in that of the call."""
     if call.argument is None:
         return len(rows)
+    if call.kind.collects:
+        ties = tuple(map(SortKey, key))
+        order = cmp_to_key(lambda one, other: _in_order((*call.order, *ties), one, other))
+        return _collected(call, sorted(rows, key=order))
+    if call.kind.is_of_pairs:
+        pairs = [(row[call.argument], row[call.more[0]]) for row in rows]
+        return _of_pairs(call.kind, [pair for pair in pairs if None not in pair])
     values = [row[call.argument] for row in rows if row[call.argument] is not None]
     if call.distinct:
         values = list({_key(value): value for value in values}.values())
     if call.kind is AggKind.COUNT:
         return len(values)
+    if call.kind is AggKind.APPROX_COUNT_DISTINCT:
+        return len(set(map(_key, values)))
     if not values:
         return None
+    if call.kind.is_bitwise:
+        return reduce({"bit_and": and_, "bit_or": or_, "bit_xor": xor}[call.kind], values)
     if call.kind in (AggKind.BOOL_AND, AggKind.BOOL_OR):
         return all(values) if call.kind is AggKind.BOOL_AND else any(values)
     if call.kind in (AggKind.MIN, AggKind.MAX):
@@ -122,6 +147,82 @@ def _aggregated(call: AggCall, rows: Rows) -> Any:
         return total if call.kind is AggKind.SUM else total / len(values)
     exact = sum(map(Fraction, values)) / (1 if call.kind is AggKind.SUM else len(values))
     return _fitted(exact, call.data_type)
+
+
+def _collected(call: AggCall, rows: Rows) -> Any:
+    """The result of a call over rows in their order."""
+    kind = call.kind
+    if call.distinct:
+        keyed = {tuple(_key(row[column]) for column in call.arguments): row for row in reversed(rows)}
+        rows = list(reversed(keyed.values()))
+    values = [tuple(row[column] for column in call.arguments) for row in rows]
+    if kind in (AggKind.ARG_MIN, AggKind.ARG_MAX):
+        values = [each for each in values if None not in each]
+    if kind is AggKind.STRING_AGG or kind.is_ordered_set:
+        values = [each for each in values if each[0] is not None]
+    if not values:
+        return None
+    first = [each[0] for each in values]
+    if kind is AggKind.STRING_AGG:
+        return (call.constants[0].value or type(first[0])()).join(first)
+    if kind is AggKind.ARRAY_AGG:
+        return first
+    if kind is AggKind.JSONB_AGG:
+        return _canonical("[" + ",".join(each or "null" for each in first) + "]")
+    if kind is AggKind.JSONB_OBJECT_AGG:
+        members = {key: value or "null" for key, value in values}
+        if None in members:
+            return None
+        return _canonical("{" + ",".join(f"{json.dumps(key)}:{value}" for key, value in members.items()) + "}")
+    if kind.takes_first:
+        return first[-1 if kind is AggKind.LAST_VALUE else 0]
+    if kind is AggKind.MODE:
+        keys = list(map(_key, first))
+        return max(first, key=lambda value: (keys.count(_key(value)), -keys.index(_key(value))))
+    (fraction,) = (each.value for each in call.constants)
+    if isinstance(fraction, list):
+        return [_percentile(kind, first, each) for each in fraction]
+    return _percentile(kind, first, fraction)
+
+
+def _percentile(kind: AggKind, values: list[Any], fraction: float | None) -> Any:
+    if fraction is None:
+        return None
+    if kind is AggKind.PERCENTILE_DISC:
+        return values[max(math.ceil(fraction * len(values)), 1) - 1]
+    way = fraction * (len(values) - 1)
+    low, high = values[math.floor(way)], values[math.ceil(way)]
+    return low if math.floor(way) == math.ceil(way) else low + (way - math.floor(way)) * (high - low)
+
+
+def _canonical(text: str) -> str:
+    return canonical_json(pa.array([text]))[0].as_py()
+
+
+def _of_pairs(kind: AggKind, pairs: list[tuple[float, float]]) -> float | int | None:
+    """Of pairs (y, x), from exact sums."""
+    n = len(pairs)
+    if kind is AggKind.REGR_COUNT:
+        return n
+    if n < (2 if kind is AggKind.COVAR_SAMP else 1):
+        return None
+    if not all(math.isfinite(value) for pair in pairs for value in pair):
+        return math.nan
+    y, x = ([Fraction(pair[at]) for pair in pairs] for at in (0, 1))
+    mean_y, mean_x = sum(y) / n, sum(x) / n
+    sxx, syy = sum((each - mean_x) ** 2 for each in x), sum((each - mean_y) ** 2 for each in y)
+    sxy = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    plain = {"regr_avgx": mean_x, "regr_avgy": mean_y, "regr_sxx": sxx, "regr_syy": syy, "regr_sxy": sxy,
+             "covar_pop": sxy / n, "covar_samp": sxy / max(n - 1, 1)}
+    if kind in plain:
+        return float(plain[kind])
+    if sxx == 0 or (kind is AggKind.CORR and syy == 0):
+        return None
+    if kind is AggKind.CORR:
+        return float(sxy) / math.sqrt(sxx * syy)
+    slope = sxy / sxx
+    fit = 1 if syy == 0 else sxy**2 / (sxx * syy)
+    return float({"regr_slope": slope, "regr_intercept": mean_y - slope * mean_x, "regr_r2": fit}[kind])
 
 
 def _variance(kind: AggKind, values: list[Any]) -> float | None:
@@ -299,6 +400,7 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Scan: _scan,
     Filter: _filter,
     Project: _project,
+    Expand: _expand,
     Aggregate: _aggregate,
     Sort: _sort,
     OverWindow: _over_window,

@@ -138,14 +138,54 @@ class QueryMaker:
         group = self._random.choice(relation.columns)
         named = self._column(relation, group)
         value = self._random.choice(relation.columns)
-        call = self._random.choice(("count", "min", "max"))
-        kind = "i" if call == "count" else value.kind
+        calls = ["count", "min", "max", *(["bit_and", "bit_or", "bit_xor"] if value.kind == "i" else []), "string_agg"]
+        call = self._random.choice(calls)
+        kind = "i" if call == "count" else "t" if call == "string_agg" else value.kind
         columns = [Column(self._name(), group.kind), Column(self._name(), kind)]
+        argument = self._column(relation, value)
+        if call == "string_agg":
+            argument = f"CAST({argument} AS TEXT), '-' {self._order(relation)}"
+            if value.kind in "nf":  # whose texts differ
+                call, argument, kind = "count", self._column(relation, value), "i"
+                columns[1] = Column(columns[1].name, kind)
+        groups = self._random.choice(("{}", "{}", "ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({0}), ({0}))"))
         text = (
-            f"SELECT {named} AS {columns[0].name}, {call}({self._column(relation, value)}) AS {columns[1].name} "
-            f"FROM {relation.text}{where} GROUP BY {named}"
+            f"SELECT {named} AS {columns[0].name}, {call}({argument}) AS {columns[1].name} "
+            f"FROM {relation.text}{where} GROUP BY {groups.format(named)}"
         )
         return text, columns
+
+    def _order(self, relation: Relation) -> str:
+        """ORDER BY all columns, so that only equal rows are equal in it."""
+        keys = self._random.sample(relation.columns, len(relation.columns))
+        words = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
+        return "ORDER BY " + ", ".join(f"{self._column(relation, key)}{self._random.choice(words)}" for key in keys)
+
+    def _collected(self, relation: Relation) -> tuple[str, str]:
+        """An aggregate over rows in an order, of bits or of pairs, and its kind."""
+        chance = self._random
+        column = chance.choice(relation.columns)
+        name, order = self._column(relation, column), self._order(relation)
+        kept = f" FILTER (WHERE {self._condition(relation)})" if chance.random() < 0.3 else ""
+        numbers = [each for each in relation.columns if each.kind != "t"]
+        other = self._column(relation, chance.choice(numbers)) if numbers else "1"
+        found = [
+            (f"(array_agg({name} {order}){kept})[{chance.randint(1, 3)}]", column.kind),
+            (f"array_to_string(array_agg(DISTINCT {name}){kept}, ',', '-')", "t"),
+            (f"string_agg(CAST({name} AS TEXT), ', ' {order}){kept}", "t"),
+            (f"CAST(jsonb_agg({name} {order}){kept} AS TEXT)", "t"),
+            (f"{chance.choice(('first_value', 'last_value'))}({name} {order}){kept}", column.kind),
+            (f"mode() WITHIN GROUP (ORDER BY {name}{chance.choice(('', ' DESC'))}){kept}", column.kind),
+            (f"percentile_disc(0.{chance.randint(0, 9)}) WITHIN GROUP (ORDER BY {name}){kept}", column.kind),
+        ]  # fmt: skip
+        if column.kind == "i":
+            found += [(f"{call}({name}){kept}", "i") for call in ("bit_and", "bit_or", "bit_xor")]
+        if column.kind != "t":
+            call = chance.choice(("corr", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_count"))
+            found.append((f"CAST({call}({name}, {other}){kept} AS NUMERIC(30, 6))", "n"))
+            middle = f"percentile_cont(0.{chance.randint(0, 9)}) WITHIN GROUP (ORDER BY {name}){kept}"
+            found.append((f"CAST({middle} AS NUMERIC(30, 6))", "n"))
+        return chance.choice(found)
 
     def _summed(self, relation: Relation, where: str) -> tuple[str, list[Column]]:
         """Several aggregates by any number of columns."""
@@ -166,14 +206,23 @@ class QueryMaker:
             kept = f" FILTER (WHERE {self._condition(relation)})" if chance.random() < 0.3 else ""
             distinct = "DISTINCT " if chance.random() < 0.3 else ""
             items.append(f"{call}({distinct}{self._column(relation, value)}){kept} AS {columns[-1].name}")
+        for _ in range(chance.choice((0, 0, 1, 2))):
+            item, kind = self._collected(relation)
+            columns.append(Column(self._name(), kind))
+            items.append(f"{item} AS {columns[-1].name}")
         numbers = [column for column in relation.columns if column.kind != "t"]
         if numbers and chance.random() < 0.3:
             columns.append(Column(self._name(), "n"))
             call = chance.choice(("var_pop", "var_samp", "stddev_pop", "stddev(DISTINCT", "variance"))
             spread = f"{call}{' ' if '(' in call else '('}{self._column(relation, chance.choice(numbers))})"
             items.append(f"CAST({spread} AS NUMERIC(30, 6)) AS {columns[-1].name}")
+        grouping = chance.choice(("{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({}), ({}), ())"))
+        if named and grouping != "{}":
+            columns.append(Column(self._name(), "i"))
+            items.append(f"grouping({', '.join(named)}) AS {columns[-1].name}")
         text = f"SELECT {', '.join(items)} FROM {relation.text}{where}"
-        return text + (f" GROUP BY {', '.join(named)}" if named else ""), columns
+        listed = ", ".join(named)
+        return text + (f" GROUP BY {grouping.format(listed, named[0])}" if named else ""), columns
 
     def _joined(self, depth: int) -> Relation:
         """Relations whose columns all have names of their own, so that none needs a qualifier."""

@@ -107,8 +107,13 @@ class Folded:
 
     @property
     def bag(self) -> Counter:
-        """The rows as a multiset."""
-        return Counter(self.rows.values())
+        """The rows as a multiset, lists as tuples."""
+        return Counter(map(hashable, self.rows.values()))
+
+
+def hashable(row: tuple) -> tuple:
+    """The row with tuples for lists."""
+    return tuple(tuple(each) if isinstance(each, list) else each for each in row)
 
 
 def random_changes(
