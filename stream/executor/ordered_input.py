@@ -63,6 +63,8 @@ class OrderedInput(TableOfInputs):
         self._layout = layout
         self._kept: list[StreamChunk] = []
         self._kept_bytes = 0
+        self._net: StreamChunk | None = None  # net changes, by group
+        self._of_net = _NO_GROUPS
 
     def open(self, calls: Sequence[AggCall], types: Sequence[DataType], capacity_bytes: int) -> None:
         """Before any other use. `calls`: all of the aggregation; `types`: of its input."""
@@ -108,11 +110,12 @@ class OrderedInput(TableOfInputs):
         """Nets the changes, before a flush of the groups."""
         if self._kept:
             changes = net_changes(StreamChunk.compacted(self._kept), self._layout.stream_key)
-            self._kept = [changes] if changes.capacity else []
+            self._net, self._of_net = _by_group(changes)
+            self._kept = []
 
     def finish(self, *, is_barrier: bool) -> None:
         """After that flush."""
-        self._kept, self._kept_bytes = [], 0
+        self._net, self._of_net, self._kept_bytes = None, _NO_GROUPS, 0
         if is_barrier:
             self._index.end_epoch()
         else:
@@ -144,16 +147,15 @@ class OrderedInput(TableOfInputs):
 
     def _changes_of(self, ids: np.ndarray) -> tuple[StreamChunk, np.ndarray]:
         """The kept changes of the groups `ids`, and the position of each one's group."""
-        if not self._kept:
+        if self._net is None:
             empty = [Column.nulls(each, 0) for each in self._types]
-            return StreamChunk(empty, np.empty(0, np.uint8)), np.empty(0, np.int32)
-        (changes,) = self._kept
-        of_rows = changes.columns[-1].array.to_numpy()
-        positions = np.full(max(int(of_rows.max()), int(ids.max())) + 1, -1, np.int32)
-        positions[ids] = np.arange(len(ids), dtype=np.int32)
-        found = positions[of_rows]
-        part = changes.project(range(len(self._types))).filter((found >= 0).view(np.uint8)).compact()
-        return part, found[found >= 0]
+            return StreamChunk(empty, np.empty(0, np.uint8)), _NO_GROUPS
+        first, last = (np.searchsorted(self._of_net, ids, side) for side in ("left", "right"))
+        counts = last - first
+        before = np.cumsum(counts) - counts
+        rows = np.arange(counts.sum()) + np.repeat(first - before, counts)
+        owners = np.repeat(np.arange(len(ids), dtype=np.int32), counts)
+        return self._net.take(rows.astype(np.int32)), owners
 
     def _located(self, keys: DataChunk, before: np.ndarray, is_read: np.ndarray) -> np.ndarray:
         """The number of each group in the index, whose rows are in memory then: int32[groups]; -1 for one that is not
@@ -329,6 +331,21 @@ def _result(call: CollectedCall, union: _Union, order: np.ndarray, sizes: np.nda
     if not is_large.any():
         return found
     return CollectedColumn(found.column, {**found.failures, call.too_large: is_large})
+
+
+_NO_GROUPS = np.empty(0, np.int32)
+
+
+def _by_group(changes: StreamChunk) -> tuple[StreamChunk, np.ndarray]:
+    """The changes without their last column, the group, in its order; and the group of each. An update whose halves are
+    of different groups is a deletion and an insertion [R7]."""
+    groups, ops = changes.columns[-1].array.to_numpy(), changes.ops.copy()
+    old = np.flatnonzero(ops == Op.UPDATE_DELETE)
+    parted = old[groups[old] != groups[old + 1]]
+    ops[parted], ops[parted + 1] = Op.DELETE, Op.INSERT
+    order = np.argsort(groups, kind="stable").astype(np.int32)
+    rows = changes.project(range(len(changes.columns) - 1)).with_ops(ops)
+    return rows.take(order), groups[order]
 
 
 def _positions(chosen: np.ndarray) -> np.ndarray:

@@ -121,6 +121,28 @@ def test_views_are_what_duckdb_computes(engine):
         assert bool(store.tasks) >= (engine == "tasks")
 
 
+def test_views_that_are_rescaled():
+    rng, made = random.Random(run_seed()), 0
+    with ExitStack() as undo:
+        db = EngineStore(undo).open(parallelism=2)
+        db.sql(TABLE)
+        names = ("lists", "firsts", "rolled")
+        for name in names:
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {ours(VIEWS[name])}")
+        for parallelism in (1, 3, 2):
+            made = change(rng, db, change(rng, db, made))
+            db.flush()
+            for name in names:
+                db.sql(f"ALTER MATERIALIZED VIEW {name} SET PARALLELISM = {parallelism}")
+            made = change(rng, db, made)
+            db.flush()
+            assert not db.failed_jobs
+            for name in names:
+                found, expected = (rows_of(db.sql(query).to_arrow())
+                                   for query in (f"SELECT * FROM {name}", ours(VIEWS[name])))
+                assert_same_rows(found, expected, ordered=False)
+
+
 def test_keys_of_objects_that_are_null():
     with ExitStack() as undo:
         db = EngineStore(undo).open()
