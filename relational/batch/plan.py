@@ -129,6 +129,22 @@ class BatchProject(_Unary):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchProjectSet(_Unary):
+    """The input's columns `passed` beside the elements of the lists `functions` and their number, as in SetRows."""
+
+    passed: tuple[int, ...]
+    functions: tuple[Expression, ...]
+    is_outer: bool
+
+    @property
+    def details(self) -> str:
+        names, given = self.input.schema.names, self.schema.names[len(self.passed) :]
+        items = ", ".join(select_items(self.functions, names, given[: len(self.functions)]))
+        passed = ", ".join(names[column] for column in self.passed)
+        return f"{'outer ' if self.is_outer else ''}{items} beside [{passed}]"
+
+
+@dataclass(frozen=True, slots=True)
 class BatchHashAgg(_Unary):
     """Groups by input columns, with all groups in memory; one row without groups."""
 

@@ -19,6 +19,7 @@ from relational.batch.plan import (
     BatchNode,
     BatchPointGet,
     BatchProject,
+    BatchProjectSet,
     BatchRank,
     BatchScan,
     BatchShare,
@@ -37,6 +38,7 @@ from relational.plan.logical import (
     Limit,
     LogicalPlan,
     Project,
+    ProjectSet,
     Rank,
     Scan,
     Share,
@@ -88,6 +90,9 @@ class _Planner:
 
     def project(self, query: Project, limit: int | None) -> BatchNode:
         return BatchProject(query.schema, self.plan(query.input, limit), query.expressions)
+
+    def project_set(self, query: ProjectSet, limit: int | None) -> BatchNode:
+        return BatchProjectSet(query.schema, self.plan(query.input), query.passed, query.functions, query.is_outer)
 
     def aggregate(self, query: Aggregate, limit: int | None) -> BatchNode:
         return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, query.calls)
@@ -150,6 +155,7 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     ColumnValues: _Planner.column_values,
     Filter: _Planner.filter,
     Project: _Planner.project,
+    ProjectSet: _Planner.project_set,
     Aggregate: _Planner.aggregate,
     Sort: _Planner.sort,
     Limit: _Planner.limit,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
-from relational.batch.hash_join import HashJoin
+from relational.batch.hash_join import BATCH_ROWS, HashJoin
 from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
@@ -27,6 +27,7 @@ from relational.batch.plan import (
     BatchNode,
     BatchPointGet,
     BatchProject,
+    BatchProjectSet,
     BatchRank,
     BatchScan,
     BatchShare,
@@ -40,6 +41,7 @@ from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
 from relational.expr.eval import Evaluator, context_of, evaluate_constant, masks_of
 from relational.expr.expression import Expression, Literal
+from relational.expr.set_rows import SetRows
 from relational.order.ranking import group_numbers, ranking
 from relational.plan.logical import LogicalPlan, table_schema
 from relational.table.column_cache import ColumnCache
@@ -117,6 +119,11 @@ class _Query:
             context = context_of(chunk, strict=True)
             columns = [evaluator.over(chunk, context) for evaluator in evaluators]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
+
+    def project_set(self, plan: BatchProjectSet) -> Chunks:
+        rows = SetRows(plan.passed, plan.functions, is_outer=plan.is_outer)
+        for chunk in self.run(plan.input):
+            yield from rows(chunk, BATCH_ROWS, strict=True)
 
     def aggregate(self, plan: BatchHashAgg) -> Chunks:
         types = plan.input.schema.types
@@ -202,6 +209,7 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchColumnValues: _Query.column_values,
     BatchFilter: _Query.filter,
     BatchProject: _Query.project,
+    BatchProjectSet: _Query.project_set,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
     BatchRank: _Query.rank,

@@ -133,6 +133,18 @@ class WindowValue(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class SetValue(Expression):
+    """Value `number` of the set-returning functions of a SELECT list, in one of their rows; a column takes its place.
+    """
+
+    number: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"set {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Literal(Expression):
     """A constant of a type; `value` is the Python value of `data_type`, or None for NULL."""
 

@@ -264,6 +264,19 @@ class UnboundWindow(UnboundExpr):
         return (*self.args, *self.groups, *(key.term for key in self.order))
 
 
+@dataclass(frozen=True, eq=False)
+class UnboundSetCall(UnboundExpr):
+    """A set-returning function: its value in one of the rows that it gives."""
+
+    function: str
+    args: tuple[UnboundExpr, ...]
+    span: TextSpan | None = None
+
+    @property
+    def children(self) -> tuple[UnboundExpr, ...]:
+        return self.args
+
+
 class SubqueryUse(Enum):
     """What a subquery in an expression is: its only value, whether it has a row, whether it has an equal row."""
 
@@ -343,8 +356,14 @@ def has_aggregate(term: UnboundExpr) -> bool:
 
 
 def has_joined_value(term: UnboundExpr) -> bool:
-    """Whether the expression contains a subquery or a window function, whose value comes from a plan of its own."""
-    return _contains(term, UnboundSubquery, UnboundWindow)
+    """Whether the expression contains a subquery, a window function or a set-returning one, whose value comes from a
+    plan of its own."""
+    return _contains(term, UnboundSubquery, UnboundWindow, UnboundSetCall)
+
+
+def has_only_set_values(term: UnboundExpr) -> bool:
+    """Whether all that an expression contains of these are set-returning functions, at least one."""
+    return _contains(term, UnboundSetCall) and not _contains(term, UnboundSubquery, UnboundWindow, UnboundAggregate)
 
 
 def _contains(term: UnboundExpr, *kinds: type[UnboundExpr]) -> bool:
@@ -361,7 +380,7 @@ def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
     """The term with names that are keys of `terms` replaced; inside aggregates, names are columns of the input."""
     if isinstance(term, Name):
         return term if term.qualifier else terms.get(term.name, term)
-    if isinstance(term, UnboundCall):
+    if isinstance(term, UnboundCall | UnboundSetCall):
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
     if isinstance(term, UnboundCast):
         return replace(term, operand=renamed(term.operand, terms))

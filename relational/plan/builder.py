@@ -11,6 +11,7 @@ from relational.expr.expression import Expression, InputRef
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
+from relational.plan.set_functions import SetFunctions
 from relational.plan.subqueries import PlanQuery, Subqueries
 from relational.plan.windows import Windows
 from relational.types.ordering import OrderType, SortKey
@@ -71,7 +72,7 @@ def select(
     """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `plan_query`
     plans subqueries of its expressions, None: there are none."""
     scope = scope or scope_of(plan)
-    subqueries, windows = Subqueries(plan_query or _no_query, scope), Windows()
+    subqueries, windows, sets = Subqueries(plan_query or _no_query, scope), Windows(), SetFunctions()
     if selection.where is not None:
         plan = subqueries.filtered(plan, selection.where, ExprBinder(scope, subqueries))
     items = _expanded(selection.items, scope)
@@ -80,7 +81,7 @@ def select(
     binder: ExprBinder
     if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
-        binder = GroupBinder(scope, groups, subqueries, windows)
+        binder = GroupBinder(scope, groups, subqueries, windows, sets)
         bound = [binder.bind(term) for term in terms]
         if selection.having is not None:
             bound.append(binder.condition(_having(selection.having, items, scope), "HAVING"))
@@ -88,9 +89,9 @@ def select(
         if selection.having is not None:
             plan = Filter(plan, bound.pop())
     else:
-        binder = ExprBinder(scope, subqueries, windows)
+        binder = ExprBinder(scope, subqueries, windows, sets)
         plan, bound = subqueries.joined(plan, [binder.bind(term) for term in terms])
-    plan, bound = windows.joined(plan, bound)
+    plan, bound = sets.joined(*windows.joined(plan, bound))
     return _output(plan, items, bound, order, selection)
 
 

@@ -9,6 +9,7 @@ from relational.errors import BindError
 from relational.expr.aggregates import SQUARED_PRECISION, AggCall, AggKind, aggregate_type
 from relational.expr.bind import (
     AGGREGATES,
+    BindSetCall,
     BindSubquery,
     BindWindow,
     ExprBinder,
@@ -27,8 +28,10 @@ from relational.expr.unbound import (
     UnboundExpr,
     has_aggregate,
     has_joined_value,
+    has_only_set_values,
 )
 from relational.plan.logical import Aggregate, LogicalPlan, Project
+from relational.plan.set_functions import SetFunctions
 from relational.types.data_type import DataType
 
 
@@ -57,14 +60,18 @@ class GroupBinder(ExprBinder):
         groups: Sequence[UnboundExpr],
         subqueries: BindSubquery | None = None,
         windows: BindWindow | None = None,
+        sets: BindSetCall | None = None,
     ):
-        super().__init__(scope, subqueries, windows)
+        super().__init__(scope, subqueries, windows, sets)
         self._input = ExprBinder(scope)
+        self._sets_of_groups = SetFunctions()
+        self._of_groups = ExprBinder(scope, sets=self._sets_of_groups)
         self._groups: list[Expression] = []
         for term in groups:
-            bound = self._input.bind(term)
+            bound = self._of_groups.bind(term)
             if bound not in self._groups and not isinstance(bound, Literal):
                 self._groups.append(bound)
+        self._has_sets = self._sets_of_groups.freeze()
         self._calls: list[_Call] = []
 
     def bind(self, term: UnboundExpr) -> Expression:
@@ -75,6 +82,10 @@ class GroupBinder(ExprBinder):
             bound = self._input.bind(term)
             if not input_columns(bound):
                 return bound
+            if bound in self._groups:
+                return InputRef(self._groups.index(bound), bound.data_type)
+        if self._has_sets and has_only_set_values(term):
+            bound = self._of_groups.bind(term)
             if bound in self._groups:
                 return InputRef(self._groups.index(bound), bound.data_type)
         if isinstance(term, Name | UnboundColumn):
@@ -92,6 +103,7 @@ class GroupBinder(ExprBinder):
 
     def aggregated(self, plan: LogicalPlan) -> LogicalPlan:
         """The Aggregate over `plan` of all bound terms, with a projection below if expressions need one."""
+        plan, self._groups = self._sets_of_groups.joined(plan, self._groups)
         arguments = [call.argument for call in self._calls if call.argument is not None]
         names = plan.schema.names
         if all(isinstance(each, InputRef) for each in (*self._groups, *arguments)):

@@ -30,6 +30,7 @@ from relational.plan.logical import (
     Limit,
     LogicalPlan,
     Project,
+    ProjectSet,
     Rank,
     Scan,
     Share,
@@ -48,7 +49,7 @@ FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
 third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters,
-temporal joins and EMIT ON WINDOW CLOSE."""
+temporal joins, EMIT ON WINDOW CLOSE and set-returning functions."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -72,7 +73,7 @@ def _version_of(node: LogicalPlan) -> int:
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, Rank | TopN):
         return TOP_N_VERSION
-    if isinstance(node, EmitOnWindowClose) or (isinstance(node, Filter) and node.has_state):
+    if isinstance(node, EmitOnWindowClose | ProjectSet) or (isinstance(node, Filter) and node.has_state):
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
@@ -155,6 +156,9 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
                 "kind": plan.kind.value, "limit": plan.limit, "offset": plan.offset, "name": plan.name}
     if isinstance(plan, EmitOnWindowClose):
         return {"node": "emit on window close", "column": plan.column}
+    if isinstance(plan, ProjectSet):
+        return {"node": "project-set", "passed": list(plan.passed), "names": list(plan.names),
+                "functions": [expression_to_json(each) for each in plan.functions], "outer": plan.is_outer}
     if isinstance(plan, Limit):
         return {"node": "limit", "count": plan.count, "offset": plan.offset}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
@@ -200,6 +204,9 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
         groups, keys = tuple(record["groups"]), sort_keys_from_json(record["keys"])
         kind = RankKind(record["kind"])
         return TopN(child, groups, keys, kind, record["limit"], record["offset"], record["name"])
+    if node == "project-set":
+        functions = tuple(map(expression_from_json, record["functions"]))
+        return ProjectSet(child, tuple(record["passed"]), functions, tuple(record["names"]), record["outer"])
     if node == "limit":
         return Limit(child, record["count"], record["offset"])
     if node == "emit on window close":

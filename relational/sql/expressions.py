@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span
-from relational.expr.functions import ARGUMENT_NAMES, FUNCTIONS
+from relational.expr.functions import ALIASES, ARGUMENT_NAMES, FUNCTIONS, SET_FUNCTIONS
 from relational.expr.unbound import (
     Name,
     Ordered,
@@ -25,6 +25,7 @@ from relational.expr.unbound import (
     UnboundExpr,
     UnboundLiteral,
     UnboundNow,
+    UnboundSetCall,
     UnboundSubquery,
     UnboundWindow,
 )
@@ -185,6 +186,8 @@ class Translator:
         if name == "concat":
             texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
             return UnboundCall("concat_known", texts, span)
+        if ALIASES.get(name, name) in SET_FUNCTIONS:
+            return UnboundSetCall(ALIASES.get(name, name), tuple(map(self.term, node.expressions)), span)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
             return UnboundCall(name, self._by_name(name, node), span)
         return UnboundCall(name, tuple(self.term(arg) for arg in node.expressions), span)

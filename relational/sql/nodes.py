@@ -64,6 +64,10 @@ def _word(node: exp.Expr) -> Words:
     return () if "start" in node.meta or word in SILENT else (word,)
 
 
+def _ordinality(node: exp.Expr) -> Words:
+    return ("WITH", "ORDINALITY") if node.args.get("ordinality") else ()
+
+
 def is_comma(node: exp.Join) -> bool:
     """Whether a relation follows another one after a comma, without JOIN."""
     return bool(node.meta.get("is_comma"))
@@ -138,8 +142,10 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Var: _known("this", _word),
     exp.Alias: _known("this alias"),
     exp.TableAlias: _known("this columns"),
-    exp.Table: _known("this db catalog alias joins version"),
+    exp.Table: _known("this db catalog alias joins version ordinality", _ordinality),
     exp.Version: _known("this expression kind", ("FOR", "SYSTEM_TIME", "OF")),
+    exp.Lateral: _known("this alias ordinality", lambda node: ("LATERAL", *_ordinality(node))),
+    exp.ColumnDef: _known("this kind"),
     exp.Subquery: _known("this alias order limit offset with_"),
     exp.Select: _known("expressions from_ joins where group having distinct order limit offset with_", ("SELECT",)),
     exp.Union: _known("this expression distinct order limit offset with_"),
@@ -222,6 +228,7 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.CTE: "a query of WITH",
     exp.Join: "JOIN",
     exp.Lateral: "LATERAL",
+    exp.ColumnDef: "a type here",
     exp.Rollup: "ROLLUP",
     exp.Cube: "CUBE",
     exp.GroupingSets: "GROUPING SETS",

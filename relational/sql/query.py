@@ -12,18 +12,22 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify, unknown
 from relational.expr.expression import Expression, InputRef, Literal
+from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
 from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral
 from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
 from relational.plan.descent import with_shares_from
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
+from relational.plan.logical.filter import where
 from relational.plan.serialize import plan_from_text
+from relational.plan.set_functions import ONE_ROW, rows_beside
 from relational.plan.time_windows import hop, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
+from relational.sql.table_functions import TableRows, defines_columns, gives_rows, table_rows
 from relational.sql.tree import unsupported
 from relational.types.interval import Interval
 from relational.types.schema import Field, Schema
@@ -69,6 +73,18 @@ class _Relation:
     @classmethod
     def of(cls, plan: LogicalPlan) -> _Relation:
         return cls(plan, plan.schema, plan.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """What a JOIN says, or a comma: its kind and condition."""
+
+    kind: JoinKind
+    span: TextSpan | None
+    on: exp.Expr | None = None
+    using: tuple[exp.Expr, ...] = ()
+    is_natural: bool = False
+    is_temporal: bool = False
 
 
 class QueryBinder:
@@ -201,10 +217,16 @@ class QueryBinder:
         items: list[FromItem] = []
         for start, end in zip([-1, *commas], [*commas, len(joins)], strict=True):
             first = node.this if start < 0 else joins[start].this
-            part, named = self._join_chain(first, joins[start + 1 : end], items)
-            width = 0 if plan is None else len(plan.schema)
-            items += (replace(item, first=width + item.first) for item in named)
-            plan = part if plan is None else Join(plan, part, JoinKind.INNER, None)
+            part = joins[start + 1 : end]
+            if plan is not None and _refers_left(first, part):
+                plan, items = self._chained(plan, items, [joins[start], *part], ())
+                continue
+            chain, named = self._join_chain(first, part, items)
+            if plan is None:
+                plan, items = chain, named
+            else:
+                more = [replace(item, first=len(plan.schema) + item.first) for item in named]
+                plan, items = _inner(plan, chain), [*items, *more]
         assert plan is not None
         return plan, Scope.of_items(items, self._outer)
 
@@ -212,13 +234,60 @@ class QueryBinder:
         self, first: exp.Expr, joins: Sequence[exp.Join], others: Sequence[FromItem]
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """Relations between two commas. BindError if one has the name of another, or of one of `others`."""
-        plan, items = self._named_items(first, others)
+        return self._chained(*self._named_items(first, others), joins, others)
+
+    def _chained(
+        self, plan: LogicalPlan, items: list[FromItem], joins: Sequence[exp.Join], others: Sequence[FromItem]
+    ) -> tuple[LogicalPlan, list[FromItem]]:
+        """The rows of `plan`, joined with one relation after the other."""
         for join in joins:
-            is_temporal = self._is_temporal(join.this)
-            right, more = self._named_items(join.this, (*others, *items), is_temporal=is_temporal)
+            connection = self._connection(join)
+            if gives_rows(join.this) and connection.kind in (JoinKind.INNER, JoinKind.LEFT):
+                plan, items = self._beside(plan, items, join.this, connection, others)
+                continue
+            right, more = self._named_items(join.this, (*others, *items), is_temporal=connection.is_temporal)
             more = [replace(item, first=len(plan.schema) + item.first) for item in more]
-            plan, items = self._joined(plan, right, join, items, more, is_temporal=is_temporal)
+            plan, items = self._joined(plan, right, connection, items, more)
         return plan, items
+
+    def _beside(
+        self,
+        left: LogicalPlan,
+        items: list[FromItem],
+        node: exp.Expr,
+        connection: _Connection,
+        others: Sequence[FromItem],
+    ) -> tuple[LogicalPlan, list[FromItem]]:
+        """The rows of a set-returning function, whose arguments may be columns of the relations before it, beside the
+        rows of `left`."""
+        assert isinstance(node, exp.Table | exp.Lateral)
+        if connection.using or connection.is_natural:
+            message = "a function in FROM is joined by ON, not by USING or NATURAL"
+            raise ParseError(message, **error_span(connection.span))
+        rows, path = self._rows_of_function(node, ExprBinder(Scope.of_items(items, self._outer)))
+        self._check_new(path, node, (*others, *items))
+        schema = self._renamed(_Relation(left, rows.schema, rows.hidden), node, path[-1]).schema
+        both = [*items, FromItem(schema, rows.hidden, path, first=len(left.schema))]
+        on = None
+        if connection.on is not None and not _is_true(connection.on):
+            on = ExprBinder(Scope.of_items(both, self._outer)).condition(self._translate.term(connection.on), "ON")
+        if connection.kind is JoinKind.INNER:
+            return where(rows.over(left), () if on is None else (on,)), both
+        if on is not None:
+            message = "LEFT JOIN of a function is supported ON TRUE"
+            raise BindError(message, **error_span(self._translate.span(connection.on)))
+        return rows.over(left, is_outer=True), both
+
+    def _rows_of_function(self, node: exp.Table | exp.Lateral, binder: ExprBinder) -> tuple[TableRows, tuple[str, ...]]:
+        alias = alias_in_tree(node, self._translate)
+        rows = table_rows(node, alias, binder, self._translate)
+        return rows, (alias or node.this.name.lower(),)
+
+    def _check_new(self, path: tuple[str, ...], node: exp.Expr, others: Sequence[FromItem]) -> None:
+        """BindError if one of `others` has the name of a relation."""
+        if path and any(path == other.path for other in others):
+            message = f"relation {path[-1]!r} occurs twice in FROM: give one of them an alias, {path[-1]} AS …"
+            raise BindError(message, **error_span(self._translate.span(node)))
 
     def _is_temporal(self, node: exp.Expr) -> bool:
         """Whether a relation after JOIN is one FOR SYSTEM_TIME AS OF PROCTIME(). BindError for another time."""
@@ -241,45 +310,57 @@ class QueryBinder:
             table = exp.Table(**{name: part for name, part in node.this.args.items() if name != "joins"})
             return self._join_chain(table, node.this.args.get("joins") or (), others)
         relation, path = self._from_item(node)
-        if path and any(path == other.path for other in others):
-            message = f"relation {path[-1]!r} occurs twice in FROM: give one of them an alias, {path[-1]} AS …"
-            raise BindError(message, **error_span(self._translate.span(node)))
+        self._check_new(path, node, others)
         relation = self._renamed(relation, node, path[-1] if path else "")
         return relation.plan, [FromItem(relation.schema, relation.hidden, path)]
+
+    def _connection(self, node: exp.Join) -> _Connection:
+        """How a JOIN connects two relations. ParseError."""
+        span = self._translate.span(node)
+        if is_comma(node):
+            return _Connection(JoinKind.INNER, span)
+        name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
+        kind, using = _JOINS.get(name), tuple(node.args.get("using") or ())
+        if kind is None:
+            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
+        is_natural = node.method.upper() == "NATURAL"
+        bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
+        if (condition is None and not using) != (bare is not None):
+            what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
+            raise ParseError(what, **error_span(span))
+        return _Connection(kind, span, condition, using, is_natural, self._is_temporal(node.this))
 
     def _joined(
         self,
         left: LogicalPlan,
         right: LogicalPlan,
-        node: exp.Join,
+        connection: _Connection,
         items: list[FromItem],
         more: list[FromItem],
-        *,
-        is_temporal: bool,
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """Two relations as a JOIN connects them, and the names of both."""
-        name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
-        kind, span = _JOINS.get(name), self._translate.span(node)
-        if kind is None:
-            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
-        using, is_natural = node.args.get("using") or (), node.method.upper() == "NATURAL"
-        bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
-        if (condition is None and not using) != (bare is not None):
-            what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
-            raise ParseError(what, **error_span(span))
-        if condition is not None:
+        kind = connection.kind
+        if connection.on is not None:
             binder = ExprBinder(Scope.of_items([*items, *more], self._outer))
-            on = binder.condition(self._translate.term(condition), "ON")
-            return Join(left, right, kind, on, is_temporal), [*items, *more]
-        names = [(self._translate.identifier(each), self._translate.span(each)) for each in using]
-        if is_natural:
-            names = [(each, span) for each in shared_names(items, more)]
-        return join_using(Join(left, right, kind, None, is_temporal), names, items, more)
+            on = binder.condition(self._translate.term(connection.on), "ON")
+            if kind is JoinKind.INNER and not connection.is_temporal:
+                return _inner(left, right, on), [*items, *more]
+            return Join(left, right, kind, on, connection.is_temporal), [*items, *more]
+        names = [(self._translate.identifier(each), self._translate.span(each)) for each in connection.using]
+        if connection.is_natural:
+            names = [(each, connection.span) for each in shared_names(items, more)]
+        if not names and kind is JoinKind.INNER and not connection.is_temporal:
+            return _inner(left, right), [*items, *more]
+        return join_using(Join(left, right, kind, None, connection.is_temporal), names, items, more)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
         """A relation and the path by which its columns can be qualified."""
         alias = alias_in_tree(node, self._translate)
         path = () if alias is None else (alias,)
+        if gives_rows(node):
+            assert isinstance(node, exp.Table | exp.Lateral)
+            rows, named = self._rows_of_function(node, ExprBinder(Scope.of_items((), self._outer)))
+            return _Relation(rows.over(ONE_ROW), rows.schema, rows.hidden), named
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._table_function(node.this), path
         if isinstance(node, exp.Table):
@@ -296,7 +377,8 @@ class QueryBinder:
         """TUMBLE (relation, time, size) or HOP (relation, time, slide, size)."""
         name, span, args = node.name.lower(), self._translate.span(node), node.expressions
         if name not in _TABLE_FUNCTIONS:
-            raise BindError(unknown("table function", name, _TABLE_FUNCTIONS), **error_span(span))
+            known = (*_TABLE_FUNCTIONS, *sorted(SET_FUNCTIONS))
+            raise BindError(unknown("table function", name, known), **error_span(span))
         if len(args) != _TABLE_FUNCTIONS[name]:
             raise BindError(f"{name} takes {_TABLE_FUNCTIONS[name]} arguments, not {len(args)}", **error_span(span))
         relation = self._argument(args[0])
@@ -358,7 +440,7 @@ class QueryBinder:
     def _renamed(self, relation: _Relation, node: exp.Expr, name: str) -> _Relation:
         """The relation with the column names that its alias lists: those of the first visible columns. BindError if
         there are more names than columns."""
-        written = alias_columns(node, self._translate)
+        written = [] if defines_columns(node) else alias_columns(node, self._translate)
         if not written:
             return relation
         shown = [position for position in range(len(relation.schema)) if position not in relation.hidden]
@@ -438,6 +520,26 @@ class QueryBinder:
                 )
             rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
+
+
+def _inner(left: LogicalPlan, right: LogicalPlan, on: Expression | None = None) -> LogicalPlan:
+    """The inner join of two plans; rows of functions alone come beside those of the other plan."""
+    beside = rows_beside(left, right)
+    if beside is None:
+        return Join(left, right, JoinKind.INNER, on)
+    return where(beside, () if on is None else (on,))
+
+
+def _refers_left(first: exp.Expr, joins: Sequence[exp.Join]) -> bool:
+    """Whether a relation between two commas may refer to those before the first one: its joins then continue these."""
+    is_lateral = any(gives_rows(each) for each in (first, *(join.this for join in joins)))
+    return is_lateral and not any(join.side.upper() in ("RIGHT", "FULL") for join in joins)
+
+
+def _is_true(node: exp.Expr) -> bool:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Boolean) and bool(node.this)
 
 
 def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:

@@ -22,6 +22,7 @@ from relational.plan.logical import (
     Join,
     LogicalPlan,
     Project,
+    ProjectSet,
     Scan,
     Share,
     TopN,
@@ -48,6 +49,7 @@ from stream.plan.stream_plan import (
     KeptInput,
     MaterializeNode,
     ProjectNode,
+    ProjectSetNode,
     RowIdGenNode,
     ShareNode,
     SinkNode,
@@ -169,6 +171,11 @@ class _Planner:
             return self._filter(query)
         if isinstance(query, Project):
             return self._project(query)
+        if isinstance(query, ProjectSet):
+            child = self.plan(query.input)
+            return ProjectSetNode(
+                query.schema, query.stream_key, child, query.passed, query.functions, query.is_outer
+            )
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         if isinstance(query, Join):

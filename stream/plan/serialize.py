@@ -3,7 +3,7 @@
     {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
-values of DISTINCT calls, version 6 dynamic filters, temporal joins and EMIT ON WINDOW CLOSE. A
+values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE and set-returning functions. A
 plan is written in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
@@ -47,6 +47,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     MergeNode,
     ProjectNode,
+    ProjectSetNode,
     RowIdGenNode,
     ShareNode,
     SinkNode,
@@ -97,7 +98,7 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | TemporalJoinNode):
+    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | ProjectSetNode | TemporalJoinNode):
         return FORMAT_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
@@ -135,6 +136,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     RowIdGenNode: ("row id", lambda node: {"row_id": node.row_id_index}),
     FilterNode: ("filter", lambda node: {"predicate": expression_to_json(node.predicate)}),
     ProjectNode: ("project", lambda node: {"expressions": list(map(expression_to_json, node.expressions))}),
+    ProjectSetNode: ("project-set", lambda node: {
+        "passed": list(node.passed), "functions": list(map(expression_to_json, node.functions)),
+        "outer": node.is_outer}),
     HashAggNode: ("aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept],
@@ -213,6 +217,10 @@ class _Reader:
 
     def project(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return ProjectNode(schema, key, input, tuple(map(expression_from_json, record["expressions"])))
+
+    def project_set(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        functions = tuple(map(expression_from_json, record["functions"]))
+        return ProjectSetNode(schema, key, input, tuple(record["passed"]), functions, record["outer"])
 
     def aggregate(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         kept = tuple(
@@ -328,6 +336,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "row id": _Reader.row_id,
     "filter": _Reader.filter,
     "project": _Reader.project,
+    "project-set": _Reader.project_set,
     "aggregate": _Reader.aggregate,
     "join": _Reader.join,
     "top-n": _Reader.top_n,

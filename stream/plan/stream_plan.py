@@ -230,6 +230,23 @@ class ProjectNode(_UnaryNode):
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectSetNode(_UnaryNode):
+    """The rows of set-returning functions: for each row of the input its columns `passed` beside the elements of the
+    lists `functions`, and the number of the element. `is_outer`: a row without elements comes once."""
+
+    passed: tuple[int, ...]
+    functions: tuple[Expression, ...]
+    is_outer: bool
+
+    @property
+    def details(self) -> str:
+        names, given = self.input.schema.names, self.schema.names[len(self.passed) :]
+        items = ", ".join(select_items(self.functions, names, given[: len(self.functions)]))
+        passed = ", ".join(names[column] for column in self.passed)
+        return f"{'outer ' if self.is_outer else ''}{items} beside [{passed}]"
+
+
+@dataclass(frozen=True, slots=True)
 class KeptInput:
     """The rows that aggregate call number `call` keeps: `columns` of the input, in the order of `table`'s
     columns; the call's argument is `columns[argument]`."""

@@ -15,13 +15,14 @@ from stream.plan.stream_plan import (
     HashAggNode,
     MaterializeNode,
     ProjectNode,
+    ProjectSetNode,
     StreamScanNode,
 )
 
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
-RUNNABLE = (StreamScanNode, FilterNode, ProjectNode, HashAggNode, MaterializeNode, ExchangeNode)
+RUNNABLE = (StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, HashAggNode, MaterializeNode, ExchangeNode)
 
 
 def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:

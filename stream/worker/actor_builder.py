@@ -15,6 +15,7 @@ import numpy as np
 
 from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
+from relational.expr.set_rows import SetRows
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
@@ -40,6 +41,7 @@ from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
+from stream.executor.project_set import ProjectSetExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
@@ -62,6 +64,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     MergeNode,
     ProjectNode,
+    ProjectSetNode,
     RowIdGenNode,
     ShareNode,
     SinkNode,
@@ -228,6 +231,11 @@ class ExecutorChain:
 
     def project(self, node: ProjectNode, info: ExecutorInfo) -> Executor:
         return ProjectExecutor(info, self.build(node.input), node.expressions, self.errors)
+
+    def project_set(self, node: ProjectSetNode, info: ExecutorInfo) -> Executor:
+        rows = SetRows(node.passed, node.functions, is_outer=node.is_outer)
+        input, chunk_rows = self.build(node.input), self.options.chunk_rows
+        return ProjectSetExecutor(info, input, rows, node.passed, self.errors, chunk_rows=chunk_rows)
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
@@ -591,6 +599,7 @@ BUILDERS: BuilderFunctions = {
     ShareNode: ExecutorChain.share,
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
+    ProjectSetNode: ExecutorChain.project_set,
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,

@@ -406,3 +406,16 @@ CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, 
 --         Project date_trunc_hour(at), page, n
 --           Filter (n > 1)
 --             Scan clicks (at, page, n) watermark [at]
+
+-- rows of functions have numbers, and the key of the row before
+SELECT g FROM (SELECT id AS x, g FROM orders, generate_series(1, id) AS g)
+-- before
+--   Project g
+--     Project id AS x, generate_series AS g
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project g, x AS _x (hidden), _projected_row_id (hidden)
+--     Project id AS x, generate_series AS g, _projected_row_id (hidden)
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)

@@ -207,3 +207,16 @@ CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, 
 --         Project date_trunc_hour(at), page, n
 --           Filter (n > 1)
 --             Scan clicks (at, page, n) watermark [at]
+
+-- rows of functions need their arguments
+SELECT g FROM (SELECT region, amount, id, generate_series(1, id) AS g FROM orders)
+-- before
+--   Project g
+--     Project region, amount, id, generate_series AS g
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project g
+--     Project generate_series AS g
+--       ProjectSet generate_series(1, id) AS generate_series beside []
+--         Scan orders (id)

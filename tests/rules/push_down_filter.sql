@@ -290,3 +290,17 @@ CREATE MATERIALIZED VIEW closed AS SELECT date_trunc('hour', at) AS hour, page, 
 --         Project date_trunc_hour(at), page, n
 --           Filter (n > 1)
 --             Scan clicks (at, page, n) watermark [at]
+
+-- below functions that give rows goes what is of the rows before
+SELECT * FROM orders, generate_series(1, id) AS g WHERE region = 'x' AND g > 1 AND g < amount
+-- before
+--   Project id, region, amount, at, generate_series AS g
+--     Filter ((region = 'x') AND (generate_series > 1) AND (CAST(generate_series AS NUMERIC(19, 0)) < amount))
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project id, region, amount, at, generate_series AS g
+--     Filter ((generate_series > 1) AND (CAST(generate_series AS NUMERIC(19, 0)) < amount))
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Filter (region = 'x')
+--           Scan orders (id, region, amount, at)

@@ -9,6 +9,7 @@ from relational.plan.logical.filter import Filter
 from relational.plan.logical.join import Join, JoinKind
 from relational.plan.logical.node import LogicalPlan, nodes, positions_of
 from relational.plan.logical.project import Project, only
+from relational.plan.logical.project_set import ProjectSet
 from relational.plan.logical.rank import Rank, TopN
 from relational.plan.logical.scan import Scan, table_schema
 from relational.plan.logical.share import Share
@@ -26,6 +27,7 @@ __all__ = [
     "Limit",
     "LogicalPlan",
     "Project",
+    "ProjectSet",
     "Rank",
     "Scan",
     "Share",

@@ -73,6 +73,8 @@ def test_a_text_of_the_second_format_is_read_and_written_as_it_was(catalog):
         ("WITH a AS (SELECT id FROM orders) SELECT id FROM a", 1),
         ("SELECT id FROM orders UNION ALL SELECT a FROM pairs", 2),
         ("SELECT id FROM orders JOIN pairs ON id = a", 3),
+        ("SELECT id FROM orders WHERE id IN (SELECT a FROM pairs)", 4),
+        ("SELECT id, generate_series(1, id) FROM orders", 5),
         ("WITH a AS (SELECT region FROM orders) SELECT region FROM a UNION SELECT upper(region) FROM a", 2),
     ],
 )
@@ -130,6 +132,7 @@ EXAMPLES = (
     "SELECT region FROM orders WHERE id IN (SELECT a FROM pairs)",
     "SELECT rank() OVER (PARTITION BY region ORDER BY id DESC) FROM orders",
     "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
+    "SELECT id, g FROM orders LEFT JOIN generate_series(1, id) AS g ON TRUE",
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cmp_to_key
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from relational.chunk import DataChunk
@@ -25,6 +26,7 @@ from relational.plan.logical import (
     Limit,
     LogicalPlan,
     Project,
+    ProjectSet,
     Rank,
     Scan,
     Share,
@@ -80,6 +82,19 @@ def _project(plan: Project, tables: Mapping[int, Rows]) -> Rows:
     rows = interpret(plan.input, tables)
     columns = [evaluated(each, plan.input.schema, rows) for each in plan.expressions]
     return [tuple(column[row] for column in columns) for row in range(len(rows))]
+
+
+def _project_set(plan: ProjectSet, tables: Mapping[int, Rows]) -> Rows:
+    rows = interpret(plan.input, tables)
+    found = []
+    columns = [evaluated(each, plan.input.schema, rows) for each in plan.functions]
+    for number, lists in enumerate(zip(*columns, strict=True)):
+        passed = tuple(rows[number][column] for column in plan.passed)
+        made = list(zip_longest(*(each or [] for each in lists)))
+        found += [(*passed, *row, at) for at, row in enumerate(made, 1)]
+        if plan.is_outer and not made:
+            found.append((*passed, *(None for _ in lists), None))
+    return found
 
 
 def _aggregate(plan: Aggregate, tables: Mapping[int, Rows]) -> Rows:
@@ -240,6 +255,7 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Scan: _scan,
     Filter: _filter,
     Project: _project,
+    ProjectSet: _project_set,
     Aggregate: _aggregate,
     Sort: _sort,
     Rank: _rank,
