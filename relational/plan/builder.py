@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.bind import ExprBinder, Scope, error_span, is_unknown, span_of, unify
-from relational.expr.expression import Expression, InputRef
+from relational.expr.bind import ExprBinder, Scope, error_span, span_of
+from relational.expr.expression import Expression
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
 from relational.plan.grouping import GroupBinder
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort
 from relational.plan.set_functions import SetFunctions
 from relational.plan.subqueries import PlanQuery, Subqueries
 from relational.plan.windows import Windows
 from relational.types.ordering import OrderType, SortKey
-
-MAX_BRANCHES = 1_000
-"""Inputs of a UNION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,58 +94,6 @@ def select(
 
 def _no_query(query: object, scope: Scope) -> LogicalPlan:
     raise AssertionError("an expression of the fluent API has no subquery")
-
-
-def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextSpan | None] = ()) -> LogicalPlan:
-    """The rows of all plans, each once if `distinct`: columns are matched by position, have the names of the first plan
-    and the common types. BindError at the span of a plan that does not fit.
-    """
-    check_branches(len(plans))
-    branch_spans = list(spans) or [None] * len(plans)
-    plans = [only(plan, plan.visible) for plan in plans]
-    width = len(plans[0].schema)
-    for plan, span in zip(plans, branch_spans, strict=True):
-        if len(plan.schema) != width:
-            raise BindError(
-                f"a branch of a UNION has {len(plan.schema)} columns, the first has {width}", **error_span(span)
-            )
-    values = [[_output_value(plan, column) for plan in plans] for column in range(width)]
-    columns = [_unified(each, column, branch_spans) for column, each in enumerate(values)]
-    names = plans[0].schema.names
-    fitted = [_selected(plan, values, names) for plan, values in zip(plans, zip(*columns, strict=True), strict=True)]
-    flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]
-    plan = Union(tuple(flat)) if len(flat) > 1 else flat[0]
-    return Aggregate(plan, tuple(range(width)), (), ()) if distinct else plan
-
-
-def check_branches(count: int) -> None:
-    """BindError for a UNION of too many branches."""
-    if count > MAX_BRANCHES:
-        raise BindError(f"a UNION has {MAX_BRANCHES} branches at most, this has {count}")
-
-
-def _output_value(plan: LogicalPlan, column: int) -> Expression:
-    """A column of a plan as an expression over it; a text or NULL without a type as itself."""
-    if isinstance(plan, Project) and is_unknown(plan.expressions[column]):
-        return plan.expressions[column]
-    return InputRef(column, plan.schema.types[column])
-
-
-def _unified(values: Sequence[Expression], column: int, spans: Sequence[TextSpan | None]) -> list[Expression]:
-    """The values of one column in their common type. BindError at the first branch that has none with those before."""
-    what = f"the branches of a UNION, in column {column + 1},"
-    try:
-        return unify(values, what, None)[0]
-    except BindError:
-        for count, span in enumerate(spans, 1):
-            unify(values[:count], what, span)
-        raise
-
-
-def _selected(plan: LogicalPlan, values: Sequence[Expression], names: tuple[str, ...]) -> LogicalPlan:
-    """The projection of the plan to `values`, called `names`; the plan itself if these are its columns."""
-    is_same = all(isinstance(value, InputRef) and value.index == column for column, value in enumerate(values))
-    return plan if is_same else Project(plan, tuple(values), names)
 
 
 def _output(

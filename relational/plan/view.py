@@ -38,7 +38,7 @@ SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("dig
 _BATCH_ONLY = {
     Sort: "ORDER BY without LIMIT",
     Rank: "a number without an upper bound (WHERE number <= …)",
-    Values: "a SELECT without FROM",
+    Values: "a query without a table (VALUES, a function, a SELECT without FROM)",
 }
 
 

@@ -149,6 +149,8 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Subquery: _known("this alias order limit offset with_"),
     exp.Select: _known("expressions from_ joins where group having distinct order limit offset with_", ("SELECT",)),
     exp.Union: _known("this expression distinct order limit offset with_"),
+    exp.Except: _known("this expression distinct order limit offset with_"),
+    exp.Intersect: _known("this expression distinct order limit offset with_"),
     exp.With: _known("expressions", ("WITH",)),
     exp.CTE: _known("this alias"),
     exp.From: _known("this", ("FROM",)),

@@ -1,4 +1,4 @@
-"""Binds the queries of a checked tree to a logical plan: SELECT, VALUES, UNION, WITH."""
+"""Binds the queries of a checked tree to a logical plan: SELECT, VALUES, UNION and its kin, WITH."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
 from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral
-from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
+from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import with_shares_from
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
 from relational.plan.logical.filter import where
 from relational.plan.serialize import plan_from_text
 from relational.plan.set_functions import ONE_ROW, rows_beside
+from relational.plan.set_operations import SetOperation, check_branches, compared, union
 from relational.plan.time_windows import hop, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
@@ -100,7 +101,7 @@ class QueryBinder:
         """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
 
     def query(self, node: exp.Expr) -> LogicalPlan:
-        """The plan of a SELECT, VALUES or UNION, with its WITH. ParseError, BindError or NotFound."""
+        """The plan of a SELECT, VALUES, UNION and its kin, with its WITH. ParseError, BindError or NotFound."""
         outer = self._named
         clause = node.args.get("with_")
         if clause is not None:
@@ -122,6 +123,8 @@ class QueryBinder:
             return self.values(node)
         if isinstance(node, exp.Union):
             return self._union(node)
+        if isinstance(node, exp.Intersect | exp.Except):
+            return self._compared(node)
         raise ParseError("a query is expected here", **error_span(self._translate.span(node)))
 
     def _with(self, node: exp.With) -> None:
@@ -150,7 +153,7 @@ class QueryBinder:
         branches.reverse()
         is_distinct.reverse()
         for branch in branches:
-            self._check_branch(branch)
+            self._check_branch(branch, SetOperation.UNION)
         plans = [self.query(branch) for branch in branches]
         spans = [self._translate.span(branch) for branch in branches]
         last = max((number for number, distinct in enumerate(is_distinct, 1) if distinct), default=0) + 1
@@ -159,13 +162,22 @@ class QueryBinder:
             spans[:last] = spans[:1]
         return union(plans, distinct=False, spans=spans) if len(plans) > 1 else plans[0]
 
-    def _check_branch(self, node: exp.Expr) -> None:
-        """ParseError for clauses of a branch without parentheses: they could be meant for the whole UNION."""
+    def _compared(self, node: exp.Intersect | exp.Except) -> LogicalPlan:
+        """INTERSECT or EXCEPT of two queries; INTERSECT binds tighter than UNION and EXCEPT."""
+        operation = SetOperation.INTERSECT if isinstance(node, exp.Intersect) else SetOperation.EXCEPT
+        for branch in (node.this, node.expression):
+            self._check_branch(branch, operation)
+        left, right = self.query(node.this), self.query(node.expression)
+        spans = [self._translate.span(branch) for branch in (node.this, node.expression)]
+        return compared(operation, left, right, distinct=bool(node.args.get("distinct")), spans=spans)
+
+    def _check_branch(self, node: exp.Expr, operation: SetOperation) -> None:
+        """ParseError for clauses of a branch without parentheses: they could be meant for the whole."""
         for clause in () if isinstance(node, exp.Subquery) else _CLAUSES:
             part = node.args.get(clause)
             if part is not None:
                 raise ParseError(
-                    "a branch of a UNION with ORDER BY, LIMIT or WITH stands in parentheses",
+                    f"a branch of {operation.article} with ORDER BY, LIMIT or WITH stands in parentheses",
                     **error_span(self._translate.span(part)),
                 )
 

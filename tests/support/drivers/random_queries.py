@@ -1,5 +1,5 @@
-"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION [ALL], joins, in the dialect that
-DuckDB shares.
+"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION and its kin, joins, in the dialect
+that DuckDB shares.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class QueryMaker:
         first, columns = self._select(depth, kinds)
         text = first
         for _ in range(chance.randint(1, 3)):
-            words = chance.choice(("UNION ALL", "UNION ALL", "UNION", "UNION DISTINCT"))
+            words = self._set_operation()
             kind_of_branch = chance.random()
             if kind_of_branch < 0.15 and depth:
                 branch = f"({self._fitting_union(depth - 1, kinds)})"
@@ -110,8 +110,13 @@ class QueryMaker:
             text += f" {words} {branch}"
         return text, columns
 
+    def _set_operation(self) -> str:
+        if self._random.random() < 0.3:
+            return self._random.choice(("INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"))
+        return self._random.choice(("UNION ALL", "UNION ALL", "UNION", "UNION DISTINCT"))
+
     def _fitting_union(self, depth: int, kinds: list[str]) -> str:
-        words = self._random.choice(("UNION ALL", "UNION"))
+        words = self._set_operation()
         return f"{self._select(depth, kinds)[0]} {words} {self._select(depth, kinds)[0]}"
 
     def _select(self, depth: int, kinds: list[str] | None = None) -> tuple[str, list[Column]]:
