@@ -10,9 +10,9 @@ from relational.expr.bind import ExprBinder, Scope, error_span, span_of
 from relational.expr.expression import Expression
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
 from relational.plan.grouping import GroupBinder
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Share, Sort
 from relational.plan.set_functions import SetFunctions
-from relational.plan.subqueries import PlanQuery, Subqueries
+from relational.plan.subqueries import QueryPlanner, Subqueries
 from relational.plan.windows import Windows
 from relational.types.ordering import OrderType, SortKey
 
@@ -64,12 +64,12 @@ def arrange(plan: LogicalPlan, arrangement: Arrangement) -> LogicalPlan:
 
 
 def select(
-    plan: LogicalPlan, selection: Selection, scope: Scope | None = None, plan_query: PlanQuery | None = None
+    plan: LogicalPlan, selection: Selection, scope: Scope | None = None, planner: QueryPlanner | None = None
 ) -> LogicalPlan:
-    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `plan_query`
+    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `planner`
     plans subqueries of its expressions, None: there are none."""
     scope = scope or scope_of(plan)
-    subqueries, windows, sets = Subqueries(plan_query or _no_query, scope), Windows(), SetFunctions()
+    subqueries, windows, sets = Subqueries(planner or _NoQueries(), scope), Windows(), SetFunctions()
     if selection.where is not None:
         plan = subqueries.filtered(plan, selection.where, ExprBinder(scope, subqueries))
     items = _expanded(selection.items, scope)
@@ -92,8 +92,14 @@ def select(
     return _output(plan, items, bound, order, selection)
 
 
-def _no_query(query: object, scope: Scope) -> LogicalPlan:
-    raise AssertionError("an expression of the fluent API has no subquery")
+class _NoQueries:
+    """An expression of the fluent API has no subquery."""
+
+    def subquery(self, node: object, scope: Scope) -> LogicalPlan:
+        raise AssertionError(node)
+
+    def shared(self, plan: LogicalPlan) -> Share:
+        raise AssertionError(plan)
 
 
 def _output(

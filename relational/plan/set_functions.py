@@ -74,13 +74,13 @@ def columns_of(
 
 
 def rows_beside(plan: LogicalPlan, base: LogicalPlan) -> LogicalPlan | None:
-    """The columns of `plan`, then those of `base`, for each pair of rows; None if `plan` has other rows than those of
-    functions, which then come beside the rows of `base`."""
-    whole = _over(plan, base)
-    if whole is None or whole is base:
-        return None
-    width = len(base.schema)
-    return only(whole, [*range(width, len(whole.schema)), *range(width)])
+    """The columns of `plan`, then those of `base`, for each pair of rows, if one of them has only rows of functions,
+    or one row: these come beside the rows of the other one. None for other plans."""
+    whole = _over(base, plan)
+    if whole is not None:
+        return whole
+    whole, width = _over(plan, base), len(base.schema)
+    return None if whole is None else only(whole, [*range(width, len(whole.schema)), *range(width)])
 
 
 def _over(plan: LogicalPlan, base: LogicalPlan) -> LogicalPlan | None:

@@ -177,6 +177,7 @@ SYNONYMS: dict[Key, Words] = {
     "ISNULL": ("IS", "NULL"),
     "NOTNULL": ("IS", "NOT", "NULL"),
     "UNKNOWN": ("NULL",),
+    "SOME": ("ANY",),
 }
 """Synonyms in the text; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
 

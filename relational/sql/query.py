@@ -14,14 +14,16 @@ from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of
 from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
-from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral
+from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral, has_subquery
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import with_shares_from
+from relational.plan.lateral import lateral_join
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
 from relational.plan.logical.filter import where
 from relational.plan.serialize import plan_from_text
 from relational.plan.set_functions import ONE_ROW, rows_beside
 from relational.plan.set_operations import SetOperation, check_branches, compared, union
+from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
@@ -135,7 +137,7 @@ class QueryBinder:
             if name in self._named.maps[0]:
                 raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
             plan = self.query(each.this)
-            relation = _Relation.of(self._shared(plan))
+            relation = _Relation.of(self.shared(plan))
             self._named[name] = self._renamed(relation, each, name)
 
     def _union(self, node: exp.Union) -> LogicalPlan:
@@ -183,9 +185,9 @@ class QueryBinder:
 
     def _select(self, node: exp.Select) -> LogicalPlan:
         plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
-        return select(plan, self._selection(node), scope, self._subquery)
+        return select(plan, self._selection(node), scope, self)
 
-    def _subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
+    def subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
         """The plan of a query in an expression over the columns of `scope`."""
         outer, self._outer = self._outer, scope
         try:
@@ -254,15 +256,15 @@ class QueryBinder:
         """The rows of `plan`, joined with one relation after the other."""
         for join in joins:
             connection = self._connection(join)
-            if gives_rows(join.this) and connection.kind in (JoinKind.INNER, JoinKind.LEFT):
-                plan, items = self._beside(plan, items, join.this, connection, others)
+            if _is_lateral(join.this) and connection.kind in (JoinKind.INNER, JoinKind.LEFT):
+                plan, items = self._lateral(plan, items, join.this, connection, others)
                 continue
             right, more = self._named_items(join.this, (*others, *items), is_temporal=connection.is_temporal)
             more = [replace(item, first=len(plan.schema) + item.first) for item in more]
             plan, items = self._joined(plan, right, connection, items, more)
         return plan, items
 
-    def _beside(
+    def _lateral(
         self,
         left: LogicalPlan,
         items: list[FromItem],
@@ -270,29 +272,34 @@ class QueryBinder:
         connection: _Connection,
         others: Sequence[FromItem],
     ) -> tuple[LogicalPlan, list[FromItem]]:
-        """The rows of a set-returning function, whose arguments may be columns of the relations before it, beside the
-        rows of `left`."""
-        assert isinstance(node, exp.Table | exp.Lateral)
+        """The rows of `left`, each with those of a subquery or a function that may refer to its columns."""
         if connection.using or connection.is_natural:
-            message = "a function in FROM is joined by ON, not by USING or NATURAL"
+            message = "LATERAL and functions in FROM are joined by ON, not by USING or NATURAL"
             raise ParseError(message, **error_span(connection.span))
-        rows, path = self._rows_of_function(node, ExprBinder(Scope.of_items(items, self._outer)))
+        scope, is_inner = Scope.of_items(items, self._outer), connection.kind is JoinKind.INNER
+        condition = None if connection.on is None or _is_true(connection.on) else connection.on
+        is_beside = gives_rows(node) and (is_inner or condition is None)
+        if gives_rows(node):
+            assert isinstance(node, exp.Table | exp.Lateral)
+            rows, path = self._rows_of_function(node, scope if is_beside else Scope.of_items((), scope))
+            relation = _Relation(left if is_beside else rows.over(ONE_ROW), rows.schema, rows.hidden)
+        else:
+            rows, alias = None, alias_in_tree(node, self._translate)
+            relation, path = _Relation.of(self.subquery(node.this.this, scope)), () if alias is None else (alias,)
         self._check_new(path, node, (*others, *items))
-        schema = self._renamed(_Relation(left, rows.schema, rows.hidden), node, path[-1]).schema
-        both = [*items, FromItem(schema, rows.hidden, path, first=len(left.schema))]
+        named = self._renamed(relation, node, path[-1] if path else "")
+        both = [*items, FromItem(named.schema, named.hidden, path, first=len(left.schema))]
         on = None
-        if connection.on is not None and not _is_true(connection.on):
-            on = ExprBinder(Scope.of_items(both, self._outer)).condition(self._translate.term(connection.on), "ON")
-        if connection.kind is JoinKind.INNER:
-            return where(rows.over(left), () if on is None else (on,)), both
-        if on is not None:
-            message = "LEFT JOIN of a function is supported ON TRUE"
-            raise BindError(message, **error_span(self._translate.span(connection.on)))
-        return rows.over(left, is_outer=True), both
+        if condition is not None:
+            on = ExprBinder(Scope.of_items(both, self._outer)).condition(self._translate.term(condition), "ON")
+        if rows is not None and is_beside:
+            return where(rows.over(left, is_outer=not is_inner), () if on is None else (on,)), both
+        span = self._translate.span(node)
+        return lateral_join(left, relation.plan, connection.kind, on, scope.depth, self.shared, span), both
 
-    def _rows_of_function(self, node: exp.Table | exp.Lateral, binder: ExprBinder) -> tuple[TableRows, tuple[str, ...]]:
+    def _rows_of_function(self, node: exp.Table | exp.Lateral, scope: Scope) -> tuple[TableRows, tuple[str, ...]]:
         alias = alias_in_tree(node, self._translate)
-        rows = table_rows(node, alias, binder, self._translate)
+        rows = table_rows(node, alias, ExprBinder(scope), self._translate)
         return rows, (alias or node.this.name.lower(),)
 
     def _check_new(self, path: tuple[str, ...], node: exp.Expr, others: Sequence[FromItem]) -> None:
@@ -353,8 +360,10 @@ class QueryBinder:
         """Two relations as a JOIN connects them, and the names of both."""
         kind = connection.kind
         if connection.on is not None:
-            binder = ExprBinder(Scope.of_items([*items, *more], self._outer))
-            on = binder.condition(self._translate.term(connection.on), "ON")
+            scope, term = Scope.of_items([*items, *more], self._outer), self._translate.term(connection.on)
+            if has_subquery(term) and not connection.is_temporal:
+                return Subqueries(self, scope).joined_on(Join(left, right, kind, None), term), [*items, *more]
+            on = ExprBinder(scope).condition(term, "ON")
             if kind is JoinKind.INNER and not connection.is_temporal:
                 return _inner(left, right, on), [*items, *more]
             return Join(left, right, kind, on, connection.is_temporal), [*items, *more]
@@ -371,13 +380,15 @@ class QueryBinder:
         path = () if alias is None else (alias,)
         if gives_rows(node):
             assert isinstance(node, exp.Table | exp.Lateral)
-            rows, named = self._rows_of_function(node, ExprBinder(Scope.of_items((), self._outer)))
+            rows, named = self._rows_of_function(node, Scope.of_items((), self._outer))
             return _Relation(rows.over(ONE_ROW), rows.schema, rows.hidden), named
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._table_function(node.this), path
         if isinstance(node, exp.Table):
             relation, own = self._table(node)
             return relation, path or own
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            return _Relation.of(self.query(node.this.this)), path
         if isinstance(node, exp.Subquery):
             self._check_plain(node)
             return _Relation.of(self.query(node.this)), path
@@ -402,7 +413,7 @@ class QueryBinder:
         if name == "tumble":
             plan = tumble(relation.plan, column, lengths[0], span)
         else:
-            plan = hop(self._shared(relation.plan), column, lengths[0], lengths[1], span)
+            plan = hop(self.shared(relation.plan), column, lengths[0], lengths[1], span)
         schema = Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :]))
         return _Relation(plan, schema, relation.hidden)
 
@@ -422,7 +433,7 @@ class QueryBinder:
             raise BindError("a constant INTERVAL is expected here", **error_span(self._translate.span(node)))
         return bound.value
 
-    def _shared(self, plan: LogicalPlan) -> Share:
+    def shared(self, plan: LogicalPlan) -> Share:
         """A plan with several readers."""
         self._shares += 1
         return Share(plan, self._shares - 1)
@@ -544,8 +555,13 @@ def _inner(left: LogicalPlan, right: LogicalPlan, on: Expression | None = None) 
 
 def _refers_left(first: exp.Expr, joins: Sequence[exp.Join]) -> bool:
     """Whether a relation between two commas may refer to those before the first one: its joins then continue these."""
-    is_lateral = any(gives_rows(each) for each in (first, *(join.this for join in joins)))
+    is_lateral = any(map(_is_lateral, (first, *(join.this for join in joins))))
     return is_lateral and not any(join.side.upper() in ("RIGHT", "FULL") for join in joins)
+
+
+def _is_lateral(node: exp.Expr) -> bool:
+    """Whether a relation may refer to those before it."""
+    return gives_rows(node) or (isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery))
 
 
 def _is_true(node: exp.Expr) -> bool:

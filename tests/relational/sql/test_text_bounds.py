@@ -320,6 +320,7 @@ SELECT o.id FROM orders AS o LEFT OUTER JOIN pairs AS p ON o.id = p.a CROSS JOIN
 SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FROM plain);
 SELECT rank() OVER (PARTITION BY region ORDER BY id) FROM orders;
 SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l."Id" = o.id;
+SELECT id FROM orders EXCEPT ALL SELECT a FROM pairs INTERSECT SELECT v FROM plain ORDER BY 1 LIMIT 3 OFFSET 1;
 SELECT x.a FROM orders AS o CROSS JOIN LATERAL jsonb_to_recordset('[]') AS x(a INT);
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
