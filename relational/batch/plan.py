@@ -239,6 +239,36 @@ class BatchHashJoin(BatchNode):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchRecursive(BatchNode):
+    """The rows of `base`, and again and again those of `step` over the last ones, which its working table `number` is.
+    `is_distinct`: each row once. All rows are in memory."""
+
+    base: BatchNode
+    step: BatchNode
+    number: int
+    is_distinct: bool
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return self.base, self.step
+
+    @property
+    def details(self) -> str:
+        return f"{self.number} {'UNION' if self.is_distinct else 'UNION ALL'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWorkingTable(BatchNode):
+    """The last rows of the recursion of this number."""
+
+    number: int
+
+    @property
+    def details(self) -> str:
+        return f"{self.number} ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
 class BatchShare(_Unary):
     """The input of several readers. `is_kept`: its rows are computed once and kept until the query ends; otherwise each
     reader computes them, which holds no rows in memory."""

@@ -29,13 +29,16 @@ from relational.batch.plan import (
     BatchProject,
     BatchProjectSet,
     BatchRank,
+    BatchRecursive,
     BatchScan,
     BatchShare,
     BatchSort,
     BatchUnion,
     BatchValues,
+    BatchWorkingTable,
 )
 from relational.batch.planner import plan_query
+from relational.batch.recursion import RecursionLimits, dependent_shares, recursive_rows
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
@@ -51,20 +54,32 @@ from relational.types.schema import Schema
 Chunks = Iterator[DataChunk]
 
 
-def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None) -> pa.Table:
+def run_query(
+    plan: LogicalPlan,
+    store: StateStore,
+    epoch: Epoch,
+    cache: ColumnCache | None = None,
+    limits: RecursionLimits = RecursionLimits(),  # noqa: B008 - an immutable value
+) -> pa.Table:
     """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
-    a cache of the store's columns.
+    a cache of the store's columns. QueryTooLarge beyond `limits`.
     """
     shown = plan.visible
     schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch, cache).run(plan_query(plan))
+    chunks = _Query(store, epoch, cache, limits).run(plan_query(plan))
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
-def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
-    """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
-    for chunk in _Query(store, epoch).run(plan_query(plan)):
+def query_chunks(
+    plan: LogicalPlan,
+    store: StateStore,
+    epoch: Epoch,
+    limits: RecursionLimits = RecursionLimits(),  # noqa: B008 - an immutable value
+) -> Chunks:
+    """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows. QueryTooLarge beyond
+    `limits`."""
+    for chunk in _Query(store, epoch, None, limits).run(plan_query(plan)):
         if chunk.visible_rows:
             yield chunk.compact()
 
@@ -72,8 +87,9 @@ def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
 class _Query:
     """Evaluates the nodes of one plan; a node is a generator over its inputs' generators."""
 
-    def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None):
-        self._store, self._epoch, self._cache = store, epoch, cache
+    def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None, limits: RecursionLimits):
+        self._store, self._epoch, self._cache, self._limits = store, epoch, cache, limits
+        self._working: dict[int, list[DataChunk]] = {}  # by number of a recursion
         self._kept: dict[int, tuple[list[DataChunk], Chunks]] = {}
         """By number of a shared input the chunks computed so far, and those to come."""
 
@@ -184,6 +200,24 @@ class _Query:
     def join(self, plan: BatchHashJoin) -> Chunks:
         yield from HashJoin(plan, self.run(plan.right)).rows(self.run(plan.left))
 
+    def recursive(self, plan: BatchRecursive) -> Chunks:
+        """All rows before the first one is passed on: no other reader of the working table runs meanwhile."""
+        changing, around = dependent_shares(plan.step, plan.number), self._working.get(plan.number)
+
+        def step(rows: list[DataChunk]) -> list[DataChunk]:
+            for number in changing:
+                self._kept.pop(number, None)
+            self._working[plan.number] = rows
+            return list(self.run(plan.step))
+
+        found = list(recursive_rows(plan, list(self.run(plan.base)), step, self._limits))
+        if around is not None:
+            self._working[plan.number] = around
+        yield from found
+
+    def working_table(self, plan: BatchWorkingTable) -> Chunks:
+        yield from self._working[plan.number]
+
     def share(self, plan: BatchShare) -> Chunks:
         if not plan.is_kept:
             yield from self.run(plan.input)
@@ -217,6 +251,8 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchUnion: _Query.union,
     BatchHashJoin: _Query.join,
     BatchShare: _Query.share,
+    BatchRecursive: _Query.recursive,
+    BatchWorkingTable: _Query.working_table,
 }
 
 

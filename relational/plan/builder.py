@@ -9,8 +9,9 @@ from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span, span_of
 from relational.expr.expression import Expression
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
+from relational.expr.window_functions import RankKind
 from relational.plan.grouping import GroupBinder
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Share, Sort
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Share, Sort, TopN
 from relational.plan.set_functions import SetFunctions
 from relational.plan.subqueries import QueryPlanner, Subqueries
 from relational.plan.windows import Windows
@@ -36,13 +37,14 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One SELECT without its FROM, clause by clause."""
+    """One SELECT without its FROM, clause by clause. `first_of`: the terms of DISTINCT ON."""
 
     items: tuple[Named | Star, ...]
     where: UnboundExpr | None = None
     groups: tuple[UnboundExpr, ...] = ()
     having: UnboundExpr | None = None
     distinct: bool = False
+    first_of: tuple[UnboundExpr, ...] = ()
     arrangement: Arrangement = Arrangement()
 
 
@@ -73,8 +75,11 @@ def select(
     if selection.where is not None:
         plan = subqueries.filtered(plan, selection.where, ExprBinder(scope, subqueries))
     items = _expanded(selection.items, scope)
-    order = tuple(Ordered(_order_term(key.term, items), key.order) for key in selection.arrangement.order)
-    terms = [*(item.term for item in items), *(key.term for key in order)]
+    order = tuple(
+        Ordered(_order_term(key.term, items, "ORDER BY"), key.order) for key in selection.arrangement.order
+    )
+    first_of = [_order_term(term, items, "DISTINCT ON") for term in selection.first_of]
+    terms = [*(item.term for item in items), *(key.term for key in order), *first_of]
     binder: ExprBinder
     if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
@@ -109,11 +114,12 @@ def _output(
     order: Sequence[Ordered],
     selection: Selection,
 ) -> LogicalPlan:
-    """Projection, DISTINCT, ORDER BY and LIMIT of bound items, followed in `bound` by the bound sort keys."""
+    """Projection, DISTINCT, ORDER BY and LIMIT of bound items, followed in `bound` by the bound sort keys and the terms
+    of DISTINCT ON."""
     expressions = list(bound[: len(items)])
     names = [item.name for item in items]
     keys: list[SortKey] = []
-    for key, expression in zip(order, bound[len(items) :], strict=True):
+    for key, expression in zip(order, bound[len(items) : len(items) + len(order)], strict=True):
         if expression not in expressions:
             if selection.distinct:
                 raise BindError(
@@ -122,16 +128,39 @@ def _output(
             expressions.append(expression)
             names.append(f"_order_{len(expressions)}")
         keys.append(SortKey(expressions.index(expression), key.order))
+    first_of = bound[len(items) + len(order) :]
+    for expression in first_of:
+        if expression not in expressions:
+            expressions.append(expression)
+            names.append(f"_order_{len(expressions)}")
     concealed = frozenset(range(len(items), len(expressions)))
     plan = Project(plan, tuple(expressions), tuple(names), concealed)
     if selection.distinct:
         plan = Aggregate(plan, tuple(range(len(expressions))), (), ())
+    if first_of:
+        groups = tuple(dict.fromkeys(map(expressions.index, first_of)))
+        plan = _first_rows(plan, groups, keys, selection.arrangement.order)
     if keys:
         plan = Sort(plan, tuple(keys))
     limit, offset = selection.arrangement.limit, selection.arrangement.offset
     if limit is not None or offset:
         plan = Limit(plan, limit, offset)
     return plan
+
+
+def _first_rows(
+    plan: LogicalPlan, groups: tuple[int, ...], keys: Sequence[SortKey], order: Sequence[Ordered]
+) -> LogicalPlan:
+    """DISTINCT ON: the first row of each group in the order of `keys`, of which the groups come first."""
+    known = set[int]()
+    for key, written in zip(keys, order, strict=True):
+        if key.column in groups:
+            known.add(key.column)
+        elif len(known) < len(groups):
+            message = "ORDER BY of SELECT DISTINCT ON begins with the expressions of DISTINCT ON"
+            raise BindError(message, **error_span(span_of(written.term)))
+    rest = tuple(key for key in keys if key.column not in groups)
+    return TopN(plan, groups, rest, RankKind.ROW_NUMBER, 1)
 
 
 def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
@@ -156,9 +185,10 @@ def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> Unbo
     return items[term.value - 1].term
 
 
-def _order_term(term: UnboundExpr, items: Sequence[Named]) -> UnboundExpr:
-    """Resolves a sort key: an item by position, an item by its name, else an expression over the input."""
-    found = _by_position(term, items, "ORDER BY")
+def _order_term(term: UnboundExpr, items: Sequence[Named], clause: str) -> UnboundExpr:
+    """Resolves a term of ORDER BY or DISTINCT ON: an item by position, an item by its name, else an expression over the
+    input."""
+    found = _by_position(term, items, clause)
     if found is not None:
         return found
     if isinstance(term, Name) and not term.qualifier:

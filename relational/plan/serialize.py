@@ -32,12 +32,14 @@ from relational.plan.logical import (
     Project,
     ProjectSet,
     Rank,
+    Recursive,
     Scan,
     Share,
     Sort,
     TopN,
     Union,
     Values,
+    WorkingTable,
     nodes,
 )
 from relational.types.data_type import DataType
@@ -49,7 +51,7 @@ FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
 third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters,
-temporal joins, EMIT ON WINDOW CLOSE and set-returning functions."""
+temporal joins, EMIT ON WINDOW CLOSE set-returning functions and recursion."""
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -73,7 +75,7 @@ def _version_of(node: LogicalPlan) -> int:
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, Rank | TopN):
         return TOP_N_VERSION
-    if isinstance(node, EmitOnWindowClose | ProjectSet) or (isinstance(node, Filter) and node.has_state):
+    if isinstance(node, EmitOnWindowClose | ProjectSet | Recursive) or (isinstance(node, Filter) and node.has_state):
         return FORMAT_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
@@ -119,6 +121,12 @@ def _plan(plan: LogicalPlan, positions: Mapping[int, int]) -> dict[str, Any]:
         left, right = (_plan(each, positions) for each in plan.inputs)
         temporal = {"temporal": True} if plan.is_temporal else {}
         return {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right} | temporal
+    if isinstance(plan, Recursive):
+        base, step = (_plan(each, positions) for each in plan.inputs)
+        return {"node": "recursive", "base": base, "step": step, "number": plan.number, "distinct": plan.is_distinct}
+    if isinstance(plan, WorkingTable):
+        fields = [[field.name, str(field.data_type)] for field in plan.fields]
+        return {"node": "working-table", "number": plan.number, "fields": fields}
     if isinstance(plan, Values):
         fields = [[field.name, str(field.data_type)] for field in plan.fields]
         rows = [[expression_to_json(each) for each in row] for row in plan.rows]
@@ -190,6 +198,12 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
         left, right = (_read_plan(record[side], table_of_id, shares) for side in ("left", "right"))
         on = None if record["on"] is None else expression_from_json(record["on"])
         return Join(left, right, JoinKind(record["kind"]), on, record.get("temporal", False))
+    if node == "recursive":
+        base, step = (_read_plan(record[each], table_of_id, shares) for each in ("base", "step"))
+        return Recursive(base, step, record["number"], record["distinct"])
+    if node == "working-table":
+        fields = Schema(Field(name, DataType.parse(text)) for name, text in record["fields"])
+        return WorkingTable(record["number"], fields)
     return _read_unary(record, _read_plan(record["input"], table_of_id, shares))
 
 

@@ -40,8 +40,8 @@ def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextS
     and the common types. BindError at the span of a plan that does not fit.
     """
     check_branches(len(plans))
-    fitted = _fitted(SetOperation.UNION, plans, spans)
-    flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]
+    branches = fitted(SetOperation.UNION, plans, spans)
+    flat = [part for plan in branches for part in (plan.branches if isinstance(plan, Union) else (plan,))]
     plan = Union(tuple(flat)) if len(flat) > 1 else flat[0]
     return Aggregate(plan, tuple(range(len(plan.schema))), (), ()) if distinct else plan
 
@@ -55,11 +55,11 @@ def compared(
     spans: Sequence[TextSpan | None] = (),
 ) -> LogicalPlan:
     """The rows of an INTERSECT or EXCEPT of two plans, each once if `distinct`. BindError as `union`."""
-    fitted = _fitted(operation, (left, right), spans)
-    types, names = fitted[0].schema.types, fitted[0].schema.names
+    branches = fitted(operation, (left, right), spans)
+    types, names = branches[0].schema.types, branches[0].schema.names
     width, columns = len(types), input_refs(types)
     tagged = [Project(plan, (*columns, Literal(number, BRANCH_TYPE)), (*names, BRANCH))
-              for number, plan in enumerate(fitted)]
+              for number, plan in enumerate(branches)]
     of_branch = [call("equal", [InputRef(width, BRANCH_TYPE), Literal(number, BRANCH_TYPE)]) for number in (0, 1)]
     counts = tuple(AggCall(AggKind.COUNT, None, each, False, DataType.BIGINT) for each in of_branch)
     whole = Aggregate(Union(tuple(tagged)), tuple(range(width)), counts, ("_left_rows", "_right_rows"))
@@ -77,7 +77,7 @@ def compared(
 _ZERO = Literal(0, DataType.BIGINT)
 
 
-def _fitted(
+def fitted(
     operation: SetOperation, plans: Sequence[LogicalPlan], spans: Sequence[TextSpan | None]
 ) -> list[LogicalPlan]:
     """The visible columns of the plans in their common types, under the names of the first one."""

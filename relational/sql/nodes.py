@@ -126,7 +126,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Interval: _known("this unit", ("INTERVAL",)),
     exp.Filter: _known("this expression", ("FILTER",)),
     exp.Window: _known("this partition_by order", _window, settled="over"),
-    exp.Distinct: _known("expressions", ("DISTINCT",)),
+    exp.Distinct: _known("expressions on", lambda node: ("DISTINCT", "ON") if node.args.get("on") else ("DISTINCT",)),
     exp.CurrentDate: _known("", ("CURRENT_DATE",)),
     exp.CurrentTime: _known("", ("CURRENT_TIME",)),
     exp.CurrentTimestamp: _known("", ("CURRENT_TIMESTAMP",)),
@@ -151,7 +151,9 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Union: _known("this expression distinct order limit offset with_"),
     exp.Except: _known("this expression distinct order limit offset with_"),
     exp.Intersect: _known("this expression distinct order limit offset with_"),
-    exp.With: _known("expressions", ("WITH",)),
+    exp.With: _known(
+        "expressions recursive", lambda node: ("WITH", "RECURSIVE") if node.args.get("recursive") else ("WITH",)
+    ),
     exp.CTE: _known("this alias"),
     exp.From: _known("this", ("FROM",)),
     exp.Join: _known("this on side kind using method", _join),

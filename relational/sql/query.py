@@ -16,10 +16,11 @@ from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
 from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral, has_subquery
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
-from relational.plan.descent import with_shares_from
+from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
 from relational.plan.lateral import lateral_join
-from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
+from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values, WorkingTable, only
 from relational.plan.logical.filter import where
+from relational.plan.recursion import recursive
 from relational.plan.serialize import plan_from_text
 from relational.plan.set_functions import ONE_ROW, rows_beside
 from relational.plan.set_operations import SetOperation, check_branches, compared, union
@@ -98,7 +99,7 @@ class QueryBinder:
         self._catalog, self._translate = catalog, translator
         self._named: ChainMap[str, _Relation] = ChainMap()
         self._outer: Scope | None = None  # of the query around the current one, if that is in an expression
-        self._shares = 0
+        self._shares = self._recursions = 0
         self.views: frozenset[int] = frozenset()
         """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
 
@@ -136,9 +137,39 @@ class QueryBinder:
             name, span = alias_in_tree(each, self._translate) or "", self._translate.span(each.args["alias"].this)
             if name in self._named.maps[0]:
                 raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
-            plan = self.query(each.this)
+            if node.args.get("recursive") and self._refers(each.this, name):
+                plan = self._recursive(each, name)
+            else:
+                plan = self.query(each.this)
             relation = _Relation.of(self.shared(plan))
             self._named[name] = self._renamed(relation, each, name)
+
+    def _refers(self, node: exp.Expr, name: str) -> bool:
+        """Whether a relation of this name occurs in a query."""
+        tables = (each for each in node.find_all(exp.Table) if each.args.get("db") is None)
+        return any(isinstance(each.this, exp.Identifier) and self._translate.identifier(each.this) == name
+                   for each in tables)
+
+    def _recursive(self, each: exp.CTE, name: str) -> LogicalPlan:
+        """A query of WITH RECURSIVE that refers to itself."""
+        node, span = each.this, self._translate.span(each.args["alias"].this)
+        if not isinstance(node, exp.Union) or self._refers(node.this, name):
+            message = "a query that refers to itself is a query without, UNION [ALL], and one with that reference"
+            raise BindError(message, **error_span(span))
+        for clause in _CLAUSES:
+            if node.args.get(clause) is not None:
+                raise unsupported(node.args[clause], self._translate.tree)
+        branches = node.this, node.expression
+        for branch in branches:
+            self._check_branch(branch, SetOperation.UNION)
+        base = self.query(node.this)
+        base = only(base, base.visible)
+        self._recursions += 1
+        working = WorkingTable(self._recursions - 1, self._renamed(_Relation.of(base), each, name).schema)
+        self._named[name] = _Relation.of(working)
+        step = self.query(node.expression)
+        spans = [self._translate.span(branch) for branch in branches]
+        return recursive(base, step, working, distinct=bool(node.args.get("distinct")), spans=spans)
 
     def _union(self, node: exp.Union) -> LogicalPlan:
         """A chain of UNION and UNION ALL, from left to right: duplicates among all branches up to the last UNION are
@@ -197,14 +228,14 @@ class QueryBinder:
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
-        if distinct is not None and distinct.expressions:
-            raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
+        first_of = None if distinct is None else distinct.args.get("on")
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
             where=None if where is None else self._translate.term(where.this),
             groups=self._groups(node.args.get("group")),
             having=None if having is None else self._translate.term(having.this),
-            distinct=distinct is not None,
+            distinct=distinct is not None and first_of is None,
+            first_of=() if first_of is None else tuple(map(self._translate.term, _parts(first_of))),
             arrangement=self._arrangement(node),
         )
 
@@ -456,8 +487,9 @@ class QueryBinder:
         plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:
             self.views |= {table.id}
-            plan = with_shares_from(plan, self._shares)
+            plan = with_recursions_from(with_shares_from(plan, self._shares), self._recursions)
             self._shares = max((self._shares - 1, *plan.properties.shares)) + 1
+            self._recursions = max((self._recursions - 1, *recursions_of(plan))) + 1
         return _Relation.of(plan), (full_name.database, full_name.schema, full_name.name)
 
     def _renamed(self, relation: _Relation, node: exp.Expr, name: str) -> _Relation:
@@ -557,6 +589,11 @@ def _refers_left(first: exp.Expr, joins: Sequence[exp.Join]) -> bool:
     """Whether a relation between two commas may refer to those before the first one: its joins then continue these."""
     is_lateral = any(map(_is_lateral, (first, *(join.this for join in joins))))
     return is_lateral and not any(join.side.upper() in ("RIGHT", "FULL") for join in joins)
+
+
+def _parts(node: exp.Expr) -> list[exp.Expr]:
+    """The expressions of a list in parentheses; of one in parentheses that one."""
+    return node.expressions if isinstance(node, exp.Tuple) else [node]
 
 
 def _is_lateral(node: exp.Expr) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hummock.epoch import Epoch
-from relational.batch import query_chunks, run_query
+from relational.batch import RecursionLimits, query_chunks, run_query
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.errors import InvalidValue
@@ -40,6 +40,8 @@ class SessionQueries:
         self._creations = playground.meta.creations
         self._rows_limit = playground.options.stream.statement_rows
         self._bytes_limit = playground.options.stream.ingest_bytes
+        options = playground.options.stream
+        self._limits = RecursionLimits(options.recursion_rounds, options.recursion_rows)
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
 
@@ -55,7 +57,7 @@ class SessionQueries:
         was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet."""
         self._check_fresh(plan)
         with self._storage.snapshot() as epoch:
-            return run_query(plan, self._storage, epoch, self._columns)
+            return run_query(plan, self._storage, epoch, self._columns, self._limits)
 
     def _check_fresh(self, plan: LogicalPlan) -> None:
         known = self._catalog.snapshot
@@ -73,7 +75,7 @@ class SessionQueries:
         """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
         self._check_fresh(query)
         with self._storage.snapshot() as epoch:
-            chunks = list(query_chunks(query, self._storage, epoch))
+            chunks = list(query_chunks(query, self._storage, epoch, self._limits))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
@@ -82,7 +84,7 @@ class SessionQueries:
         self._check_fresh(query)
         chunks: list[DataChunk] = []
         with self._storage.snapshot() as epoch:
-            for chunk in query_chunks(query, self._storage, epoch):
+            for chunk in query_chunks(query, self._storage, epoch, self._limits):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:

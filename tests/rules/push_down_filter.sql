@@ -304,3 +304,29 @@ SELECT * FROM orders, generate_series(1, id) AS g WHERE region = 'x' AND g > 1 A
 --       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
 --         Filter (region = 'x')
 --           Scan orders (id, region, amount, at)
+
+-- no term goes into a recursion, and within it each goes down
+WITH RECURSIVE r(n) AS (SELECT a FROM pairs UNION SELECT n + v FROM r JOIN plain ON v > 1 WHERE n < 9) SELECT n FROM r WHERE n > 3
+-- before
+--   Project a AS n
+--     Filter (a > 3)
+--       Recursive 0 UNION
+--         Project a
+--           Scan pairs (a, b, c)
+--         Project (n + v) AS ?column?
+--           Filter (n < 9)
+--             Join inner on (v > 1)
+--               WorkingTable 0 (n)
+--               Scan plain (v, w, _row_id)
+-- after
+--   Project a AS n
+--     Filter (a > 3)
+--       Recursive 0 UNION
+--         Project a
+--           Scan pairs (a, b, c)
+--         Project (n + v) AS ?column?
+--           Join inner
+--             Filter (n < 9)
+--               WorkingTable 0 (n)
+--             Filter (v > 1)
+--               Scan plain (v, w, _row_id)

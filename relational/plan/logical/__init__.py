@@ -11,6 +11,7 @@ from relational.plan.logical.node import LogicalPlan, nodes, positions_of
 from relational.plan.logical.project import Project, only
 from relational.plan.logical.project_set import ProjectSet
 from relational.plan.logical.rank import Rank, TopN
+from relational.plan.logical.recursive import Recursive, WorkingTable
 from relational.plan.logical.scan import Scan, table_schema
 from relational.plan.logical.share import Share
 from relational.plan.logical.sort_limit import Limit, Sort
@@ -29,12 +30,14 @@ __all__ = [
     "Project",
     "ProjectSet",
     "Rank",
+    "Recursive",
     "Scan",
     "Share",
     "Sort",
     "TopN",
     "Union",
     "Values",
+    "WorkingTable",
     "only",
     "positions_of",
     "table_schema",

@@ -132,6 +132,7 @@ EXAMPLES = (
     "SELECT region FROM orders WHERE id IN (SELECT a FROM pairs)",
     "SELECT rank() OVER (PARTITION BY region ORDER BY id DESC) FROM orders",
     "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
+    "WITH RECURSIVE r(n) AS (SELECT a FROM pairs UNION SELECT n + 1 FROM r WHERE n < 9) SELECT n FROM r",
     "SELECT id, g FROM orders LEFT JOIN generate_series(1, id) AS g ON TRUE",
 )
 

@@ -321,6 +321,7 @@ SELECT id FROM orders WHERE EXISTS (SELECT a FROM pairs) AND id IN (SELECT v FRO
 SELECT rank() OVER (PARTITION BY region ORDER BY id) FROM orders;
 SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l."Id" = o.id;
 SELECT id FROM orders EXCEPT ALL SELECT a FROM pairs INTERSECT SELECT v FROM plain ORDER BY 1 LIMIT 3 OFFSET 1;
+SELECT DISTINCT ON (id) id FROM orders;
 SELECT x.a FROM orders AS o CROSS JOIN LATERAL jsonb_to_recordset('[]') AS x(a INT);
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',

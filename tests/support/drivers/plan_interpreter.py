@@ -28,12 +28,14 @@ from relational.plan.logical import (
     Project,
     ProjectSet,
     Rank,
+    Recursive,
     Scan,
     Share,
     Sort,
     TopN,
     Union,
     Values,
+    WorkingTable,
 )
 from relational.plan.logical.rank import OrderedGroups
 from relational.types import DataType, Schema
@@ -239,6 +241,24 @@ def _join(plan: Join, tables: Mapping[int, Rows]) -> Rows:
     return rows
 
 
+def _recursive(plan: Recursive, tables: Mapping[int, Rows]) -> Rows:
+    """The working table is the table of a negative id."""
+    found: Rows = []
+    working = interpret(plan.base, tables)
+    while working:
+        if plan.is_distinct:
+            seen = {tuple(map(_key, row)): row for row in found}
+            fresh = {tuple(map(_key, row)): row for row in working}
+            working = [row for key, row in fresh.items() if key not in seen]
+        found += working
+        working = interpret(plan.step, {**tables, -1 - plan.number: working})
+    return found
+
+
+def _working_table(plan: WorkingTable, tables: Mapping[int, Rows]) -> Rows:
+    return tables[-1 - plan.number]
+
+
 def _share(plan: Share, tables: Mapping[int, Rows]) -> Rows:
     return interpret(plan.input, tables)
 
@@ -264,6 +284,8 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Union: _union,
     Join: _join,
     Share: _share,
+    Recursive: _recursive,
+    WorkingTable: _working_table,
     Values: _values,
     ColumnValues: _column_values,
 }
