@@ -160,7 +160,7 @@ class Subqueries:
     ) -> LogicalPlan:
         """The rows of `plan` for which the condition of a WHERE, or of an inner join, is true."""
         terms, joins = [], []
-        for term in _terms(condition):
+        for term in conjunction_terms(condition):
             is_negated = isinstance(term, UnboundCall) and term.function == "not"
             inner = term.args[0] if isinstance(term, UnboundCall) and is_negated else term
             if isinstance(inner, UnboundSubquery) and inner.use in (SubqueryUse.EXISTS, SubqueryUse.IN):
@@ -381,8 +381,8 @@ def _existing(plan: LogicalPlan) -> LogicalPlan:
             return plan
 
 
-def _terms(condition: UnboundExpr) -> list[UnboundExpr]:
+def conjunction_terms(condition: UnboundExpr) -> list[UnboundExpr]:
     """The terms of a conjunction."""
     if isinstance(condition, UnboundCall) and condition.function == "and":
-        return [term for arg in condition.args for term in _terms(arg)]
+        return [term for arg in condition.args for term in conjunction_terms(arg)]
     return [condition]

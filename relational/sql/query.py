@@ -218,6 +218,10 @@ class QueryBinder:
         plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
         return select(plan, self._selection(node), scope, self)
 
+    def term(self, node: exp.Expr) -> UnboundExpr:
+        """The term of an expression of the statement."""
+        return self._translate.term(node)
+
     def subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
         """The plan of a query in an expression over the columns of `scope`."""
         outer, self._outer = self._outer, scope

@@ -100,9 +100,9 @@ class SessionQueries:
                 raise DuplicateKey(table.name, next(iter(rows.project(table.pk_indices).take([row]).rows())))
         return StreamChunk.inserts(rows)
 
-    def _check_count(self, table: TableCatalog, rows: int) -> None:
+    def _check_count(self, table: TableCatalog, rows: int, statement: str = "INSERT") -> None:
         if rows > self._rows_limit:
-            raise InvalidStatement(table.name, f"{rows} rows in one INSERT; the limit is {self._rows_limit}")
+            raise InvalidStatement(table.name, f"{rows} rows in one {statement}; the limit is {self._rows_limit}")
 
     def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
         """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing."""
@@ -128,16 +128,30 @@ class SessionQueries:
         return self._send(table, statement)
 
     def update(
-        self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
+        self,
+        table: TableCatalog,
+        assignments: Sequence[tuple[int, Expression]],
+        predicate: Expression | None,
+        keys: DataChunk | None = None,
     ) -> int:
         """Rows affected. `assignments`: column numbers and their new values over the old row; `predicate` None: every
-        row."""
+        row. `keys`: primary keys, of which a row must have one."""
         number = self._node.pending.next_id()
-        return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids))
+        return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys))
 
-    def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
-        """Rows affected; `predicate` None: every row."""
-        return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids))
+    def delete(self, table: TableCatalog, predicate: Expression | None, keys: DataChunk | None = None) -> int:
+        """Rows affected; `predicate` None: every row. `keys` as in `update`."""
+        return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids, keys=keys))
+
+    def keys_of(self, table: TableCatalog, query: LogicalPlan) -> DataChunk:
+        """The committed rows of `query`, primary keys of `table`. InvalidStatement if they are too many."""
+        self._check_fresh(query)
+        chunks = [DataChunk.from_rows(query.schema, [])]
+        with self._storage.snapshot() as epoch:
+            for chunk in query_chunks(query, self._storage, epoch, self._limits):
+                chunks.append(chunk)
+                self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
+        return DataChunk.concat(chunks)
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
         self._storage.check_process()
