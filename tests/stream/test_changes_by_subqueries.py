@@ -52,7 +52,8 @@ def test_each_change_is_that_of_duckdb(db):
         changed += rows
         db.flush()
         for query in ("SELECT * FROM a", "SELECT * FROM b", "SELECT * FROM c"):
-            assert_same_rows(rows_of(db.sql(query).to_arrow()), rows_of(duck.sql(query).to_arrow_table()), ordered=False)
+            theirs = rows_of(duck.sql(query).to_arrow_table())
+            assert_same_rows(rows_of(db.sql(query).to_arrow()), theirs, ordered=False)
         grouped = duck.sql("SELECT k, count(*), sum(x) FROM a GROUP BY k").to_arrow_table()
         assert_same_rows(rows_of(db.sql("SELECT * FROM v").to_arrow()), rows_of(grouped), ordered=False)
     assert changed > 60

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import random
+from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
 
 import pytest
 
 import stream
+from tests.support.drivers.engine_store import EngineStore
+from tests.support.drivers.seeds import run_seed
 from tests.support.servers.postgres_server import running_server
 from tests.support.suites.sql_cases import CASES
 
@@ -48,6 +52,9 @@ RESTART = 6
 """The number of changes before it."""
 CHECKED = (3, 5, 6, 9, 11, len(CHANGES) - 1)
 """After these changes each view is read, and compared with its query."""
+VIEWS_OF_TASKS = 14
+SWITCHES = {5: {"parallelism": 2}, 9: {"slots": 2}}
+"""After so many changes another engine goes on: the graph without slots, tasks with them."""
 
 
 def cases() -> list[tuple[str, bool, str]]:
@@ -120,6 +127,31 @@ def test_rows_are_those_of_postgresql(query, is_view, expected, kept):
     of_view, of_query = kept[query][-1]
     assert of_query == expected
     assert (of_view == expected) == is_view
+
+
+def test_views_are_the_same_where_epochs_run_as_tasks():
+    """Some of them, kept by one engine after the other."""
+    if "HUMMOCK_REWRITE" in os.environ:
+        pytest.skip("HUMMOCK_REWRITE is set")
+    chosen = random.Random(run_seed()).sample([each for each in QUERIES if each[1]], VIEWS_OF_TASKS)
+    with ExitStack() as undo:
+        store = EngineStore(undo)
+        db = store.open(slots=3, chunk_rows=5)
+        for table in TABLES:
+            db.sql(table)
+        for number, (query, _, _) in enumerate(chosen):
+            db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        for number, change in enumerate(CHANGES):
+            if number in SWITCHES:
+                db.close()
+                db = store.open(chunk_rows=5, **SWITCHES[number])
+            db.sql(change)
+            if number % 3 == 1:
+                db.flush()
+        db.flush()
+        assert not db.failed_jobs and store.counts["tasks"] > 2 * VIEWS_OF_TASKS
+        for number, (query, _, expected) in enumerate(chosen):
+            assert answer(db, f"SELECT * FROM v{number}") == expected, query
 
 
 @pytest.mark.skipif("HUMMOCK_REWRITE" not in os.environ, reason="only to record the answers of PostgreSQL")

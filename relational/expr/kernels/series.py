@@ -19,7 +19,7 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
 
 MAX_ROWS = 1 << 24
-"""Of one series, and of all series that are computed at once."""
+"""Of one series, and of all series that are computed at once [R61]."""
 MAX_CALENDAR_ROWS = 1 << 17
 """Of a series whose distance has months: more than there are months."""
 _ZERO_STEP = "the step of generate_series is 0"
