@@ -12,7 +12,15 @@ from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, Literal
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
-from relational.plan.tree_text import grouping_text, groups_text, join_text, order_text, select_items, tree_text
+from relational.plan.tree_text import (
+    grouping_text,
+    groups_text,
+    join_text,
+    order_text,
+    select_items,
+    set_text,
+    tree_text,
+)
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
@@ -138,10 +146,8 @@ class BatchProjectSet(_Unary):
 
     @property
     def details(self) -> str:
-        names, given = self.input.schema.names, self.schema.names[len(self.passed) :]
-        items = ", ".join(select_items(self.functions, names, given[: len(self.functions)]))
-        passed = ", ".join(names[column] for column in self.passed)
-        return f"{'outer ' if self.is_outer else ''}{items} beside [{passed}]"
+        names = self.schema.names[len(self.passed) : -1]
+        return set_text(self.functions, self.passed, self.input.schema.names, names, self.is_outer)
 
 
 @dataclass(frozen=True, slots=True)

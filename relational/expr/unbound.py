@@ -264,17 +264,8 @@ class UnboundWindow(UnboundExpr):
         return (*self.args, *self.groups, *(key.term for key in self.order))
 
 
-@dataclass(frozen=True, eq=False)
-class UnboundSetCall(UnboundExpr):
+class UnboundSetCall(UnboundCall):
     """A set-returning function: its value in one of the rows that it gives."""
-
-    function: str
-    args: tuple[UnboundExpr, ...]
-    span: TextSpan | None = None
-
-    @property
-    def children(self) -> tuple[UnboundExpr, ...]:
-        return self.args
 
 
 class SubqueryUse(Enum):
@@ -389,7 +380,7 @@ def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
     """The term with names that are keys of `terms` replaced; inside aggregates, names are columns of the input."""
     if isinstance(term, Name):
         return term if term.qualifier else terms.get(term.name, term)
-    if isinstance(term, UnboundCall | UnboundSetCall):
+    if isinstance(term, UnboundCall):
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
     if isinstance(term, UnboundCast):
         return replace(term, operand=renamed(term.operand, terms))

@@ -203,7 +203,7 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
         return Recursive(base, step, record["number"], record["distinct"])
     if node == "working-table":
         fields = Schema(Field(name, DataType.parse(text)) for name, text in record["fields"])
-        return WorkingTable(record["number"], fields)
+        return WorkingTable(fields, record["number"])
     return _read_unary(record, _read_plan(record["input"], table_of_id, shares))
 
 

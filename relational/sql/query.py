@@ -165,7 +165,7 @@ class QueryBinder:
         base = self.query(node.this)
         base = only(base, base.visible)
         self._recursions += 1
-        working = WorkingTable(self._recursions - 1, self._renamed(_Relation.of(base), each, name).schema)
+        working = WorkingTable(self._renamed(_Relation.of(base), each, name).schema, self._recursions - 1)
         self._named[name] = _Relation.of(working)
         step = self.query(node.expression)
         spans = [self._translate.span(branch) for branch in branches]

@@ -20,7 +20,7 @@ from relational.expr.temporal_terms import NOW
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.logical.rank import numbers_text
-from relational.plan.tree_text import grouping_text, groups_text, join_text, select_items
+from relational.plan.tree_text import grouping_text, groups_text, join_text, select_items, set_text
 from relational.types import DataType, Schema, SortKey, VnodeRule
 
 
@@ -240,10 +240,8 @@ class ProjectSetNode(_UnaryNode):
 
     @property
     def details(self) -> str:
-        names, given = self.input.schema.names, self.schema.names[len(self.passed) :]
-        items = ", ".join(select_items(self.functions, names, given[: len(self.functions)]))
-        passed = ", ".join(names[column] for column in self.passed)
-        return f"{'outer ' if self.is_outer else ''}{items} beside [{passed}]"
+        names = self.schema.names[len(self.passed) : -1]
+        return set_text(self.functions, self.passed, self.input.schema.names, names, self.is_outer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from relational.plan.logical.node import (
     positions_of,
 )
 from relational.plan.logical.project import Project, hidden_name
-from relational.plan.tree_text import select_items
+from relational.plan.tree_text import set_text
 from relational.types.data_type import DataType
 from relational.types.schema import Field, Schema
 
@@ -72,10 +72,8 @@ class ProjectSet(UnaryPlan):
 
     @property
     def summary(self) -> str:
-        names = self.input.schema.names
-        items = ", ".join(select_items(self.functions, names, self.names))
-        passed = ", ".join(names[column] for column in self.passed)
-        return f"ProjectSet {'outer ' if self.is_outer else ''}{items} beside [{passed}]"
+        text = set_text(self.functions, self.passed, self.input.schema.names, self.names, self.is_outer)
+        return f"ProjectSet {text}"
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         """All functions are kept: each decides how many rows there are."""

@@ -12,7 +12,7 @@ from relational.expr.expression import Expression
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, unchanged
 from relational.plan.logical.project import only
-from relational.types.schema import Schema
+from relational.plan.logical.values import WrittenRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +64,13 @@ class Recursive(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkingTable(LogicalPlan):
+class WorkingTable(WrittenRows):
     """The last rows of the Recursive of this number around it."""
 
     number: int
-    fields: Schema
 
     def _derived(self) -> Properties:
         return Properties(self.fields)
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return ()
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> WorkingTable:
-        assert not inputs
-        return self
 
     @property
     def evaluated(self) -> tuple[Expression, ...]:
@@ -88,12 +79,3 @@ class WorkingTable(LogicalPlan):
     @property
     def summary(self) -> str:
         return f"WorkingTable {self.number} ({', '.join(self.fields.names)})"
-
-    def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
-        return self, unchanged(len(self.fields))
-
-    def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
-        return where(self, terms)
-
-    def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
-        return self
