@@ -23,6 +23,7 @@ from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
 from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.rules.share_scans import share_scans
+from relational.plan.rules.values_beside import values_beside
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 MAX_ROUNDS = 8
@@ -47,6 +48,7 @@ PLAIN_VIEW_RULES: tuple[Rule, ...] = (inline_shares, push_down_filter, prune_col
 
 VIEW_RULES: tuple[Rule, ...] = (
     inline_shares,
+    values_beside,
     share_scans,
     share_terms,
     push_down_filter,

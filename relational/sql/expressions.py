@@ -327,6 +327,8 @@ class Translator:
 
     def _in(self, node: exp.In) -> UnboundExpr:
         query = node.args.get("query")
+        if query is None and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
+            (query,) = node.expressions
         if query is None:
             return self._apply("in", [node.this, *node.expressions], node)
         left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
