@@ -7,6 +7,7 @@
     ├── EncodingError (ValueError)        bytes that are not an encoding, or a value without one
     │   └── InvalidValue                  an external value that its column cannot represent
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
+    ├── QueryTooLarge (RuntimeError)      a query exceeds one of its limits
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
     ├── RequestRefused (ValueError)       rows for the session that serves the store; it wrote none of them
     │   ├── BatchGap                      batches of a streaming writer that never arrived
@@ -139,6 +140,17 @@ class EvaluationError(RelationalError, ArithmeticError):
     def __init__(self, message: str, *, row: int | None = None):
         self.row = row
         super().__init__(message if row is None else f"{message} (row {row})")
+
+
+class QueryTooLarge(RelationalError, RuntimeError):
+    """`what` of a query exceeds the `limit` that an `option` of the session sets."""
+
+    def __init__(self, what: str, option: str, limit: int):
+        self.what, self.option, self.limit = what, option, limit
+        super().__init__(f"{what} beyond the limit of {limit:,}, which {option} sets")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return QueryTooLarge, (self.what, self.option, self.limit)
 
 
 class ConsistencyError(RelationalError, RuntimeError):

@@ -27,12 +27,12 @@ from relational.plan.builder import (
     keep,
     ordered,
     select,
-    union,
 )
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.descent import with_shares_from
 from relational.plan.logical import JoinKind, Limit, LogicalPlan, Scan, Values
 from relational.plan.logical.filter import where
+from relational.plan.set_operations import SetOperation, compared, union
 from relational.plan.using import join_by
 from relational.types.data_type import DataType
 from relational.types.schema import Schema
@@ -180,6 +180,21 @@ class Relation:
     def union(self, *others: Relation) -> Relation:
         """As `union_all`, each row once."""
         return self._union(others, distinct=True)
+
+    def intersect(self, other: Relation, *, distinct: bool = True) -> Relation:
+        """The rows that `other` has too, each once; without `distinct` as often as both have it. Columns are matched as
+        by `union`."""
+        return self._compared(SetOperation.INTERSECT, other, distinct)
+
+    def difference(self, other: Relation, *, distinct: bool = True) -> Relation:
+        """The rows that `other` does not have, each once; without `distinct` as often as this relation has it more:
+        SQL's EXCEPT. Columns are matched as by `union`."""
+        return self._compared(SetOperation.EXCEPT, other, distinct)
+
+    def _compared(self, operation: SetOperation, other: Relation, distinct: bool) -> Relation:
+        right = with_shares_from(other.plan, max((-1, *self.plan.properties.shares)) + 1)
+        plan = compared(operation, self.plan, right, distinct=distinct)
+        return Relation(plan, self.runner, self.views | other.views)
 
     def _union(self, others: Sequence[Relation], *, distinct: bool) -> Relation:
         plans: list[LogicalPlan] = []

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hummock.epoch import EpochPair
     from hummock.meta.store.base import MetaOperations
     from relational.catalog.objects import TableCatalog
+    from relational.chunk.data_chunk import DataChunk
     from relational.chunk.stream_chunk import StreamChunk
     from relational.expr.expression import Expression
 
@@ -207,23 +208,26 @@ class InsertRows:
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
     """Where `predicate` is true (None: everywhere), each assigned column gets its expression's value over the old row.
-    `result` and `column_ids` as in InsertRows."""
+    `keys`: primary keys, of which the row must have one. `result` and `column_ids` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
     assignments: tuple[tuple[int, Expression], ...]
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
+    keys: DataChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
-    """Delete the rows for which `predicate` is true (None: all). `result` and `column_ids` as in InsertRows."""
+    """Delete the rows for which `predicate` is true (None: all), with one of the primary keys `keys`. `result` and
+    `column_ids` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
+    keys: DataChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ RANGES = {
     "over_window_cache_bytes": (1, BYTES_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
+    "recursion_rounds": (1, ROWS_LIMIT),
+    "recursion_rows": (1, ROWS_LIMIT),
     "detached_creation_bytes": (0, BYTES_LIMIT),
     "failed_job_history_ms": (0, MS_LIMIT),
     "driver_rows": (0, ROWS_LIMIT),
@@ -108,6 +110,10 @@ class StreamOptions:
     """Cache of whole table columns at a committed epoch, for the queries of a session; 0: none."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two polls of its upstream."""
+    recursion_rounds: int = 100_000
+    """Rounds of a WITH RECURSIVE in a query."""
+    recursion_rows: int = 10_000_000
+    """Rows of a WITH RECURSIVE in a query, in all rounds together; they are in memory."""
     detached_creation_bytes: int = 32 << 20
     """Stored bytes of its tables from which on a view is created apart from the graph, whose barriers then do not wait
     for it; a view over less is ready sooner within it."""

@@ -16,7 +16,7 @@ from relational.join.join_probe import JoinProbe
 from relational.types.schema import Schema
 
 BATCH_ROWS = 65_536
-"""Of pairs that are made at once."""
+"""Of pairs, or of rows of set-returning functions, that are made at once."""
 
 
 class HashJoin:

@@ -20,6 +20,7 @@ from relational.plan.tree_text import (
     join_text,
     order_text,
     select_items,
+    set_text,
     tree_text,
 )
 from relational.types.ordering import SortKey
@@ -150,6 +151,20 @@ class BatchExpand(_Unary):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchProjectSet(_Unary):
+    """The input's columns `passed` beside the elements of the lists `functions` and their number, as in SetRows."""
+
+    passed: tuple[int, ...]
+    functions: tuple[Expression, ...]
+    is_outer: bool
+
+    @property
+    def details(self) -> str:
+        names = self.schema.names[len(self.passed) : -1]
+        return set_text(self.functions, self.passed, self.input.schema.names, names, self.is_outer)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchHashAgg(_Unary):
     """Groups by input columns, with all groups in memory; one row without groups. Rows that are equal in the order of a
     call are in that of the columns `ties`."""
@@ -245,6 +260,36 @@ class BatchHashJoin(BatchNode):
     def details(self) -> str:
         names = self.left.schema.names, self.right.schema.names
         return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecursive(BatchNode):
+    """The rows of `base`, and again and again those of `step` over the last ones, which its working table `number` is.
+    `is_distinct`: each row once. All rows are in memory."""
+
+    base: BatchNode
+    step: BatchNode
+    number: int
+    is_distinct: bool
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return self.base, self.step
+
+    @property
+    def details(self) -> str:
+        return f"{self.number} {'UNION' if self.is_distinct else 'UNION ALL'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWorkingTable(BatchNode):
+    """The last rows of the recursion of this number."""
+
+    number: int
+
+    @property
+    def details(self) -> str:
+        return f"{self.number} ({', '.join(self.schema.names)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ if they are fewer or cost more than those that are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -21,12 +22,16 @@ from relational.batch.plan import (
     BatchOverWindow,
     BatchPointGet,
     BatchProject,
+    BatchProjectSet,
+    BatchRecursive,
     BatchScan,
     BatchShare,
     BatchSort,
     BatchUnion,
     BatchValues,
+    BatchWorkingTable,
 )
+from relational.batch.recursion import depends
 from relational.expr.coercion import WIDE, digits
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts, input_refs
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
@@ -40,12 +45,15 @@ from relational.plan.logical import (
     LogicalPlan,
     OverWindow,
     Project,
+    ProjectSet,
+    Recursive,
     Scan,
     Share,
     Sort,
     TopN,
     Union,
     Values,
+    WorkingTable,
     nodes,
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
@@ -68,6 +76,7 @@ class _Planner:
 
     def __init__(self) -> None:
         self._shares: dict[int, BatchShare] = {}
+        self._kept_inputs = 0
 
     def plan(self, query: LogicalPlan, limit: int | None = None) -> BatchNode:
         return _PLANNERS[type(query)](self, query, limit)
@@ -93,6 +102,9 @@ class _Planner:
 
     def expand(self, query: Expand, limit: int | None) -> BatchNode:
         return BatchExpand(query.schema, self.plan(query.input), query.columns, query.sets)
+
+    def project_set(self, query: ProjectSet, limit: int | None) -> BatchNode:
+        return BatchProjectSet(query.schema, self.plan(query.input), query.passed, query.functions, query.is_outer)
 
     def aggregate(self, query: Aggregate, limit: int | None) -> BatchNode:
         ties = query.input.stream_key or ()
@@ -145,9 +157,32 @@ class _Planner:
             (len(query.left.schema), len(query.right.schema)),
         )
 
+    def recursive(self, query: Recursive, limit: int | None) -> BatchNode:
+        step = self._keeping(self.plan(query.step), query.number)
+        return BatchRecursive(query.schema, self.plan(query.base), step, query.number, query.is_distinct)
+
+    def _keeping(self, node: BatchNode, number: int) -> BatchNode:
+        """A node that rounds of a recursion evaluate, whose inputs that do not depend on the round are kept."""
+        if isinstance(node, BatchShare | BatchValues | BatchWorkingTable | BatchRecursive):
+            return node
+        if not depends(node, number):
+            self._kept_inputs += 1
+            return BatchShare(node.schema, node, -self._kept_inputs, True)
+        if isinstance(node, BatchHashJoin):
+            left, right = (self._keeping(each, number) for each in node.inputs)
+            return replace(node, left=left, right=right)
+        if isinstance(node, BatchUnion):
+            return replace(node, branches=tuple(self._keeping(each, number) for each in node.branches))
+        (child,) = node.inputs
+        return replace(node, input=self._keeping(child, number))  # type: ignore[call-arg]
+
+    def working_table(self, query: WorkingTable, limit: int | None) -> BatchNode:
+        return BatchWorkingTable(query.schema, query.number)
+
     def share(self, query: Share, limit: int | None) -> BatchNode:
         if query.number not in self._shares:
-            is_kept = any(isinstance(node, Aggregate | Join | OverWindow | Sort | Limit) for node in nodes(query.input))
+            costly = Aggregate | Join | OverWindow | Recursive | Sort | Limit
+            is_kept = any(isinstance(node, costly) for node in nodes(query.input))
             self._shares[query.number] = BatchShare(query.schema, self.plan(query.input), query.number, is_kept)
         return self._shares[query.number]
 
@@ -159,6 +194,7 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     Filter: _Planner.filter,
     Project: _Planner.project,
     Expand: _Planner.expand,
+    ProjectSet: _Planner.project_set,
     Aggregate: _Planner.aggregate,
     Sort: _Planner.sort,
     Limit: _Planner.limit,
@@ -167,6 +203,8 @@ _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNo
     TopN: _Planner.top_n,
     Join: _Planner.join,
     Share: _Planner.share,
+    Recursive: _Planner.recursive,
+    WorkingTable: _Planner.working_table,
 }
 
 

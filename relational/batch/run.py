@@ -15,7 +15,7 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.batch.hash_agg import HashAgg
-from relational.batch.hash_join import HashJoin
+from relational.batch.hash_join import BATCH_ROWS, HashJoin
 from relational.batch.plan import (
     BatchColumnValues,
     BatchExpand,
@@ -27,19 +27,24 @@ from relational.batch.plan import (
     BatchOverWindow,
     BatchPointGet,
     BatchProject,
+    BatchProjectSet,
+    BatchRecursive,
     BatchScan,
     BatchShare,
     BatchSort,
     BatchUnion,
     BatchValues,
+    BatchWorkingTable,
 )
 from relational.batch.planner import plan_query
+from relational.batch.recursion import RecursionLimits, dependent_shares, recursive_rows
 from relational.chunk import Column, DataChunk
 from relational.chunk.expanded import expanded
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
 from relational.expr.eval import Evaluator, context_of, evaluate_constant
 from relational.expr.expression import Expression, Literal
+from relational.expr.set_rows import SetRows
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import window_values
 from relational.order.ranking import group_numbers, ranking
@@ -52,20 +57,32 @@ from relational.types.schema import Schema
 Chunks = Iterator[DataChunk]
 
 
-def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None) -> pa.Table:
+def run_query(
+    plan: LogicalPlan,
+    store: StateStore,
+    epoch: Epoch,
+    cache: ColumnCache | None = None,
+    limits: RecursionLimits = RecursionLimits(),  # noqa: B008 - an immutable value
+) -> pa.Table:
     """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
-    a cache of the store's columns.
+    a cache of the store's columns. QueryTooLarge beyond `limits`.
     """
     shown = plan.visible
     schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch, cache).run(plan_query(plan))
+    chunks = _Query(store, epoch, cache, limits).run(plan_query(plan))
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
-def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
-    """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
-    for chunk in _Query(store, epoch).run(plan_query(plan)):
+def query_chunks(
+    plan: LogicalPlan,
+    store: StateStore,
+    epoch: Epoch,
+    limits: RecursionLimits = RecursionLimits(),  # noqa: B008 - an immutable value
+) -> Chunks:
+    """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows. QueryTooLarge beyond
+    `limits`."""
+    for chunk in _Query(store, epoch, None, limits).run(plan_query(plan)):
         if chunk.visible_rows:
             yield chunk.compact()
 
@@ -73,8 +90,9 @@ def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
 class _Query:
     """Evaluates the nodes of one plan; a node is a generator over its inputs' generators."""
 
-    def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None):
-        self._store, self._epoch, self._cache = store, epoch, cache
+    def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None, limits: RecursionLimits):
+        self._store, self._epoch, self._cache, self._limits = store, epoch, cache, limits
+        self._working: dict[int, list[DataChunk]] = {}  # by number of a recursion
         self._kept: dict[int, tuple[list[DataChunk], Chunks]] = {}
         """By number of a shared input the chunks computed so far, and those to come."""
 
@@ -120,6 +138,11 @@ class _Query:
             context = context_of(chunk, strict=True)
             columns = [evaluator.over(chunk, context) for evaluator in evaluators]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
+
+    def project_set(self, plan: BatchProjectSet) -> Chunks:
+        rows = SetRows(plan.passed, plan.functions, is_outer=plan.is_outer)
+        for chunk in self.run(plan.input):
+            yield from rows(chunk, BATCH_ROWS, strict=True)
 
     def expand(self, plan: BatchExpand) -> Chunks:
         for chunk in self.run(plan.input):
@@ -168,6 +191,24 @@ class _Query:
     def join(self, plan: BatchHashJoin) -> Chunks:
         yield from HashJoin(plan, self.run(plan.right)).rows(self.run(plan.left))
 
+    def recursive(self, plan: BatchRecursive) -> Chunks:
+        """All rows before the first one is passed on: no other reader of the working table runs meanwhile."""
+        changing, around = dependent_shares(plan.step, plan.number), self._working.get(plan.number)
+
+        def step(rows: list[DataChunk]) -> list[DataChunk]:
+            for number in changing:
+                self._kept.pop(number, None)
+            self._working[plan.number] = rows
+            return list(self.run(plan.step))
+
+        found = list(recursive_rows(plan, list(self.run(plan.base)), step, self._limits))
+        if around is not None:
+            self._working[plan.number] = around
+        yield from found
+
+    def working_table(self, plan: BatchWorkingTable) -> Chunks:
+        yield from self._working[plan.number]
+
     def share(self, plan: BatchShare) -> Chunks:
         if not plan.is_kept:
             yield from self.run(plan.input)
@@ -194,6 +235,7 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchFilter: _Query.filter,
     BatchProject: _Query.project,
     BatchExpand: _Query.expand,
+    BatchProjectSet: _Query.project_set,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
     BatchOverWindow: _Query.over_window,
@@ -201,6 +243,8 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchUnion: _Query.union,
     BatchHashJoin: _Query.join,
     BatchShare: _Query.share,
+    BatchRecursive: _Query.recursive,
+    BatchWorkingTable: _Query.working_table,
 }
 
 

@@ -8,7 +8,8 @@ the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
 from relational.expr.eval_context import EvalContext, python_value
 from relational.expr.expression import INFIX, Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.functions import ALIASES, FUNCTIONS, VOLATILE, adapt, resolve
+from relational.expr.functions import ALIASES, FUNCTIONS, SET_FUNCTIONS, VOLATILE, adapt, resolve
 from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
@@ -40,6 +41,7 @@ from relational.expr.unbound import (
     UnboundGrouping,
     UnboundLiteral,
     UnboundNow,
+    UnboundSetCall,
     UnboundSubquery,
     UnboundWindow,
 )
@@ -75,15 +77,27 @@ class BindWindow(Protocol):
         ...
 
 
+class BindSetCall(Protocol):
+    """How an expression binds a set-returning function."""
+
+    def __call__(self, term: UnboundSetCall, args: Sequence[Expression]) -> Expression:
+        """What stands for the value of `term` in a row, whose arguments are bound."""
+        ...
+
+
 class ExprBinder:
-    """Binds terms over one scope; subqueries with `subqueries` and window functions with `windows`, None: there may be
-    none. The binding of aggregates is for a subclass."""
+    """Binds terms over one scope; subqueries with `subqueries`, window functions with `windows` and set-returning ones
+    with `sets`, None: there may be none. The binding of aggregates is for a subclass."""
 
     def __init__(
-        self, scope: Scope, subqueries: BindSubquery | None = None, windows: BindWindow | None = None
+        self,
+        scope: Scope,
+        subqueries: BindSubquery | None = None,
+        windows: BindWindow | None = None,
+        sets: BindSetCall | None = None,
     ):
         self.scope = scope
-        self._subqueries, self._windows = subqueries, windows
+        self._subqueries, self._windows, self._sets = subqueries, windows, sets
         self._depth = 0
 
     def bind(self, term: UnboundExpr) -> Expression:
@@ -112,13 +126,19 @@ class ExprBinder:
         if isinstance(term, UnboundSubquery):
             if self._subqueries is None:
                 raise BindError("a subquery is not supported here", **error_span(term.span))
-            return self._subqueries(term, [self.bind(each) for each in term.operands])
+            with self._without_sets():
+                return self._subqueries(term, [self.bind(each) for each in term.operands])
         if isinstance(term, UnboundWindow):
             if self._windows is None:
                 raise BindError(f"the window function {term.function} is not supported here", **error_span(term.span))
-            return self._windows(term, self)
+            with self._without_sets():
+                return self._windows(term, self)
         if isinstance(term, UnboundGrouping):
             raise BindError("grouping() cannot stand here", **error_span(term.span))
+        if isinstance(term, UnboundSetCall):
+            if self._sets is None:
+                raise BindError(_misplaced(term.function), **error_span(term.span))
+            return self._sets(term, [self.bind(each) for each in term.args])
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term
@@ -126,12 +146,22 @@ class ExprBinder:
 
     def condition(self, term: UnboundExpr, clause: str) -> Expression:
         """Binds a term that must be BOOLEAN."""
-        bound = self.bind(term)
+        with self._without_sets():
+            bound = self.bind(term)
         if is_unknown(bound):
             bound = convert(bound, DataType.BOOLEAN, span_of(term))
         if bound.data_type.kind is not TypeKind.BOOLEAN:
             raise BindError(f"{clause} needs a BOOLEAN, this is {bound.data_type}", **error_span(span_of(term)))
         return bound
+
+    @contextmanager
+    def _without_sets(self) -> Iterator[None]:
+        """Refuses set-returning functions within a part of an expression."""
+        sets, self._sets = self._sets, None
+        try:
+            yield
+        finally:
+            self._sets = sets
 
     def _case(self, term: UnboundCase) -> Expression:
         conditions = [self.condition(condition, "WHEN") for condition, _ in term.branches]
@@ -149,9 +179,23 @@ def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) ->
     name = ALIASES.get(name, name)
     if name in VOLATILE:
         raise BindError(f"{name}() gives another answer each time: it is not allowed here", **error_span(span))
+    if name in SET_FUNCTIONS:
+        raise BindError(_misplaced(name), **error_span(span))
     if name in _SHORTHANDS:
         return _SHORTHANDS[name](list(args), span)
     return _call(name, args, span)
+
+
+def set_call(name: str, args: Sequence[Expression], span: TextSpan | None = None) -> Expression:
+    """The rows of a set-returning function as a list, its arguments converted."""
+    name = ALIASES.get(name, name)
+    if name not in SET_FUNCTIONS:
+        raise BindError(unknown("table function", name, sorted(SET_FUNCTIONS)), **error_span(span))
+    return _call(name, args, span)
+
+
+def _misplaced(function: str) -> str:
+    return f"{function} gives rows: it stands in the SELECT list or in FROM only"
 
 
 def _call(name: str, args: Sequence[Expression], span: TextSpan | None) -> Expression:

@@ -60,6 +60,10 @@ class Evaluator:
             return Column(pa.nulls(0, self._data_type.arrow))
         return Column(evaluation.column(self._evaluate(evaluation)))
 
+    def value(self, evaluation: EvalContext) -> Value:
+        """The same as Arrow's array, or as one scalar if no row decides it."""
+        return self._evaluate(evaluation)
+
 
 def context_of(chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None) -> EvalContext:
     """For one or more expressions over a chunk."""

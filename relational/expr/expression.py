@@ -101,10 +101,12 @@ class InputRef(Expression):
 
 @dataclass(frozen=True, slots=True)
 class OuterRef(Expression):
-    """Column `index` of the row of the query around a subquery; none is left in a plan whose subqueries are joins."""
+    """Column `index` of the row of a query around a subquery, the one at `depth`, 0 for the outermost; none is left in
+    a plan whose subqueries are joins."""
 
     index: int
     data_type: DataType
+    depth: int
 
     def describe(self, names: Sequence[str] = ()) -> str:
         return f"outer ${self.index}"
@@ -130,6 +132,18 @@ class WindowValue(Expression):
 
     def describe(self, names: Sequence[str] = ()) -> str:
         return f"window {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue(Expression):
+    """Value `number` of the set-returning functions of a SELECT list, in one of their rows; a column takes its place.
+    """
+
+    number: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"set {self.number}"
 
 
 @dataclass(frozen=True, slots=True)

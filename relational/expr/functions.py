@@ -12,29 +12,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from relational.expr.registry import json, mathematics, moments, nested, operators, text
+from relational.expr.registry import json, mathematics, moments, nested, operators, sets, text
 from relational.expr.registry.moments import VOLATILE
 from relational.expr.registry.operators import COMPARISONS
 from relational.expr.signature import Kernel, Overload, Types, merged
 from relational.types.data_type import DataType
 
-__all__ = ["ALIASES", "ARGUMENT_NAMES", "COMPARISONS", "FUNCTIONS", "VOLATILE", "adapt", "kernel_of", "resolve"]
+__all__ = [
+    "ALIASES",
+    "ARGUMENT_NAMES",
+    "COMPARISONS",
+    "FUNCTIONS",
+    "SET_FUNCTIONS",
+    "VOLATILE",
+    "adapt",
+    "kernel_of",
+    "resolve",
+]
 
 FUNCTIONS: dict[str, tuple[Overload, ...]] = merged(
-    operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS
+    operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS, sets.ROWS
 )
+SET_FUNCTIONS = frozenset(sets.ROWS)
+"""Functions that give rows, as a list: they are bound where rows can come of one, and nowhere else."""
 ALIASES = {
     "array_to_json": "to_jsonb",
     "btrim": "trim",
     "ceiling": "ceil",
     "char_length": "length",
     "character_length": "length",
+    "json_array_elements": "jsonb_array_elements",
+    "json_array_elements_text": "jsonb_array_elements_text",
     "json_array_length": "jsonb_array_length",
     "json_build_array": "jsonb_build_array",
     "json_build_object": "jsonb_build_object",
+    "json_each": "jsonb_each",
+    "json_each_text": "jsonb_each_text",
     "json_extract_path": "jsonb_extract_path",
     "json_extract_path_text": "jsonb_extract_path_text",
     "json_object": "jsonb_object",
+    "json_object_keys": "jsonb_object_keys",
     "json_strip_nulls": "jsonb_strip_nulls",
     "json_typeof": "jsonb_typeof",
     "log10": "log",

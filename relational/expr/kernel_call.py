@@ -17,7 +17,13 @@ from relational.expr.eval_context import Attempt, EvalContext, Value
 from relational.types.data_type import DataType
 
 Compute: TypeAlias = Callable[[EvalContext, list[Value]], Value]
-FATAL = (MemoryError, AssertionError)
+
+
+class PartTooLarge(Exception):
+    """The results of these rows together are too large: the caller evaluates fewer rows at once."""
+
+
+FATAL = (MemoryError, AssertionError, PartTooLarge)
 """Exceptions that do not depend on the rows."""
 
 

@@ -50,14 +50,15 @@ class FromItem:
 
 
 class Scope:
-    """The from items, and the scope of the enclosing query (None: there is none). `Scope(schema, hidden, name)` has one
-    relation."""
+    """The from items, the scope of the enclosing query (None: there is none), and how many queries enclose it.
+    `Scope(schema, hidden, name)` has one relation."""
 
-    __slots__ = ("_columns", "items", "outer")
+    __slots__ = ("_columns", "depth", "items", "outer")
 
     def __init__(self, schema: Schema, hidden: frozenset[int] = frozenset(), name: str | None = None) -> None:
         self.items: tuple[FromItem, ...] = (FromItem(schema, hidden, () if name is None else (name,)),)
         self.outer: Scope | None = None
+        self.depth = 0
         self._columns: dict[tuple[tuple[str, ...], str], InputRef | OuterRef] = {}
 
     @classmethod
@@ -65,12 +66,12 @@ class Scope:
         """The scope of a FROM clause."""
         scope = cls(Schema())
         scope.items, scope.outer = tuple(items), outer
+        scope.depth = 0 if outer is None else outer.depth + 1
         return scope
 
     def resolve(self, term: Name) -> InputRef | OuterRef:
-        """The column of a name, or of the row of the enclosing query if only that has it. BindError with a suggestion
-        if there is none, one that names the relations if there is more than one, and one for a column of the query
-        around the enclosing one."""
+        """The column of a name, or of the row of the next enclosing query that has it. BindError with a suggestion if
+        there is none, and one that names the relations if there is more than one."""
         key = term.qualifier, term.name
         if key not in self._columns:
             self._columns[key] = self._found(term)
@@ -103,11 +104,8 @@ class Scope:
         found = [(item, position) for item in items for position in item.find(term.name, is_qualified=is_qualified)]
         if not found and self.outer is not None and self.outer.knows(term):
             column = self.outer.resolve(term)
-            if isinstance(column, InputRef):
-                return OuterRef(column.index, column.data_type)
-            name = ".".join((*term.qualifier, term.name))
-            message = f"{name!r} is of the query around the enclosing one: a subquery cannot refer to it"
-            raise BindError(message, **error_span(term.span))
+            is_further = isinstance(column, OuterRef)
+            return column if is_further else OuterRef(column.index, column.data_type, self.outer.depth)
         if len(items) != 1:
             self._called(term.qualifier, term.span)
         if len(found) == 1:

@@ -304,23 +304,31 @@ class UnboundWindowSpec:
     frame: UnboundFrame | None = None
 
 
+class UnboundSetCall(UnboundCall):
+    """A set-returning function: its value in one of the rows that it gives."""
+
+
 class SubqueryUse(Enum):
-    """What a subquery in an expression is: its only value, whether it has a row, whether it has an equal row."""
+    """What a subquery in an expression is: its only value, whether it has a row, whether it has an equal row, or
+    whether a comparison holds for one of its rows, or for all of them."""
 
     VALUE = auto()
     EXISTS = auto()
     IN = auto()
+    ANY = auto()
+    ALL = auto()
 
 
 @dataclass(frozen=True, eq=False)
 class UnboundSubquery(UnboundExpr):
-    """A query in an expression. `query` is the syntax tree of the front end that made it. `operands`: what IN compares
-    with its columns."""
+    """A query in an expression. `query` is the syntax tree of the front end that made it. `operands`: what IN, ANY or
+    ALL compare with its columns. `comparison`: the function that ANY or ALL compare with."""
 
     use: SubqueryUse
     query: Any
     operands: tuple[UnboundExpr, ...] = ()
     span: TextSpan | None = None
+    comparison: str = "equal"
 
     @property
     def children(self) -> tuple[UnboundExpr, ...]:
@@ -388,8 +396,19 @@ def has_name(term: UnboundExpr) -> bool:
 
 
 def has_joined_value(term: UnboundExpr) -> bool:
-    """Whether the expression contains a subquery or a window function, whose value comes from a plan of its own."""
-    return _contains(term, UnboundSubquery, UnboundWindow)
+    """Whether the expression contains a subquery, a window function or a set-returning one, whose value comes from a
+    plan of its own."""
+    return _contains(term, UnboundSubquery, UnboundWindow, UnboundSetCall)
+
+
+def has_subquery(term: UnboundExpr) -> bool:
+    """Whether the expression contains a subquery."""
+    return _contains(term, UnboundSubquery)
+
+
+def has_only_set_values(term: UnboundExpr) -> bool:
+    """Whether all that an expression contains of these are set-returning functions, at least one."""
+    return _contains(term, UnboundSetCall) and not _contains(term, UnboundSubquery, UnboundWindow, UnboundAggregate)
 
 
 def _contains(term: UnboundExpr, *kinds: type[UnboundExpr]) -> bool:

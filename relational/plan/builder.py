@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.bind import ExprBinder, Scope, error_span, is_unknown, span_of, unify
-from relational.expr.expression import Expression, InputRef
+from relational.expr.bind import ExprBinder, Scope, error_span, span_of
+from relational.expr.expression import Expression
 from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
-from relational.plan.grouping import GroupBinder, SharePlan
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
-from relational.plan.subqueries import PlanQuery, Subqueries
+from relational.expr.window_functions import RankKind
+from relational.plan.grouping import GroupBinder
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Share, Sort, TopN
+from relational.plan.set_functions import SetFunctions
+from relational.plan.subqueries import QueryPlanner, Subqueries
 from relational.plan.windows import Windows, has_window
 from relational.types.ordering import OrderType, SortKey
 
-MAX_BRANCHES = 1_000
-"""Inputs of a UNION."""
 MAX_SETS = 256
 """Grouping sets of one GROUP BY: each row of the input is grouped once for each of them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Star:
@@ -41,7 +40,7 @@ class Arrangement:
 @dataclass(frozen=True, slots=True)
 class Selection:
     """One SELECT without its FROM, clause by clause. `sets`: the grouping sets, as positions in `groups`; None: all
-    groups are one."""
+    groups are one. `first_of`: the terms of DISTINCT ON."""
 
     items: tuple[Named | Star, ...]
     where: UnboundExpr | None = None
@@ -49,6 +48,7 @@ class Selection:
     sets: tuple[tuple[int, ...], ...] | None = None
     having: UnboundExpr | None = None
     distinct: bool = False
+    first_of: tuple[UnboundExpr, ...] = ()
     arrangement: Arrangement = Arrangement()
 
 
@@ -70,27 +70,26 @@ def arrange(plan: LogicalPlan, arrangement: Arrangement) -> LogicalPlan:
 
 
 def select(
-    plan: LogicalPlan,
-    selection: Selection,
-    scope: Scope | None = None,
-    plan_query: PlanQuery | None = None,
-    share: SharePlan | None = None,
+    plan: LogicalPlan, selection: Selection, scope: Scope | None = None, planner: QueryPlanner | None = None
 ) -> LogicalPlan:
-    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `plan_query`
-    plans subqueries of its expressions, None: there are none. `share` numbers a plan with several readers, None: above
-    those in `plan`."""
+    """Builds a complete SELECT over `plan`, whose columns have the names of `scope` (default: their own). `planner`
+    plans subqueries of its expressions and numbers plans with several readers, None: there are no subqueries."""
     scope = scope or scope_of(plan)
-    subqueries, windows = Subqueries(plan_query or _no_query, scope), Windows()
+    subqueries, windows, sets = Subqueries(planner or _NoQueries(), scope), Windows(), SetFunctions()
     if selection.where is not None:
         plan = subqueries.filtered(plan, selection.where, ExprBinder(scope, subqueries))
     items = _expanded(selection.items, scope)
-    order = tuple(Ordered(_order_term(key.term, items), key.order) for key in selection.arrangement.order)
-    terms = [*(item.term for item in items), *(key.term for key in order)]
+    order = tuple(
+        Ordered(_order_term(key.term, items, "ORDER BY"), key.order) for key in selection.arrangement.order
+    )
+    first_of = [_order_term(term, items, "DISTINCT ON") for term in selection.first_of]
+    terms = [*(item.term for item in items), *(key.term for key in order), *first_of]
     binder: ExprBinder
     is_grouped = selection.groups or selection.sets is not None or selection.having is not None
     if is_grouped or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
-        binder = GroupBinder(scope, groups, subqueries, windows, selection.sets, share)
+        share = None if planner is None else planner.shared
+        binder = GroupBinder(scope, groups, subqueries, windows, sets, selection.sets, share)
         bound = [binder.bind(term) for term in terms]
         if selection.having is not None:
             bound.append(binder.condition(_having(selection.having, items, scope), "HAVING"))
@@ -101,66 +100,20 @@ def select(
         if selection.having is not None:
             plan = Filter(plan, bound.pop())
     else:
-        binder = ExprBinder(scope, subqueries, windows)
+        binder = ExprBinder(scope, subqueries, windows, sets)
         plan, bound = subqueries.joined(plan, [binder.bind(term) for term in terms])
-    plan, bound = windows.joined(plan, bound)
+    plan, bound = sets.joined(*windows.joined(plan, bound))
     return _output(plan, items, bound, order, selection)
 
 
-def _no_query(query: object, scope: Scope) -> LogicalPlan:
-    raise AssertionError("an expression of the fluent API has no subquery")
+class _NoQueries:
+    """An expression of the fluent API has no subquery."""
 
+    def subquery(self, node: object, scope: Scope) -> LogicalPlan:
+        raise AssertionError(node)
 
-def union(plans: Sequence[LogicalPlan], *, distinct: bool, spans: Sequence[TextSpan | None] = ()) -> LogicalPlan:
-    """The rows of all plans, each once if `distinct`: columns are matched by position, have the names of the first plan
-    and the common types. BindError at the span of a plan that does not fit.
-    """
-    check_branches(len(plans))
-    branch_spans = list(spans) or [None] * len(plans)
-    plans = [only(plan, plan.visible) for plan in plans]
-    width = len(plans[0].schema)
-    for plan, span in zip(plans, branch_spans, strict=True):
-        if len(plan.schema) != width:
-            raise BindError(
-                f"a branch of a UNION has {len(plan.schema)} columns, the first has {width}", **error_span(span)
-            )
-    values = [[_output_value(plan, column) for plan in plans] for column in range(width)]
-    columns = [_unified(each, column, branch_spans) for column, each in enumerate(values)]
-    names = plans[0].schema.names
-    fitted = [_selected(plan, values, names) for plan, values in zip(plans, zip(*columns, strict=True), strict=True)]
-    flat = [part for plan in fitted for part in (plan.branches if isinstance(plan, Union) else (plan,))]
-    plan = Union(tuple(flat)) if len(flat) > 1 else flat[0]
-    return Aggregate(plan, tuple(range(width)), (), ()) if distinct else plan
-
-
-def check_branches(count: int) -> None:
-    """BindError for a UNION of too many branches."""
-    if count > MAX_BRANCHES:
-        raise BindError(f"a UNION has {MAX_BRANCHES} branches at most, this has {count}")
-
-
-def _output_value(plan: LogicalPlan, column: int) -> Expression:
-    """A column of a plan as an expression over it; a text or NULL without a type as itself."""
-    if isinstance(plan, Project) and is_unknown(plan.expressions[column]):
-        return plan.expressions[column]
-    return InputRef(column, plan.schema.types[column])
-
-
-def _unified(values: Sequence[Expression], column: int, spans: Sequence[TextSpan | None]) -> list[Expression]:
-    """The values of one column in their common type. BindError at the first branch that has none with those before."""
-    what = f"the branches of a UNION, in column {column + 1},"
-    try:
-        return unify(values, what, None)[0]
-    except BindError:
-        for count, span in enumerate(spans, 1):
-            unify(values[:count], what, span)
-        raise
-
-
-def _selected(plan: LogicalPlan, values: Sequence[Expression], names: tuple[str, ...]) -> LogicalPlan:
-    """The projection of the plan to `values`, called `names`; the plan itself if these are its columns."""
-    is_same = all(isinstance(value, InputRef) and value.index == column for column, value in enumerate(values))
-    return plan if is_same else Project(plan, tuple(values), names)
+    def shared(self, plan: LogicalPlan) -> Share:
+        raise AssertionError(plan)
 
 
 def _output(
@@ -170,11 +123,12 @@ def _output(
     order: Sequence[Ordered],
     selection: Selection,
 ) -> LogicalPlan:
-    """Projection, DISTINCT, ORDER BY and LIMIT of bound items, followed in `bound` by the bound sort keys."""
+    """Projection, DISTINCT, ORDER BY and LIMIT of bound items, followed in `bound` by the bound sort keys and the terms
+    of DISTINCT ON."""
     expressions = list(bound[: len(items)])
     names = [item.name for item in items]
     keys: list[SortKey] = []
-    for key, expression in zip(order, bound[len(items) :], strict=True):
+    for key, expression in zip(order, bound[len(items) : len(items) + len(order)], strict=True):
         if expression not in expressions:
             if selection.distinct:
                 raise BindError(
@@ -183,16 +137,39 @@ def _output(
             expressions.append(expression)
             names.append(f"_order_{len(expressions)}")
         keys.append(SortKey(expressions.index(expression), key.order))
+    first_of = bound[len(items) + len(order) :]
+    for expression in first_of:
+        if expression not in expressions:
+            expressions.append(expression)
+            names.append(f"_order_{len(expressions)}")
     concealed = frozenset(range(len(items), len(expressions)))
     plan = Project(plan, tuple(expressions), tuple(names), concealed)
     if selection.distinct:
         plan = Aggregate(plan, tuple(range(len(expressions))), (), ())
+    if first_of:
+        groups = tuple(dict.fromkeys(map(expressions.index, first_of)))
+        plan = _first_rows(plan, groups, keys, selection.arrangement.order)
     if keys:
         plan = Sort(plan, tuple(keys))
     limit, offset = selection.arrangement.limit, selection.arrangement.offset
     if limit is not None or offset:
         plan = Limit(plan, limit, offset)
     return plan
+
+
+def _first_rows(
+    plan: LogicalPlan, groups: tuple[int, ...], keys: Sequence[SortKey], order: Sequence[Ordered]
+) -> LogicalPlan:
+    """DISTINCT ON: the first row of each group in the order of `keys`, of which the groups come first."""
+    known = set[int]()
+    for key, written in zip(keys, order, strict=True):
+        if key.column in groups:
+            known.add(key.column)
+        elif len(known) < len(groups):
+            message = "ORDER BY of SELECT DISTINCT ON begins with the expressions of DISTINCT ON"
+            raise BindError(message, **error_span(span_of(written.term)))
+    rest = tuple(key for key in keys if key.column not in groups)
+    return TopN(plan, groups, rest, RankKind.ROW_NUMBER, 1)
 
 
 def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
@@ -217,9 +194,10 @@ def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> Unbo
     return items[term.value - 1].term
 
 
-def _order_term(term: UnboundExpr, items: Sequence[Named]) -> UnboundExpr:
-    """Resolves a sort key: an item by position, an item by its name, else an expression over the input."""
-    found = _by_position(term, items, "ORDER BY")
+def _order_term(term: UnboundExpr, items: Sequence[Named], clause: str) -> UnboundExpr:
+    """Resolves a term of ORDER BY or DISTINCT ON: an item by position, an item by its name, else an expression over the
+    input."""
+    found = _by_position(term, items, clause)
     if found is not None:
         return found
     if isinstance(term, Name) and not term.qualifier:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from relational.plan.logical import LogicalPlan, Share, nodes
+from relational.plan.logical import LogicalPlan, Recursive, Share, WorkingTable, nodes
 from relational.plan.logical.node import UnaryPlan
 
 Demand = TypeVar("Demand")
@@ -95,3 +95,19 @@ def with_shares_from(plan: LogicalPlan, first: int) -> LogicalPlan:
     if not first or not plan.properties.shares:
         return plan
     return transformed(plan, lambda node: node, lambda number: number + first)
+
+
+def with_recursions_from(plan: LogicalPlan, first: int) -> LogicalPlan:
+    """The plan with the numbers of its recursions raised by `first`, to stand within others with lower numbers."""
+    if not first or not recursions_of(plan):
+        return plan
+
+    def renumbered(node: LogicalPlan) -> LogicalPlan:
+        return replace(node, number=node.number + first) if isinstance(node, Recursive | WorkingTable) else node
+
+    return transformed(plan, renumbered)
+
+
+def recursions_of(plan: LogicalPlan) -> list[int]:
+    """The numbers of the recursions in a plan."""
+    return [node.number for node in nodes(plan) if isinstance(node, Recursive)]

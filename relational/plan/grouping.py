@@ -7,7 +7,16 @@ from typing import TypeAlias
 
 from relational.errors import BindError
 from relational.expr.aggregates import AggCall
-from relational.expr.bind import BindSubquery, BindWindow, ExprBinder, Scope, call, error_span, span_of
+from relational.expr.bind import (
+    BindSetCall,
+    BindSubquery,
+    BindWindow,
+    ExprBinder,
+    Scope,
+    call,
+    error_span,
+    span_of,
+)
 from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns
 from relational.expr.unbound import (
     Name,
@@ -17,10 +26,12 @@ from relational.expr.unbound import (
     UnboundGrouping,
     has_aggregate,
     has_joined_value,
+    has_only_set_values,
 )
 from relational.plan.aggregate_calls import BoundCall, bound_call
 from relational.plan.logical import Aggregate, Expand, LogicalPlan, Project, Share, Union
 from relational.plan.logical.expand import SET_NAME, SET_TYPE
+from relational.plan.set_functions import SetFunctions
 from relational.types.data_type import DataType
 
 SharePlan: TypeAlias = Callable[[LogicalPlan], Share]
@@ -38,20 +49,25 @@ class GroupBinder(ExprBinder):
         groups: Sequence[UnboundExpr],
         subqueries: BindSubquery | None = None,
         windows: BindWindow | None = None,
-        sets: Sequence[Sequence[int]] | None = None,
+        set_calls: BindSetCall | None = None,
+        grouping_sets: Sequence[Sequence[int]] | None = None,
         share: SharePlan | None = None,
     ):
-        """`sets`: the grouping sets, as positions in `groups`; None: all groups are one. `share` as `select` says."""
-        super().__init__(scope, subqueries, windows)
+        """`grouping_sets`: as positions in `groups`; None: all groups are one. `share` numbers a plan with several
+        readers, None: above those in the plan."""
+        super().__init__(scope, subqueries, windows, set_calls)
         self._input = ExprBinder(scope)
+        self._sets_of_groups = SetFunctions()
+        self._of_groups = ExprBinder(scope, sets=self._sets_of_groups)
         self._groups: list[Expression] = []
-        bound = list(map(self._input.bind, groups))
+        bound = list(map(self._of_groups.bind, groups))
         for group in bound:
             if group not in self._groups and not isinstance(group, Literal):
                 self._groups.append(group)
-        self._sets = [tuple(range(len(self._groups)))] if sets is None else [
+        self._has_set_calls = self._sets_of_groups.freeze()
+        self._grouping_sets = [tuple(range(len(self._groups)))] if grouping_sets is None else [
             tuple(dict.fromkeys(self._groups.index(bound[at]) for at in each if bound[at] in self._groups))
-            for each in sets
+            for each in grouping_sets
         ]
         self._share = share or _next_share
         self._calls: list[BoundCall] = []
@@ -66,6 +82,10 @@ class GroupBinder(ExprBinder):
             bound = self._input.bind(term)
             if not input_columns(bound):
                 return bound
+            if bound in self._groups:
+                return InputRef(self._groups.index(bound), bound.data_type)
+        if self._has_set_calls and has_only_set_values(term):
+            bound = self._of_groups.bind(term)
             if bound in self._groups:
                 return InputRef(self._groups.index(bound), bound.data_type)
         if isinstance(term, Name | UnboundColumn):
@@ -83,6 +103,7 @@ class GroupBinder(ExprBinder):
 
     def aggregated(self, plan: LogicalPlan) -> LogicalPlan:
         """The Aggregate over `plan` of all bound terms, with a projection below if expressions need one."""
+        plan, self._groups = self._sets_of_groups.joined(plan, self._groups)
         arguments = [each for bound in self._calls for each in bound.expressions]
         names = plan.schema.names
         if all(isinstance(each, InputRef) for each in (*self._groups, *arguments)):
@@ -106,26 +127,26 @@ class GroupBinder(ExprBinder):
             calls.append(bound.placed(position, condition))
         called = tuple(each.describe(plan.schema.names) for each in calls)
         columns_of_groups = tuple(map(position, self._groups))
-        if not self._has_sets:
+        if not self._has_grouping_sets:
             return Aggregate(plan, columns_of_groups, tuple(calls), called)
         return self._of_sets(plan, columns_of_groups, tuple(calls), called)
 
     @property
-    def _has_sets(self) -> bool:
+    def _has_grouping_sets(self) -> bool:
         """Whether rows have the number of their grouping set, behind the groups."""
-        return len(self._sets) > 1 or len(self._sets[0]) < len(self._groups)
+        return len(self._grouping_sets) > 1 or len(self._grouping_sets[0]) < len(self._groups)
 
     def _of_sets(
         self, plan: LogicalPlan, groups: tuple[int, ...], calls: tuple[AggCall, ...], names: tuple[str, ...]
     ) -> LogicalPlan:
         """The groups of all sets, then the number of the set, then the calls. An empty set has a row even over no rows,
         so it is an aggregation of its own."""
-        numbered = list(enumerate(self._sets, 1))
+        numbered = list(enumerate(self._grouping_sets, 1))
         totals = [number for number, each in numbered if not each]
         if totals:
             plan = self._share(plan)
         branches: list[LogicalPlan] = []
-        if len(totals) < len(self._sets):
+        if len(totals) < len(self._grouping_sets):
             grouped = [(number, each) for number, each in numbered if each]
             branches.append(_expanded(plan, groups, grouped, calls, names))
         types = [plan.schema[column].data_type for column in groups]
@@ -147,8 +168,10 @@ class GroupBinder(ExprBinder):
         if not 1 <= len(bound) <= MOST_BITS:
             raise BindError(f"grouping() takes 1 to {MOST_BITS} arguments", **error_span(term.span))
         positions = [self._groups.index(each) for each in bound]
-        bits = [sum((at not in each) << bit for bit, at in enumerate(reversed(positions))) for each in self._sets]
-        if not self._has_sets:
+        bits = [
+            sum((at not in each) << bit for bit, at in enumerate(reversed(positions))) for each in self._grouping_sets
+        ]
+        if not self._has_grouping_sets:
             return Literal(bits[0], SET_TYPE)
         number = InputRef(len(self._groups), SET_TYPE)
         return call("subscript", [Literal(bits, DataType.list_of(SET_TYPE)), number])
@@ -162,7 +185,7 @@ class GroupBinder(ExprBinder):
         bound = bound_call(term, self._input)
         if bound not in self._calls:
             self._calls.append(bound)
-        first = len(self._groups) + self._has_sets
+        first = len(self._groups) + self._has_grouping_sets
         return InputRef(first + self._calls.index(bound), bound.data_type)
 
 

@@ -14,6 +14,7 @@ from relational.errors import BindError
 from relational.plan.logical import LogicalPlan
 from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
 from relational.plan.rules.drop_distinct import drop_distinct
+from relational.plan.rules.drop_order_of_groups import drop_order_of_groups
 from relational.plan.rules.drop_sort import drop_sort
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
@@ -22,6 +23,7 @@ from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
 from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.rules.share_scans import share_scans
+from relational.plan.rules.values_beside import values_beside
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 MAX_ROUNDS = 8
@@ -46,11 +48,13 @@ PLAIN_VIEW_RULES: tuple[Rule, ...] = (inline_shares, push_down_filter, prune_col
 
 VIEW_RULES: tuple[Rule, ...] = (
     inline_shares,
+    values_beside,
     share_scans,
     share_terms,
     push_down_filter,
     order_joins,
     rank_to_top_n,
+    drop_order_of_groups,
     drop_distinct,
     add_stream_key,
     prune_columns,

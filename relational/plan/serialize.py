@@ -41,12 +41,15 @@ from relational.plan.logical import (
     LogicalPlan,
     OverWindow,
     Project,
+    ProjectSet,
+    Recursive,
     Scan,
     Share,
     Sort,
     TopN,
     Union,
     Values,
+    WorkingTable,
     nodes,
 )
 from relational.types.data_type import DataType
@@ -58,8 +61,8 @@ FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
 third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters, temporal joins,
-EMIT ON WINDOW CLOSE, all window functions, of which those numbers are some, grouping sets and aggregates besides those
-of FIRST_AGGREGATES."""
+EMIT ON WINDOW CLOSE, all window functions, of which those numbers are some, grouping sets, aggregates besides those of
+FIRST_AGGREGATES, set-returning functions and recursion."""
 FIRST_AGGREGATES = frozenset((
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
 ))  # fmt: skip
@@ -87,7 +90,8 @@ def _version_of(node: LogicalPlan) -> int:
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, TopN):
         return TOP_N_VERSION
-    if isinstance(node, EmitOnWindowClose | Expand | OverWindow) or (isinstance(node, Filter) and node.has_state):
+    is_new = isinstance(node, EmitOnWindowClose | Expand | OverWindow | ProjectSet | Recursive)
+    if is_new or (isinstance(node, Filter) and node.has_state):
         return FORMAT_VERSION
     if isinstance(node, Aggregate) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
         return FORMAT_VERSION
@@ -135,6 +139,12 @@ def _plan(plan: LogicalPlan, positions: Mapping[int, int]) -> dict[str, Any]:
         left, right = (_plan(each, positions) for each in plan.inputs)
         temporal = {"temporal": True} if plan.is_temporal else {}
         return {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right} | temporal
+    if isinstance(plan, Recursive):
+        base, step = (_plan(each, positions) for each in plan.inputs)
+        return {"node": "recursive", "base": base, "step": step, "number": plan.number, "distinct": plan.is_distinct}
+    if isinstance(plan, WorkingTable):
+        fields = [[field.name, str(field.data_type)] for field in plan.fields]
+        return {"node": "working-table", "number": plan.number, "fields": fields}
     if isinstance(plan, Values):
         fields = [[field.name, str(field.data_type)] for field in plan.fields]
         rows = [[expression_to_json(each) for each in row] for row in plan.rows]
@@ -174,6 +184,9 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
                 "kind": plan.kind.value, "limit": plan.limit, "offset": plan.offset, "name": plan.name}
     if isinstance(plan, EmitOnWindowClose):
         return {"node": "emit on window close", "column": plan.column}
+    if isinstance(plan, ProjectSet):
+        return {"node": "project-set", "passed": list(plan.passed), "names": list(plan.names),
+                "functions": [expression_to_json(each) for each in plan.functions], "outer": plan.is_outer}
     if isinstance(plan, Limit):
         return {"node": "limit", "count": plan.count, "offset": plan.offset}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
@@ -205,6 +218,12 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
         left, right = (_read_plan(record[side], table_of_id, shares) for side in ("left", "right"))
         on = None if record["on"] is None else expression_from_json(record["on"])
         return Join(left, right, JoinKind(record["kind"]), on, record.get("temporal", False))
+    if node == "recursive":
+        base, step = (_read_plan(record[each], table_of_id, shares) for each in ("base", "step"))
+        return Recursive(base, step, record["number"], record["distinct"])
+    if node == "working-table":
+        fields = Schema(Field(name, DataType.parse(text)) for name, text in record["fields"])
+        return WorkingTable(fields, record["number"])
     return _read_unary(record, _read_plan(record["input"], table_of_id, shares))
 
 
@@ -223,6 +242,9 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
         groups, keys = tuple(record["groups"]), sort_keys_from_json(record["keys"])
         kind = RankKind(record["kind"])
         return TopN(child, groups, keys, kind, record["limit"], record["offset"], record["name"])
+    if node == "project-set":
+        functions = tuple(map(expression_from_json, record["functions"]))
+        return ProjectSet(child, tuple(record["passed"]), functions, tuple(record["names"]), record["outer"])
     if node == "limit":
         return Limit(child, record["count"], record["offset"])
     if node == "emit on window close":

@@ -7,14 +7,15 @@
 
 The aggregate of no rows is there for an outer row without any: count(*) is 0, and an expression over it has its value
 for that [R56]. A query that is used as a value and has more than one row for an outer row gives an error of that row.
-IN is FALSE without any row, TRUE with an equal one, else NULL if x or one of the rows is NULL.
+IN is FALSE without any row, TRUE with an equal one, else NULL if x or one of the rows is NULL. So is x op ANY (q); the
+least and the greatest value decide it, and x op ALL (q).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
@@ -28,6 +29,7 @@ from relational.expr.expression import (
     SubqueryValue,
     conjunction,
     equality,
+    input_refs,
     remap,
     substitute,
     transform,
@@ -35,24 +37,51 @@ from relational.expr.expression import (
 )
 from relational.expr.scope import Scope
 from relational.expr.unbound import SubqueryUse, TextSpan, UnboundCall, UnboundExpr, UnboundSubquery
-from relational.plan.logical import Aggregate, Filter, Join, JoinKind, Limit, LogicalPlan, Project, Sort, only
-from relational.plan.unnest import Unnested, as_join_terms, bindings, unnested, with_columns
+from relational.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    LogicalPlan,
+    Project,
+    Share,
+    Sort,
+    nodes,
+    only,
+)
+from relational.plan.unnest import COUNT, Domain, Unnested, Unnesting, empty_value, with_columns
 from relational.types.data_type import DataType
 
-PlanQuery: TypeAlias = Callable[[Any, Scope], LogicalPlan]
-"""The plan of the syntax tree of a subquery, whose names may be of the scope around it."""
-_COUNT = AggCall(AggKind.COUNT, None, None, False, DataType.BIGINT)
+
+class QueryPlanner(Protocol):
+    """How an expression's subqueries become plans."""
+
+    def subquery(self, node: Any, scope: Scope) -> LogicalPlan:
+        """The plan of the syntax tree of a subquery, whose names may be of the scope around it."""
+        ...
+
+    def shared(self, plan: LogicalPlan) -> Share:
+        """A plan with several readers."""
+        ...
+
+
 _ZERO = Literal(0, DataType.BIGINT)
 _UNKNOWN = Literal(None, DataType.BOOLEAN)
+_TRUE, _FALSE = Literal(True, DataType.BOOLEAN), Literal(False, DataType.BOOLEAN)
+_DECIDING = {"less": "max", "less_equal": "max", "greater": "min", "greater_equal": "min"}
+"""The extreme for which a comparison holds if it does for any value; the other one decides of all values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """`calls` over the rows of `rows` for an outer row; `value`, over the calls, is that of SubqueryValue `number`."""
+    """`calls` over the rows of `query` for an outer row for which `terms` are true too; `values`, over the calls, are
+    those of the next SubqueryValues."""
 
-    rows: Unnested
+    query: LogicalPlan
+    terms: tuple[Expression, ...]
     calls: tuple[AggCall, ...]
-    value: Expression
+    values: tuple[Expression, ...]
     span: TextSpan | None
 
 
@@ -60,8 +89,8 @@ class Subqueries:
     """Those of one SELECT, over rows with the columns of `scope`: binds terms to values, for which `joined` then adds
     columns."""
 
-    def __init__(self, plan_query: PlanQuery, scope: Scope) -> None:
-        self._plan_query, self._scope = plan_query, scope
+    def __init__(self, planner: QueryPlanner, scope: Scope) -> None:
+        self._planner, self._scope = planner, scope
         self._lookups: list[_Lookup] = []
 
     def __call__(self, term: UnboundSubquery, operands: Sequence[Expression]) -> Expression:
@@ -75,7 +104,9 @@ class Subqueries:
         if len(plan.schema) != 1:
             raise BindError(f"a subquery used as a value has one column, not {len(plan.schema)}",
                             **error_span(term.span))
-        return self._value(plan, term.span)
+        if term.use is SubqueryUse.VALUE:
+            return self._value(plan, term.span)
+        return self._quantified(plan, term, *operands)
 
     def joined(
         self, plan: LogicalPlan, bound: Sequence[Expression], outer: Callable[[OuterRef], Expression] | None = None
@@ -83,30 +114,63 @@ class Subqueries:
         """`plan`, with columns more for the values bound so far, and `bound` over it. `outer`: the column of `plan` for
         one of the row of the scope, None: they are the same."""
         values: list[Expression] = []
-        for lookup in self._lookups:
-            plan, value = _looked_up(plan, lookup, outer)
-            values.append(value)
-        self._lookups = []
+        for lookup in self._taken():
+            plan, found = self._looked(Domain(plan, self._planner.shared, outer), lookup)
+            values += found
+        return plan, [_with_values(each, values) for each in bound]
 
-        def replaced(node: Expression) -> Expression:
-            return values[node.number] if isinstance(node, SubqueryValue) else node
+    def joined_on(self, pairs: Join, condition: UnboundExpr) -> LogicalPlan:
+        """`pairs`, of which the scope has the columns, with a condition that has subqueries. Those of an outer join may
+        refer to one of its sides, which then has columns more for their values. BindError."""
+        binder = ExprBinder(self._scope, self)
+        if pairs.kind is JoinKind.INNER:
+            return self.filtered(pairs, condition, binder, "ON")
+        on = binder.condition(condition, "ON")
+        sides, width = [pairs.left, pairs.right], len(pairs.left.schema)
+        found: list[tuple[int, Expression]] = []
+        for lookup in self._taken():
+            at = self._side_of(lookup, width)
+            outer = _minus(width) if at else None
+            sides[at], values = self._looked(Domain(sides[at], self._planner.shared, outer), lookup)
+            found += ((at, value) for value in values)
+        wider, right_width = len(sides[0].schema), len(pairs.right.schema)
+        moved = [{column: (wider if at else 0) + column for column in range(len(side.schema))}
+                 for at, side in enumerate(sides)]
+        own = dict(enumerate(range(width))) | {width + column: wider + column for column in range(right_width)}
+        on = _with_values(remap(on, own), [remap(value, moved[at]) for at, value in found])
+        join = Join(sides[0], sides[1], pairs.kind, on)
+        return only(join, [*range(width), *range(wider, wider + right_width)])
 
-        return plan, [transform(each, replaced) for each in bound]
+    def _side_of(self, lookup: _Lookup, width: int) -> int:
+        """The side of an outer join, with a left input of `width` columns, that a subquery of its ON refers to."""
+        parts = (*lookup.terms, *lookup.values, *(each for node in nodes(lookup.query) for each in node.evaluated))
+        own = {node.index >= width for each in parts for node in walk(each)
+               if isinstance(node, OuterRef) and node.depth == self._scope.depth}
+        if len(own) > 1:
+            message = "a subquery in the ON of an outer join can refer to one of its sides only"
+            raise BindError(message, **error_span(lookup.span))
+        return int(own.pop()) if own else 0
 
-    def filtered(self, plan: LogicalPlan, condition: UnboundExpr, binder: ExprBinder) -> LogicalPlan:
-        """The rows of `plan` for which the condition of a WHERE is true."""
+    def _taken(self) -> list[_Lookup]:
+        lookups, self._lookups = self._lookups, []
+        return lookups
+
+    def filtered(
+        self, plan: LogicalPlan, condition: UnboundExpr, binder: ExprBinder, clause: str = "WHERE"
+    ) -> LogicalPlan:
+        """The rows of `plan` for which the condition of a WHERE, or of an inner join, is true."""
         terms, joins = [], []
-        for term in _terms(condition):
+        for term in conjunction_terms(condition):
             is_negated = isinstance(term, UnboundCall) and term.function == "not"
             inner = term.args[0] if isinstance(term, UnboundCall) and is_negated else term
-            if isinstance(inner, UnboundSubquery) and inner.use is not SubqueryUse.VALUE:
+            if isinstance(inner, UnboundSubquery) and inner.use in (SubqueryUse.EXISTS, SubqueryUse.IN):
                 joins.append((term, inner, is_negated))
             else:
-                terms.append(binder.condition(term, "WHERE"))
+                terms.append(binder.condition(term, clause))
         for term, inner, is_negated in joins:
             matching = self._matching(plan, inner, binder, is_negated)
             if matching is None:
-                terms.append(binder.condition(term, "WHERE"))
+                terms.append(binder.condition(term, clause))
             else:
                 plan = matching
         if not terms:
@@ -121,145 +185,185 @@ class Subqueries:
         query = self._plan(term)
         if term.use is SubqueryUse.EXISTS and _always_has_a_row(query):
             return None
-        rows = unnested(query, term.span)
         operands = [binder.bind(each) for each in term.operands]
         _check_operands(operands, term.span)
-        equal = _comparisons(operands, query, term.span)
+        equal = self._comparisons(operands, query, term.span)
         if is_negated and operands:
             is_known = all(isinstance(each, InputRef) and each.index in plan.properties.not_null for each in operands)
             if not is_known or not frozenset(range(len(query.schema))) <= query.properties.not_null:
                 return None
-        terms = as_join_terms((*rows.terms, *equal), len(plan.schema))
+        domain = Domain(plan, self._planner.shared)
+        unnesting = Unnesting(self._scope.depth, domain, term.span)
+        rows = unnesting.unnested(query)
+        terms = unnesting.as_join_terms((*rows.terms, *equal), len(plan.schema))
         kind = JoinKind.ANTI if is_negated else JoinKind.SEMI
-        return Join(plan, rows.plan, kind, conjunction(terms) if terms else None)
+        return Join(domain.plan, rows.plan, kind, conjunction(terms) if terms else None)
 
     def _plan(self, term: UnboundSubquery) -> LogicalPlan:
-        plan = self._plan_query(term.query, self._scope)
+        plan = self._planner.subquery(term.query, self._scope)
         return only(plan, plan.visible) if term.use is not SubqueryUse.EXISTS else _existing(plan)
 
     def _exists(self, plan: LogicalPlan, span: TextSpan | None) -> Expression:
         if _always_has_a_row(plan):
-            return Literal(True, DataType.BOOLEAN)
-        return self._looked_up(unnested(plan, span), (_COUNT,), call("greater", [InputRef(0, DataType.BIGINT), _ZERO]),
-                               span)
+            return _TRUE
+        (found,) = self._looked_up(plan, (), (COUNT,), [call("greater", [InputRef(0, DataType.BIGINT), _ZERO])], span)
+        return found
 
     def _member(self, plan: LogicalPlan, operands: Sequence[Expression], span: TextSpan | None) -> Expression:
-        if len(operands) != 1:
-            raise BindError("IN of several columns is supported as a term of WHERE", **error_span(span))
-        equal = _comparisons(operands, plan, span)
-        rows = unnested(plan, span)
-        known = AggCall(AggKind.COUNT, 0, None, False, DataType.BIGINT)
+        """TRUE if a row equals the operands, else NULL if one may for a NULL, else FALSE."""
+        equal = self._comparisons(operands, plan, span)
         number = InputRef(0, DataType.BIGINT)
-        counts = self._looked_up(rows, (_COUNT,), number, span), self._looked_up(rows, (known,), number, span)
-        matches = self._looked_up(Unnested(rows.plan, (*rows.terms, *equal)), (_COUNT,), number, span)
-        is_open = call("or", [call("is_null", [operands[0]]), call("not_equal", list(counts))])
+        (matches,) = self._looked_up(plan, equal, (COUNT,), [number], span)
+        if len(operands) == 1:
+            known = AggCall(AggKind.COUNT, 0, None, False, DataType.BIGINT)
+            counts = self._looked_up(plan, (), (COUNT, known), [number, InputRef(1, DataType.BIGINT)], span)
+            is_open = call("or", [call("is_null", [operands[0]]), call("not_equal", list(counts))])
+        else:
+            maybe = tuple(call("coalesce", [each, _TRUE]) for each in equal)
+            counts = self._looked_up(plan, maybe, (COUNT,), [number], span)
+            is_open = call("greater", [counts[0], _ZERO])
         branches = (
-            (call("greater", [matches, _ZERO]), Literal(True, DataType.BOOLEAN)),
-            (call("equal", [counts[0], _ZERO]), Literal(False, DataType.BOOLEAN)),
+            (call("greater", [matches, _ZERO]), _TRUE),
+            *(((call("equal", [counts[0], _ZERO]), _FALSE),) if len(operands) == 1 else ()),
             (is_open, _UNKNOWN),
         )
-        return Case(branches, Literal(False, DataType.BOOLEAN), DataType.BOOLEAN)
+        return Case(branches, _FALSE, DataType.BOOLEAN)
+
+    def _quantified(self, plan: LogicalPlan, term: UnboundSubquery, operand: Expression) -> Expression:
+        """A comparison with any or all values, which is one with the least or greatest of them."""
+        data_type = plan.schema.types[0]
+        extreme = aggregate_type(AggKind.MAX, data_type)
+        if extreme is None:
+            raise BindError(f"ANY and ALL do not compare {data_type}", **error_span(term.span))
+        kinds = (AggKind.COUNT, AggKind.MIN, AggKind.MAX)
+        calls = (COUNT, *(AggCall(kind, 0, None, False, DataType.BIGINT if kind is AggKind.COUNT else extreme)
+                          for kind in kinds))
+        refs = [InputRef(number, each.data_type) for number, each in enumerate(calls)]
+        rows, known, low, high = self._looked_up(plan, (), calls, refs, term.span)
+        is_all, function = term.use is SubqueryUse.ALL, term.comparison
+        if function in _DECIDING:
+            of_any, of_all = (high, low) if _DECIDING[function] == "max" else (low, high)
+            holds = call(function, [operand, of_all if is_all else of_any], term.span)
+        else:
+            both = [call(function, [operand, each], term.span) for each in (low, high)]
+            holds = call("and" if is_all else "or", both)
+        decides = call("not", [holds]) if is_all else holds
+        branches = (
+            (call("equal", [rows, _ZERO]), _TRUE if is_all else _FALSE),
+            (decides, _FALSE if is_all else _TRUE),
+            (call("or", [call("is_null", [operand]), call("not_equal", [rows, known])]), _UNKNOWN),
+        )
+        return Case(branches, _TRUE if is_all else _FALSE, DataType.BOOLEAN)
 
     def _value(self, plan: LogicalPlan, span: TextSpan | None) -> Expression:
-        found = _global_aggregate(plan)
+        found = global_aggregate(plan)
         if found is not None:
-            aggregate, value = found
-            return self._looked_up(unnested(aggregate.input, span), aggregate.calls, value, span)
-        rows = unnested(plan, span)
+            aggregate, values = found
+            return self._looked_up(aggregate.input, (), aggregate.calls, values, span)[0]
         data_type = aggregate_type(AggKind.MAX, plan.schema.types[0])
         if data_type is None:
             raise BindError(f"a subquery used as a value cannot be {plan.schema.types[0]}", **error_span(span))
         greatest = AggCall(AggKind.MAX, 0, None, False, data_type)
         value = call("single_value", [InputRef(0, data_type), InputRef(1, DataType.BIGINT)], span)
-        return self._looked_up(rows, (greatest, _COUNT), value, span)
+        return self._looked_up(plan, (), (greatest, COUNT), [value], span)[0]
+
+    def _comparisons(
+        self, operands: Sequence[Expression], plan: LogicalPlan, span: TextSpan | None
+    ) -> tuple[Expression, ...]:
+        """That each operand, over the outer row, equals a column of the plan. BindError."""
+        if operands and len(operands) != len(plan.schema):
+            message = f"the left side of IN has {len(operands)} columns, the subquery has {len(plan.schema)}"
+            raise BindError(message, **error_span(span))
+
+        def from_within(node: Expression) -> Expression:
+            return OuterRef(node.index, node.data_type, self._scope.depth) if isinstance(node, InputRef) else node
+
+        return tuple(
+            call("equal", [transform(operand, from_within), InputRef(column, plan.schema.types[column])], span)
+            for column, operand in enumerate(operands)
+        )
 
     def _looked_up(
-        self, rows: Unnested, calls: tuple[AggCall, ...], value: Expression, span: TextSpan | None
-    ) -> SubqueryValue:
-        self._lookups.append(_Lookup(rows, calls, value, span))
-        return SubqueryValue(len(self._lookups) - 1, value.data_type)
+        self,
+        query: LogicalPlan,
+        terms: tuple[Expression, ...],
+        calls: tuple[AggCall, ...],
+        values: Sequence[Expression],
+        span: TextSpan | None,
+    ) -> list[SubqueryValue]:
+        first = sum(len(lookup.values) for lookup in self._lookups)
+        self._lookups.append(_Lookup(query, terms, calls, tuple(values), span))
+        return [SubqueryValue(first + at, value.data_type) for at, value in enumerate(values)]
+
+    def _looked(self, domain: Domain, lookup: _Lookup) -> tuple[LogicalPlan, list[Expression]]:
+        unnesting = Unnesting(self._scope.depth, domain, lookup.span)
+        return looked_up(domain, unnesting, lookup.query, lookup.terms, lookup.calls, lookup.values)
 
 
-def _looked_up(
-    plan: LogicalPlan, lookup: _Lookup, outer: Callable[[OuterRef], Expression] | None
-) -> tuple[LogicalPlan, Expression]:
-    """The plan joined with the aggregates of a lookup, and its value over it."""
-    rows, width = lookup.rows, len(plan.schema)
-    names = tuple(each.describe(rows.plan.schema.names) for each in lookup.calls)
+def looked_up(
+    domain: Domain,
+    unnesting: Unnesting,
+    query: LogicalPlan,
+    terms: Sequence[Expression],
+    calls: Sequence[AggCall],
+    values: Sequence[Expression],
+) -> tuple[LogicalPlan, list[Expression]]:
+    """The domain's plan, joined with aggregates of the rows of `query` for which `terms` are true, and over it
+    `values`, which are over the aggregates and the outer row."""
+    below = unnesting.unnested(query)
+    filters = [each.filter for each in calls if each.filter is not None]
+    rows, known = unnesting.with_values(Unnested(below.plan, (*below.terms, *terms)), filters)
+    calls = [each if each.filter is None else replace(each, filter=unnesting.value_of(each.filter, known))
+             for each in calls]
+    width = len(domain.plan.schema)
+    names = [each.describe(rows.plan.schema.names) for each in calls]
     if not rows.terms:
-        whole = Aggregate(rows.plan, (), lookup.calls, names)
-        moved = {number: width + number for number in range(len(lookup.calls))}
-        return Join(plan, whole, JoinKind.INNER, None), _of_row(remap(lookup.value, moved), outer)
-    known = bindings(rows.terms)
-    if known is None:
-        message = "a subquery that is compared with the query around it by more than = is supported as EXISTS or IN of"
-        raise BindError(f"{message} a WHERE", **error_span(lookup.span))
-    source, keys = with_columns(rows.plan, [each.inner for each in known])
+        whole = Aggregate(rows.plan, (), tuple(calls), tuple(names))
+        moved = {number: width + number for number in range(len(calls))}
+        return Join(domain.plan, whole, JoinKind.INNER, None), [unnesting.of_plan(remap(v, moved)) for v in values]
+    rows, bindings = unnesting.by_equalities(rows)
+    source, keys = with_columns(rows.plan, [each.inner for each in bindings])
     groups = tuple(dict.fromkeys(keys))
-    calls = lookup.calls if _COUNT in lookup.calls else (*lookup.calls, _COUNT)
-    grouped = Aggregate(source, groups, calls, (*names, "count(*)")[: len(calls)])
-    terms = []
-    for binding, key in zip(known, keys, strict=True):
-        one = _of_row(binding.outer, outer)
+    counted = calls if COUNT in calls else [*calls, COUNT]
+    grouped = Aggregate(source, groups, tuple(counted), tuple([*names, "count(*)"][: len(counted)]))
+    pairs = []
+    for binding, key in zip(bindings, keys, strict=True):
         other = InputRef(width + groups.index(key), binding.inner.data_type)
-        terms.append(equality(one, other, is_null_safe=binding.is_null_safe))
-    join = Join(plan, grouped, JoinKind.LEFT, conjunction(terms))
+        pairs.append(equality(unnesting.of_plan(binding.outer), other, is_null_safe=binding.is_null_safe))
+    join = Join(domain.plan, grouped, JoinKind.LEFT, conjunction(pairs))
     first = width + len(groups)
-    value = _of_row(remap(lookup.value, {number: first + number for number in range(len(lookup.calls))}), outer)
-    if isinstance(lookup.value, InputRef) and not lookup.calls[lookup.value.index].kind.counts:
-        return join, value
-    is_there = call("is_not_null", [InputRef(first + calls.index(_COUNT), DataType.BIGINT)])
-    return join, Case(((is_there, value),), _of_row(_of_no_rows(lookup), outer), value.data_type)
+    moved = {number: first + number for number in range(len(calls))}
+    is_there = call("is_not_null", [InputRef(first + counted.index(COUNT), DataType.BIGINT)])
+    found: list[Expression] = []
+    for value in values:
+        given = unnesting.of_plan(remap(value, moved))
+        if not (isinstance(value, InputRef) and empty_value(calls[value.index]).value is None):
+            nothing = unnesting.of_plan(substitute(value, [empty_value(each) for each in calls]))
+            given = Case(((is_there, given),), nothing, value.data_type)
+        found.append(given)
+    return join, found
 
 
-def _of_no_rows(lookup: _Lookup) -> Expression:
-    """The value over no rows."""
-    nothing = [_ZERO if each.kind.counts else Literal(None, each.data_type) for each in lookup.calls]
-    return substitute(lookup.value, nothing)
+def _with_values(expression: Expression, values: Sequence[Expression]) -> Expression:
+    """The expression with what stands for the values of subqueries."""
+    return transform(expression, lambda node: values[node.number] if isinstance(node, SubqueryValue) else node)
 
 
-def _of_row(expression: Expression, outer: Callable[[OuterRef], Expression] | None) -> Expression:
-    """An expression over the outer row as one over the plan."""
-
-    def moved(node: Expression) -> Expression:
-        if not isinstance(node, OuterRef):
-            return node
-        return InputRef(node.index, node.data_type) if outer is None else outer(node)
-
-    return transform(expression, moved)
+def _minus(width: int) -> Callable[[OuterRef], Expression]:
+    return lambda column: InputRef(column.index - width, column.data_type)
 
 
 def _check_operands(operands: Sequence[Expression], span: TextSpan | None) -> None:
     if any(isinstance(each, SubqueryValue) for operand in operands for each in walk(operand)):
-        raise BindError("a subquery on the left of IN is not supported", **error_span(span))
+        raise BindError("a subquery on the left of IN, ANY or ALL is not supported", **error_span(span))
 
 
-def _comparisons(
-    operands: Sequence[Expression], plan: LogicalPlan, span: TextSpan | None
-) -> tuple[Expression, ...]:
-    """That each operand, over the outer row, equals a column of the plan. BindError."""
-    if operands and len(operands) != len(plan.schema):
-        message = f"the left side of IN has {len(operands)} columns, the subquery has {len(plan.schema)}"
-        raise BindError(message, **error_span(span))
-    return tuple(
-        call("equal", [_as_outer(operand), InputRef(column, plan.schema.types[column])], span)
-        for column, operand in enumerate(operands)
-    )
-
-
-def _as_outer(operand: Expression) -> Expression:
-    """An expression over the row of the scope, from within a subquery."""
-    return transform(
-        operand, lambda node: OuterRef(node.index, node.data_type) if isinstance(node, InputRef) else node
-    )
-
-
-def _global_aggregate(plan: LogicalPlan) -> tuple[Aggregate, Expression] | None:
-    """The aggregation without groups of a plan with its one row, and the value of that over its calls."""
-    value: Expression = InputRef(0, plan.schema.types[0])
+def global_aggregate(plan: LogicalPlan) -> tuple[Aggregate, list[Expression]] | None:
+    """The aggregation without groups of a plan with its one row, and the columns of that over its calls."""
+    values: list[Expression] = list(input_refs(plan.schema.types))
     while isinstance(plan, Project):
-        value, plan = substitute(value, plan.expressions), plan.input
-    return (plan, value) if isinstance(plan, Aggregate) and not plan.group_by else None
+        values, plan = [substitute(each, plan.expressions) for each in values], plan.input
+    return (plan, values) if isinstance(plan, Aggregate) and not plan.group_by else None
 
 
 def _always_has_a_row(plan: LogicalPlan) -> bool:
@@ -277,8 +381,8 @@ def _existing(plan: LogicalPlan) -> LogicalPlan:
             return plan
 
 
-def _terms(condition: UnboundExpr) -> list[UnboundExpr]:
+def conjunction_terms(condition: UnboundExpr) -> list[UnboundExpr]:
     """The terms of a conjunction."""
     if isinstance(condition, UnboundCall) and condition.function == "and":
-        return [term for arg in condition.args for term in _terms(arg)]
+        return [term for arg in condition.args for term in conjunction_terms(arg)]
     return [condition]

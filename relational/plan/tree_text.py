@@ -49,6 +49,14 @@ def select_items(expressions: Iterable[Expression], inputs: Sequence[str], names
     return [text if text == name else f"{text} AS {name}" for text, name in pairs]
 
 
+def set_text(
+    functions: Iterable[Expression], passed: Iterable[int], inputs: Sequence[str], names: Sequence[str], is_outer: bool
+) -> str:
+    """The rows of functions, called `names`, beside columns `passed` of an input with columns called `inputs`."""
+    items, beside = ", ".join(select_items(functions, inputs, names)), ", ".join(inputs[column] for column in passed)
+    return f"{'outer ' if is_outer else ''}{items} beside [{beside}]"
+
+
 def order_text(keys: Sequence[SortKey], names: Sequence[str]) -> str:
     """Sort keys over columns called `names`."""
     return ", ".join(f"{names[key.column]} {key.order}" for key in keys)

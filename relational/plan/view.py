@@ -31,6 +31,7 @@ from relational.plan.logical import (
     Join,
     LogicalPlan,
     Project,
+    Recursive,
     Scan,
     Sort,
     Values,
@@ -49,7 +50,8 @@ SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("dig
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
 _BATCH_ONLY = {
     Sort: "ORDER BY without LIMIT",
-    Values: "a SELECT without FROM",
+    Recursive: "WITH RECURSIVE",
+    Values: "a query without a table (VALUES, a function, a SELECT without FROM)",
 }
 
 

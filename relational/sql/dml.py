@@ -10,11 +10,12 @@ from sqlglot import exp
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, span_of
-from relational.expr.expression import Expression, InputRef, Literal
+from relational.expr.expression import Expression, InputRef, Literal, conjunction
 from relational.expr.scope import FromItem
-from relational.expr.unbound import TextSpan
+from relational.expr.unbound import TextSpan, has_subquery
 from relational.plan.changes import assigned, assigned_all, column_of, retractable, stored_row, updatable, writable
-from relational.plan.logical import LogicalPlan, Project, Scan, Values
+from relational.plan.logical import LogicalPlan, Project, Scan, Values, only
+from relational.plan.subqueries import Subqueries, conjunction_terms
 from relational.sql.context import BindContext
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
@@ -166,7 +167,8 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
             continue
         value = translate.term(each.expression)
         assignments[column] = assigned(binder.bind(value), table, column, span_of(value) or span)
-    return Update(table, tuple(assignments.items()), _condition(node, binder, translate))
+    predicate, keys = _condition(node, table, binder, QueryBinder(context.catalog, translate))
+    return Update(table, tuple(assignments.items()), predicate, keys)
 
 
 def _is_default(node: exp.Expr) -> bool:
@@ -181,7 +183,7 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
     tree = parse(piece)
     node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "DELETE")
-    return Delete(table, _condition(node, binder, translate))
+    return Delete(table, *_condition(node, table, binder, QueryBinder(context.catalog, translate)))
 
 
 def _target(
@@ -200,6 +202,19 @@ def _target(
     return table, ExprBinder(Scope.of_items([FromItem(table.schema, Scan(table).hidden, path)]))
 
 
-def _condition(node: exp.Expr, binder: ExprBinder, translate: Translator) -> Expression | None:
+def _condition(
+    node: exp.Expr, table: TableCatalog, binder: ExprBinder, queries: QueryBinder
+) -> tuple[Expression | None, LogicalPlan | None]:
+    """The terms of a WHERE without subqueries, as one; and, if there are others, the primary keys of the rows for which
+    all of it is true."""
     where = node.args.get("where")
-    return None if where is None else binder.condition(translate.term(where.this), "WHERE")
+    if where is None:
+        return None, None
+    condition = queries.term(where.this)
+    if not has_subquery(condition):
+        return binder.condition(condition, "WHERE"), None
+    subqueries = Subqueries(queries, binder.scope)
+    rows = subqueries.filtered(Scan(table), condition, ExprBinder(binder.scope, subqueries))
+    keys = only(rows, table.pk_indices)
+    plain = [binder.condition(term, "WHERE") for term in conjunction_terms(condition) if not has_subquery(term)]
+    return (conjunction(plain) if plain else None), keys

@@ -14,7 +14,7 @@ from sqlglot import exp
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.aggregates import AggKind
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span, unknown
-from relational.expr.functions import ARGUMENT_NAMES, FUNCTIONS
+from relational.expr.functions import ALIASES, ARGUMENT_NAMES, FUNCTIONS, SET_FUNCTIONS
 from relational.expr.unbound import (
     Name,
     Ordered,
@@ -29,6 +29,7 @@ from relational.expr.unbound import (
     UnboundGrouping,
     UnboundLiteral,
     UnboundNow,
+    UnboundSetCall,
     UnboundSubquery,
     UnboundWindow,
     UnboundWindowSpec,
@@ -56,6 +57,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "is_distinct",
 }
 _QUANTIFIERS = {"any": "any", "some": "any", "all": "all"}
+_QUANTIFIED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.SimilarTo: "similar_to"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
 _MOMENTS = {
@@ -138,13 +140,34 @@ class Translator:
         NOT (x ~ ANY).
         """
         right = args[-1]
+        if isinstance(right, exp.Any | exp.All):
+            return self._quantified(function, args[0], right, right.this, node)
         word = str(right.this).lower() if isinstance(right, exp.Anonymous) else ""
         quantifier = _QUANTIFIERS.get(word)
         if quantifier is not None and is_negated:
             quantifier = "all" if quantifier == "any" else "any"
+        if quantifier is not None and len(right.expressions) == 1 and _is_query(right.expressions[0]):
+            return self._quantified(function, args[0], exp.All() if quantifier == "all" else exp.Any(),
+                                    right.expressions[0], node)
         if quantifier is None or f"{function}_{quantifier}" not in FUNCTIONS:
             return self._apply(function, args, node)
         return self._apply(f"{function}_{quantifier}", [*args[:-1], *right.expressions], node)
+
+    def _quantified(
+        self, function: str, left: exp.Expr, quantifier: exp.Expr, query: exp.Expr, node: exp.Expr
+    ) -> UnboundExpr:
+        """x op ANY (query) or x op ALL (query); = ANY is IN, and <> ALL is NOT IN."""
+        span, is_all = self.span(node), isinstance(quantifier, exp.All)
+        if function not in _QUANTIFIED:
+            raise ParseError("ANY and ALL of a query follow = <> < <= > >=", **error_span(span))
+        operands = tuple(map(self.term, left.expressions if isinstance(left, exp.Tuple) else [left]))
+        if (function, is_all) in (("equal", False), ("not_equal", True)):
+            found = UnboundSubquery(SubqueryUse.IN, _query(query), operands, span)
+            return UnboundCall("not", (found,), span) if is_all else found
+        if len(operands) != 1:
+            raise ParseError("a row of values is compared by = ANY, <> ALL or IN", **error_span(self.span(left)))
+        use = SubqueryUse.ALL if is_all else SubqueryUse.ANY
+        return UnboundSubquery(use, _query(query), operands, span, function)
 
     def _between(self, node: exp.Between) -> UnboundExpr:
         function = "between_symmetric" if node.args.get("symmetric") else "between"
@@ -194,6 +217,8 @@ class Translator:
         if name == "concat":
             texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
             return UnboundCall("concat_known", texts, span)
+        if ALIASES.get(name, name) in SET_FUNCTIONS:
+            return UnboundSetCall(ALIASES.get(name, name), tuple(map(self.term, node.expressions)), span)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
             return UnboundCall(name, self._by_name(name, node), span)
         return UnboundCall(name, tuple(self.term(arg) for arg in node.expressions), span)
@@ -367,6 +392,8 @@ class Translator:
 
     def _like(self, node: exp.Expr, pattern: UnboundExpr | None = None) -> UnboundExpr:
         function, right = _MATCHES[type(node)], node.expression
+        if isinstance(right, exp.Any | exp.All) and _is_query(right.this):
+            return self._quantified(function, node.this, right, right.this, node)
         if pattern is None and isinstance(right, exp.Any | exp.All) and not isinstance(node, exp.SimilarTo):
             is_any = isinstance(right, exp.Any) != bool(node.args.get("negate"))  # NOT LIKE ALL is NOT (LIKE ANY)
             function, right = f"{function}_{'any' if is_any else 'all'}", right.this
@@ -376,6 +403,8 @@ class Translator:
 
     def _in(self, node: exp.In) -> UnboundExpr:
         query = node.args.get("query")
+        if query is None and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
+            (query,) = node.expressions
         if query is None:
             return self._apply("in", [node.this, *node.expressions], node)
         left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
@@ -421,6 +450,12 @@ def _chain(node: exp.Expr) -> list[exp.Expr]:
 def _query(node: exp.Expr) -> exp.Expr:
     """The query within parentheses."""
     return node.this if isinstance(node, exp.Subquery) and node.args.get("alias") is None else node
+
+
+def _is_query(node: exp.Expr) -> bool:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Query)
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -82,6 +82,9 @@ class TextParser(RisingWaveParser):
         TokenType.CURRENT_TIMESTAMP: exp.CurrentTimestamp,
         TokenType.LOCALTIMESTAMP: exp.Localtimestamp,
     }
+    LAMBDAS: ClassVar = {
+        kind: parse for kind, parse in RisingWaveParser.LAMBDAS.items() if kind is not TokenType.ARROW
+    }
     TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable]] = {}
     OPTIONAL_ALIAS_TOKEN_CTE = False
     UNARY_PARSERS: ClassVar = {
@@ -139,6 +142,10 @@ class TextParser(RisingWaveParser):
         words = self._tokens[first : first + 2]
         kinds = (*self.SET_OPERATIONS, TokenType.ALL, TokenType.DISTINCT)
         return node and self._owning(node, [word for word in words if word.token_type in kinds])
+
+    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+        """Nothing: unnest is a function like others."""
+        return None
 
     def _values_to_select(self, values: exp.Values) -> Any:
         """VALUES as it is written: sqlglot would put a SELECT * around it."""

@@ -80,6 +80,10 @@ def _word(node: exp.Expr) -> Words:
     return () if "start" in node.meta or word in SILENT else (word,)
 
 
+def _ordinality(node: exp.Expr) -> Words:
+    return ("WITH", "ORDINALITY") if node.args.get("ordinality") else ()
+
+
 def is_comma(node: exp.Join) -> bool:
     """Whether a relation follows another one after a comma, without JOIN."""
     return bool(node.meta.get("is_comma"))
@@ -140,7 +144,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.WithinGroup: _known("this expression", ("WITHIN", "GROUP")),
     exp.Window: _known("this partition_by order spec alias", _window, settled="over"),
     exp.WindowSpec: _known("kind start start_side end end_side", _frame),
-    exp.Distinct: _known("expressions", ("DISTINCT",)),
+    exp.Distinct: _known("expressions on", lambda node: ("DISTINCT", "ON") if node.args.get("on") else ("DISTINCT",)),
     exp.CurrentDate: _known("", ("CURRENT_DATE",)),
     exp.CurrentTime: _known("", ("CURRENT_TIME",)),
     exp.CurrentTimestamp: _known("", ("CURRENT_TIMESTAMP",)),
@@ -156,14 +160,20 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Var: _known("this", _word),
     exp.Alias: _known("this alias"),
     exp.TableAlias: _known("this columns"),
-    exp.Table: _known("this db catalog alias joins version"),
+    exp.Table: _known("this db catalog alias joins version ordinality", _ordinality),
     exp.Version: _known("this expression kind", ("FOR", "SYSTEM_TIME", "OF")),
+    exp.Lateral: _known("this alias ordinality", lambda node: ("LATERAL", *_ordinality(node))),
+    exp.ColumnDef: _known("this kind"),
     exp.Subquery: _known("this alias order limit offset with_"),
     exp.Select: _known(
         "expressions from_ joins where group having windows distinct order limit offset with_", _select
     ),
     exp.Union: _known("this expression distinct order limit offset with_"),
-    exp.With: _known("expressions", ("WITH",)),
+    exp.Except: _known("this expression distinct order limit offset with_"),
+    exp.Intersect: _known("this expression distinct order limit offset with_"),
+    exp.With: _known(
+        "expressions recursive", lambda node: ("WITH", "RECURSIVE") if node.args.get("recursive") else ("WITH",)
+    ),
     exp.CTE: _known("this alias"),
     exp.From: _known("this", ("FROM",)),
     exp.Join: _known("this on side kind using method", _join),
@@ -192,6 +202,7 @@ SYNONYMS: dict[Key, Words] = {
     "ISNULL": ("IS", "NULL"),
     "NOTNULL": ("IS", "NOT", "NULL"),
     "UNKNOWN": ("NULL",),
+    "SOME": ("ANY",),
 }
 """Synonyms in the text; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
 
@@ -248,6 +259,7 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.CTE: "a query of WITH",
     exp.Join: "JOIN",
     exp.Lateral: "LATERAL",
+    exp.ColumnDef: "a type here",
     exp.Rollup: "ROLLUP",
     exp.Cube: "CUBE",
     exp.GroupingSets: "GROUPING SETS",

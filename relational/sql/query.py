@@ -1,4 +1,4 @@
-"""Binds the queries of a checked tree to a logical plan: SELECT, VALUES, UNION, WITH."""
+"""Binds the queries of a checked tree to a logical plan: SELECT, VALUES, UNION and its kin, WITH."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify, unknown
 from relational.expr.expression import Expression, InputRef, Literal
+from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
-from relational.expr.unbound import Named, TextSpan, UnboundLiteral
-from relational.plan.builder import Arrangement, Selection, Star, arrange, check_branches, select, union
-from relational.plan.descent import with_shares_from
-from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values
+from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral, has_subquery
+from relational.plan.builder import Arrangement, Selection, Star, arrange, select
+from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
+from relational.plan.lateral import lateral_join
+from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values, WorkingTable, only
+from relational.plan.logical.filter import where
+from relational.plan.recursion import recursive
 from relational.plan.serialize import plan_from_text
+from relational.plan.set_functions import ONE_ROW, rows_beside
+from relational.plan.set_operations import SetOperation, check_branches, compared, union
+from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
@@ -25,6 +32,7 @@ from relational.sql.expressions import Translator
 from relational.sql.grouping_sets import grouping_of
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
+from relational.sql.table_functions import TableRows, defines_columns, gives_rows, table_rows
 from relational.sql.tree import unsupported
 from relational.types.interval import Interval
 from relational.types.schema import Field, Schema
@@ -72,6 +80,18 @@ class _Relation:
         return cls(plan, plan.schema, plan.hidden)
 
 
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """What a JOIN says, or a comma: its kind and condition."""
+
+    kind: JoinKind
+    span: TextSpan | None
+    on: exp.Expr | None = None
+    using: tuple[exp.Expr, ...] = ()
+    is_natural: bool = False
+    is_temporal: bool = False
+
+
 class QueryBinder:
     """Binds the queries of one statement. `_named`: the queries of the WITH clauses around the current one, by name;
     inner ones shadow outer ones, and all of them shadow tables."""
@@ -80,12 +100,12 @@ class QueryBinder:
         self._catalog, self._translate = catalog, translator
         self._named: ChainMap[str, _Relation] = ChainMap()
         self._outer: Scope | None = None  # of the query around the current one, if that is in an expression
-        self._shares = 0
+        self._shares = self._recursions = 0
         self.views: frozenset[int] = frozenset()
         """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
 
     def query(self, node: exp.Expr) -> LogicalPlan:
-        """The plan of a SELECT, VALUES or UNION, with its WITH. ParseError, BindError or NotFound."""
+        """The plan of a SELECT, VALUES, UNION and its kin, with its WITH. ParseError, BindError or NotFound."""
         outer = self._named
         clause = node.args.get("with_")
         if clause is not None:
@@ -107,6 +127,8 @@ class QueryBinder:
             return self.values(node)
         if isinstance(node, exp.Union):
             return self._union(node)
+        if isinstance(node, exp.Intersect | exp.Except):
+            return self._compared(node)
         raise ParseError("a query is expected here", **error_span(self._translate.span(node)))
 
     def _with(self, node: exp.With) -> None:
@@ -116,9 +138,39 @@ class QueryBinder:
             name, span = alias_in_tree(each, self._translate) or "", self._translate.span(each.args["alias"].this)
             if name in self._named.maps[0]:
                 raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
-            plan = self.query(each.this)
-            relation = _Relation.of(self._shared(plan))
+            if node.args.get("recursive") and self._refers(each.this, name):
+                plan = self._recursive(each, name)
+            else:
+                plan = self.query(each.this)
+            relation = _Relation.of(self.shared(plan))
             self._named[name] = self._renamed(relation, each, name)
+
+    def _refers(self, node: exp.Expr, name: str) -> bool:
+        """Whether a relation of this name occurs in a query."""
+        tables = (each for each in node.find_all(exp.Table) if each.args.get("db") is None)
+        return any(isinstance(each.this, exp.Identifier) and self._translate.identifier(each.this) == name
+                   for each in tables)
+
+    def _recursive(self, each: exp.CTE, name: str) -> LogicalPlan:
+        """A query of WITH RECURSIVE that refers to itself."""
+        node, span = each.this, self._translate.span(each.args["alias"].this)
+        if not isinstance(node, exp.Union) or self._refers(node.this, name):
+            message = "a query that refers to itself is a query without, UNION [ALL], and one with that reference"
+            raise BindError(message, **error_span(span))
+        for clause in _CLAUSES:
+            if node.args.get(clause) is not None:
+                raise unsupported(node.args[clause], self._translate.tree)
+        branches = node.this, node.expression
+        for branch in branches:
+            self._check_branch(branch, SetOperation.UNION)
+        base = self.query(node.this)
+        base = only(base, base.visible)
+        self._recursions += 1
+        working = WorkingTable(self._renamed(_Relation.of(base), each, name).schema, self._recursions - 1)
+        self._named[name] = _Relation.of(working)
+        step = self.query(node.expression)
+        spans = [self._translate.span(branch) for branch in branches]
+        return recursive(base, step, working, distinct=bool(node.args.get("distinct")), spans=spans)
 
     def _union(self, node: exp.Union) -> LogicalPlan:
         """A chain of UNION and UNION ALL, from left to right: duplicates among all branches up to the last UNION are
@@ -135,7 +187,7 @@ class QueryBinder:
         branches.reverse()
         is_distinct.reverse()
         for branch in branches:
-            self._check_branch(branch)
+            self._check_branch(branch, SetOperation.UNION)
         plans = [self.query(branch) for branch in branches]
         spans = [self._translate.span(branch) for branch in branches]
         last = max((number for number, distinct in enumerate(is_distinct, 1) if distinct), default=0) + 1
@@ -144,21 +196,34 @@ class QueryBinder:
             spans[:last] = spans[:1]
         return union(plans, distinct=False, spans=spans) if len(plans) > 1 else plans[0]
 
-    def _check_branch(self, node: exp.Expr) -> None:
-        """ParseError for clauses of a branch without parentheses: they could be meant for the whole UNION."""
+    def _compared(self, node: exp.Intersect | exp.Except) -> LogicalPlan:
+        """INTERSECT or EXCEPT of two queries; INTERSECT binds tighter than UNION and EXCEPT."""
+        operation = SetOperation.INTERSECT if isinstance(node, exp.Intersect) else SetOperation.EXCEPT
+        for branch in (node.this, node.expression):
+            self._check_branch(branch, operation)
+        left, right = self.query(node.this), self.query(node.expression)
+        spans = [self._translate.span(branch) for branch in (node.this, node.expression)]
+        return compared(operation, left, right, distinct=bool(node.args.get("distinct")), spans=spans)
+
+    def _check_branch(self, node: exp.Expr, operation: SetOperation) -> None:
+        """ParseError for clauses of a branch without parentheses: they could be meant for the whole."""
         for clause in () if isinstance(node, exp.Subquery) else _CLAUSES:
             part = node.args.get(clause)
             if part is not None:
                 raise ParseError(
-                    "a branch of a UNION with ORDER BY, LIMIT or WITH stands in parentheses",
+                    f"a branch of {operation.article} with ORDER BY, LIMIT or WITH stands in parentheses",
                     **error_span(self._translate.span(part)),
                 )
 
     def _select(self, node: exp.Select) -> LogicalPlan:
         plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
-        return select(plan, self._selection(node), scope, self._subquery, self._shared)
+        return select(plan, self._selection(node), scope, self)
 
-    def _subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
+    def term(self, node: exp.Expr) -> UnboundExpr:
+        """The term of an expression of the statement."""
+        return self._translate.term(node)
+
+    def subquery(self, node: exp.Expr, scope: Scope) -> LogicalPlan:
         """The plan of a query in an expression over the columns of `scope`."""
         outer, self._outer = self._outer, scope
         try:
@@ -168,9 +233,8 @@ class QueryBinder:
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
+        first_of = None if distinct is None else distinct.args.get("on")
         self._translate.name_windows(node.args.get("windows") or ())
-        if distinct is not None and distinct.expressions:
-            raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
         groups, sets = grouping_of(node.args.get("group"), self._translate)
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
@@ -178,7 +242,8 @@ class QueryBinder:
             groups=groups,
             sets=sets,
             having=None if having is None else self._translate.term(having.this),
-            distinct=distinct is not None,
+            distinct=distinct is not None and first_of is None,
+            first_of=() if first_of is None else tuple(map(self._translate.term, _parts(first_of))),
             arrangement=self._arrangement(node),
         )
 
@@ -205,10 +270,16 @@ class QueryBinder:
         items: list[FromItem] = []
         for start, end in zip([-1, *commas], [*commas, len(joins)], strict=True):
             first = node.this if start < 0 else joins[start].this
-            part, named = self._join_chain(first, joins[start + 1 : end], items)
-            width = 0 if plan is None else len(plan.schema)
-            items += (replace(item, first=width + item.first) for item in named)
-            plan = part if plan is None else Join(plan, part, JoinKind.INNER, None)
+            part = joins[start + 1 : end]
+            if plan is not None and _refers_left(first, part):
+                plan, items = self._chained(plan, items, [joins[start], *part], ())
+                continue
+            chain, named = self._join_chain(first, part, items)
+            if plan is None:
+                plan, items = chain, named
+            else:
+                more = [replace(item, first=len(plan.schema) + item.first) for item in named]
+                plan, items = _inner(plan, chain), [*items, *more]
         assert plan is not None
         return plan, Scope.of_items(items, self._outer)
 
@@ -216,13 +287,65 @@ class QueryBinder:
         self, first: exp.Expr, joins: Sequence[exp.Join], others: Sequence[FromItem]
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """Relations between two commas. BindError if one has the name of another, or of one of `others`."""
-        plan, items = self._named_items(first, others)
+        return self._chained(*self._named_items(first, others), joins, others)
+
+    def _chained(
+        self, plan: LogicalPlan, items: list[FromItem], joins: Sequence[exp.Join], others: Sequence[FromItem]
+    ) -> tuple[LogicalPlan, list[FromItem]]:
+        """The rows of `plan`, joined with one relation after the other."""
         for join in joins:
-            is_temporal = self._is_temporal(join.this)
-            right, more = self._named_items(join.this, (*others, *items), is_temporal=is_temporal)
+            connection = self._connection(join)
+            if _is_lateral(join.this) and connection.kind in (JoinKind.INNER, JoinKind.LEFT):
+                plan, items = self._lateral(plan, items, join.this, connection, others)
+                continue
+            right, more = self._named_items(join.this, (*others, *items), is_temporal=connection.is_temporal)
             more = [replace(item, first=len(plan.schema) + item.first) for item in more]
-            plan, items = self._joined(plan, right, join, items, more, is_temporal=is_temporal)
+            plan, items = self._joined(plan, right, connection, items, more)
         return plan, items
+
+    def _lateral(
+        self,
+        left: LogicalPlan,
+        items: list[FromItem],
+        node: exp.Expr,
+        connection: _Connection,
+        others: Sequence[FromItem],
+    ) -> tuple[LogicalPlan, list[FromItem]]:
+        """The rows of `left`, each with those of a subquery or a function that may refer to its columns."""
+        if connection.using or connection.is_natural:
+            message = "LATERAL and functions in FROM are joined by ON, not by USING or NATURAL"
+            raise ParseError(message, **error_span(connection.span))
+        scope, is_inner = Scope.of_items(items, self._outer), connection.kind is JoinKind.INNER
+        condition = None if connection.on is None or _is_true(connection.on) else connection.on
+        is_beside = gives_rows(node) and (is_inner or condition is None)
+        if gives_rows(node):
+            assert isinstance(node, exp.Table | exp.Lateral)
+            rows, path = self._rows_of_function(node, scope if is_beside else Scope.of_items((), scope))
+            relation = _Relation(left if is_beside else rows.over(ONE_ROW), rows.schema, rows.hidden)
+        else:
+            rows, alias = None, alias_in_tree(node, self._translate)
+            relation, path = _Relation.of(self.subquery(node.this.this, scope)), () if alias is None else (alias,)
+        self._check_new(path, node, (*others, *items))
+        named = self._renamed(relation, node, path[-1] if path else "")
+        both = [*items, FromItem(named.schema, named.hidden, path, first=len(left.schema))]
+        on = None
+        if condition is not None:
+            on = ExprBinder(Scope.of_items(both, self._outer)).condition(self._translate.term(condition), "ON")
+        if rows is not None and is_beside:
+            return where(rows.over(left, is_outer=not is_inner), () if on is None else (on,)), both
+        span = self._translate.span(node)
+        return lateral_join(left, relation.plan, connection.kind, on, scope.depth, self.shared, span), both
+
+    def _rows_of_function(self, node: exp.Table | exp.Lateral, scope: Scope) -> tuple[TableRows, tuple[str, ...]]:
+        alias = alias_in_tree(node, self._translate)
+        rows = table_rows(node, alias, ExprBinder(scope), self._translate)
+        return rows, (alias or node.this.name.lower(),)
+
+    def _check_new(self, path: tuple[str, ...], node: exp.Expr, others: Sequence[FromItem]) -> None:
+        """BindError if one of `others` has the name of a relation."""
+        if path and any(path == other.path for other in others):
+            message = f"relation {path[-1]!r} occurs twice in FROM: give one of them an alias, {path[-1]} AS …"
+            raise BindError(message, **error_span(self._translate.span(node)))
 
     def _is_temporal(self, node: exp.Expr) -> bool:
         """Whether a relation after JOIN is one FOR SYSTEM_TIME AS OF PROCTIME(). BindError for another time."""
@@ -245,50 +368,66 @@ class QueryBinder:
             table = exp.Table(**{name: part for name, part in node.this.args.items() if name != "joins"})
             return self._join_chain(table, node.this.args.get("joins") or (), others)
         relation, path = self._from_item(node)
-        if path and any(path == other.path for other in others):
-            message = f"relation {path[-1]!r} occurs twice in FROM: give one of them an alias, {path[-1]} AS …"
-            raise BindError(message, **error_span(self._translate.span(node)))
+        self._check_new(path, node, others)
         relation = self._renamed(relation, node, path[-1] if path else "")
         return relation.plan, [FromItem(relation.schema, relation.hidden, path)]
+
+    def _connection(self, node: exp.Join) -> _Connection:
+        """How a JOIN connects two relations. ParseError."""
+        span = self._translate.span(node)
+        if is_comma(node):
+            return _Connection(JoinKind.INNER, span)
+        name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
+        kind, using = _JOINS.get(name), tuple(node.args.get("using") or ())
+        if kind is None:
+            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
+        is_natural = node.method.upper() == "NATURAL"
+        bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
+        if (condition is None and not using) != (bare is not None):
+            what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
+            raise ParseError(what, **error_span(span))
+        return _Connection(kind, span, condition, using, is_natural, self._is_temporal(node.this))
 
     def _joined(
         self,
         left: LogicalPlan,
         right: LogicalPlan,
-        node: exp.Join,
+        connection: _Connection,
         items: list[FromItem],
         more: list[FromItem],
-        *,
-        is_temporal: bool,
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """Two relations as a JOIN connects them, and the names of both."""
-        name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
-        kind, span = _JOINS.get(name), self._translate.span(node)
-        if kind is None:
-            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
-        using, is_natural = node.args.get("using") or (), node.method.upper() == "NATURAL"
-        bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
-        if (condition is None and not using) != (bare is not None):
-            what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
-            raise ParseError(what, **error_span(span))
-        if condition is not None:
-            binder = ExprBinder(Scope.of_items([*items, *more], self._outer))
-            on = binder.condition(self._translate.term(condition), "ON")
-            return Join(left, right, kind, on, is_temporal), [*items, *more]
-        names = [(self._translate.identifier(each), self._translate.span(each)) for each in using]
-        if is_natural:
-            names = [(each, span) for each in shared_names(items, more)]
-        return join_using(Join(left, right, kind, None, is_temporal), names, items, more)
+        kind = connection.kind
+        if connection.on is not None:
+            scope, term = Scope.of_items([*items, *more], self._outer), self._translate.term(connection.on)
+            if has_subquery(term) and not connection.is_temporal:
+                return Subqueries(self, scope).joined_on(Join(left, right, kind, None), term), [*items, *more]
+            on = ExprBinder(scope).condition(term, "ON")
+            if kind is JoinKind.INNER and not connection.is_temporal:
+                return _inner(left, right, on), [*items, *more]
+            return Join(left, right, kind, on, connection.is_temporal), [*items, *more]
+        names = [(self._translate.identifier(each), self._translate.span(each)) for each in connection.using]
+        if connection.is_natural:
+            names = [(each, connection.span) for each in shared_names(items, more)]
+        if not names and kind is JoinKind.INNER and not connection.is_temporal:
+            return _inner(left, right), [*items, *more]
+        return join_using(Join(left, right, kind, None, connection.is_temporal), names, items, more)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
         """A relation and the path by which its columns can be qualified."""
         alias = alias_in_tree(node, self._translate)
         path = () if alias is None else (alias,)
+        if gives_rows(node):
+            assert isinstance(node, exp.Table | exp.Lateral)
+            rows, named = self._rows_of_function(node, Scope.of_items((), self._outer))
+            return _Relation(rows.over(ONE_ROW), rows.schema, rows.hidden), named
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._table_function(node.this), path
         if isinstance(node, exp.Table):
             relation, own = self._table(node)
             return relation, path or own
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            return _Relation.of(self.query(node.this.this)), path
         if isinstance(node, exp.Subquery):
             self._check_plain(node)
             return _Relation.of(self.query(node.this)), path
@@ -300,7 +439,8 @@ class QueryBinder:
         """TUMBLE (relation, time, size) or HOP (relation, time, slide, size)."""
         name, span, args = node.name.lower(), self._translate.span(node), node.expressions
         if name not in _TABLE_FUNCTIONS:
-            raise BindError(unknown("table function", name, _TABLE_FUNCTIONS), **error_span(span))
+            known = (*_TABLE_FUNCTIONS, *sorted(SET_FUNCTIONS))
+            raise BindError(unknown("table function", name, known), **error_span(span))
         if len(args) != _TABLE_FUNCTIONS[name]:
             raise BindError(f"{name} takes {_TABLE_FUNCTIONS[name]} arguments, not {len(args)}", **error_span(span))
         relation = self._argument(args[0])
@@ -312,7 +452,7 @@ class QueryBinder:
         if name == "tumble":
             plan = tumble(relation.plan, column, lengths[0], span)
         else:
-            plan = hop(self._shared(relation.plan), column, lengths[0], lengths[1], span)
+            plan = hop(self.shared(relation.plan), column, lengths[0], lengths[1], span)
         schema = Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :]))
         return _Relation(plan, schema, relation.hidden)
 
@@ -332,7 +472,7 @@ class QueryBinder:
             raise BindError("a constant INTERVAL is expected here", **error_span(self._translate.span(node)))
         return bound.value
 
-    def _shared(self, plan: LogicalPlan) -> Share:
+    def shared(self, plan: LogicalPlan) -> Share:
         """A plan with several readers."""
         self._shares += 1
         return Share(plan, self._shares - 1)
@@ -355,14 +495,15 @@ class QueryBinder:
         plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:
             self.views |= {table.id}
-            plan = with_shares_from(plan, self._shares)
+            plan = with_recursions_from(with_shares_from(plan, self._shares), self._recursions)
             self._shares = max((self._shares - 1, *plan.properties.shares)) + 1
+            self._recursions = max((self._recursions - 1, *recursions_of(plan))) + 1
         return _Relation.of(plan), (full_name.database, full_name.schema, full_name.name)
 
     def _renamed(self, relation: _Relation, node: exp.Expr, name: str) -> _Relation:
         """The relation with the column names that its alias lists: those of the first visible columns. BindError if
         there are more names than columns."""
-        written = alias_columns(node, self._translate)
+        written = [] if defines_columns(node) else alias_columns(node, self._translate)
         if not written:
             return relation
         shown = [position for position in range(len(relation.schema)) if position not in relation.hidden]
@@ -439,6 +580,36 @@ class QueryBinder:
                 )
             rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
+
+
+def _inner(left: LogicalPlan, right: LogicalPlan, on: Expression | None = None) -> LogicalPlan:
+    """The inner join of two plans; rows of functions alone come beside those of the other plan."""
+    beside = rows_beside(left, right)
+    if beside is None:
+        return Join(left, right, JoinKind.INNER, on)
+    return where(beside, () if on is None else (on,))
+
+
+def _refers_left(first: exp.Expr, joins: Sequence[exp.Join]) -> bool:
+    """Whether a relation between two commas may refer to those before the first one: its joins then continue these."""
+    is_lateral = any(map(_is_lateral, (first, *(join.this for join in joins))))
+    return is_lateral and not any(join.side.upper() in ("RIGHT", "FULL") for join in joins)
+
+
+def _parts(node: exp.Expr) -> list[exp.Expr]:
+    """The expressions of a list in parentheses; of one in parentheses that one."""
+    return node.expressions if isinstance(node, exp.Tuple) else [node]
+
+
+def _is_lateral(node: exp.Expr) -> bool:
+    """Whether a relation may refer to those before it."""
+    return gives_rows(node) or (isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery))
+
+
+def _is_true(node: exp.Expr) -> bool:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Boolean) and bool(node.this)
 
 
 def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:

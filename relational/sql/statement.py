@@ -169,19 +169,22 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Column index → new value, over all stored columns of the table; `predicate` None is every row."""
+    """Column index → new value, over all stored columns of the table; `predicate` None is every row. `keys`: the
+    primary keys of the rows for which a condition with subqueries is true, None: there is none."""
 
     table: TableCatalog
     assignments: tuple[tuple[int, Expression], ...]
     predicate: Expression | None
+    keys: LogicalPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The rows for which `predicate` is true; None is every row."""
+    """The rows for which `predicate` is true; None is every row. `keys` as in Update."""
 
     table: TableCatalog
     predicate: Expression | None
+    keys: LogicalPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,9 @@ class StatementEvaluator:
 
     def _delete(self, statement: DeleteRows) -> Resolved:
         try:
-            old = self._matching(statement.predicate)
+            old = self._matching(statement.predicate, self._rows_of(statement.keys))
         except DamagedRow as error:
-            self._check_deletes_by_key(statement.predicate, error)
+            self._check_deletes_by_key(statement, error)
             old = self._matching(statement.predicate, self._table.scan_keys())
         if old is None:
             return NOTHING
@@ -90,7 +90,7 @@ class StatementEvaluator:
         return Resolved(chunk, old.capacity)
 
     def _update(self, statement: UpdateRows) -> Resolved:
-        old = self._matching(statement.predicate)
+        old = self._matching(statement.predicate, self._rows_of(statement.keys))
         if old is None:
             return NOTHING
         columns = list(old.columns)
@@ -117,10 +117,11 @@ class StatementEvaluator:
         chunks = [deleted] if inserted.chunk is None else [deleted, inserted.chunk]
         return Resolved(StreamChunk.concat(chunks), old.capacity)
 
-    def _check_deletes_by_key(self, predicate: Expression | None, error: DamagedRow) -> None:
+    def _check_deletes_by_key(self, statement: DeleteRows, error: DamagedRow) -> None:
         """InvalidStatement unless rows with unreadable values can be deleted by a condition over their keys, because
         their values are not needed. A table with one entry per value needs the old row to find its entries."""
-        if predicate is not None and not input_columns(predicate) <= set(self._pk):
+        needed = frozenset[int]() if statement.predicate is None else input_columns(statement.predicate)
+        if statement.keys is not None or not needed <= set(self._pk):
             cure = "DELETE with a condition over the primary key alone needs no other column"
         elif self._has_readers() or self._table.catalog.row_format is not RowFormat.ROW:
             cure = "it can be deleted by its key where no view or index reads the table: drop those first"
@@ -128,11 +129,15 @@ class StatementEvaluator:
             return
         raise InvalidStatement(self._name, f"{shortened(str(error), 1_000)}; {cure}") from error
 
-    def _matching(
-        self, predicate: Expression | None, chunks: Iterable[DataChunk] | None = None
-    ) -> DataChunk | None:
-        """All rows for which `predicate` is true, in one chunk; None if there are none."""
-        rows = self._table.scan_chunks() if chunks is None else chunks
+    def _rows_of(self, keys: DataChunk | None) -> Iterable[DataChunk]:
+        """The rows with these primary keys; None: all rows."""
+        if keys is None:
+            return self._table.scan_chunks()
+        rows, found = self._table.get_rows(keys)
+        return [rows.with_visibility(found)]
+
+    def _matching(self, predicate: Expression | None, rows: Iterable[DataChunk]) -> DataChunk | None:
+        """The `rows` for which `predicate` is true, in one chunk; None if there are none."""
         found = [rows for rows in self._matches(predicate, rows) if rows.capacity]
         return DataChunk.concat(found) if found else None
 

@@ -20,6 +20,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     MergeNode,
     ProjectNode,
+    ProjectSetNode,
     ShareNode,
     SourceNode,
     StreamNode,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from stream.message import SkippedRows
 
 
-STATELESS = (StreamScanNode, FilterNode, ProjectNode, ShareNode)
+STATELESS = (StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, ShareNode)
 
 
 @dataclass(frozen=True, slots=True)

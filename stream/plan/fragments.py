@@ -43,6 +43,7 @@ from stream.plan.stream_plan import (
     MergeNode,
     OverWindowNode,
     ProjectNode,
+    ProjectSetNode,
     ShareNode,
     SinkNode,
     SourceNode,
@@ -203,6 +204,8 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
     elif isinstance(node, ProjectNode) and isinstance(distribution, tuple):
         passed = [each.index if isinstance(each, InputRef) else -1 for each in node.expressions]
         distribution = _among(*distribution, passed)
+    elif isinstance(node, ProjectSetNode) and isinstance(distribution, tuple):
+        distribution = _among(*distribution, node.passed)
     return _with_inputs(node, [child]), distribution
 
 

@@ -26,6 +26,7 @@ from relational.plan.logical import (
     LogicalPlan,
     OverWindow,
     Project,
+    ProjectSet,
     Scan,
     Share,
     TopN,
@@ -57,6 +58,7 @@ from stream.plan.stream_plan import (
     OrderedRows,
     OverWindowNode,
     ProjectNode,
+    ProjectSetNode,
     RowIdGenNode,
     ShareNode,
     SinkNode,
@@ -181,6 +183,11 @@ class _Planner:
             return self._project(query)
         if isinstance(query, Expand):
             return ExpandNode(query.schema, query.stream_key, self.plan(query.input), query.columns, query.sets)
+        if isinstance(query, ProjectSet):
+            child = self.plan(query.input)
+            return ProjectSetNode(
+                query.schema, query.stream_key, child, query.passed, query.functions, query.is_outer
+            )
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         if isinstance(query, Join):

@@ -4,8 +4,8 @@
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
-sets and aggregates besides those of FIRST_AGGREGATES. A plan is written in the first version that has what it needs,
-which older releases read.
+sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES. A plan is written in the first version
+that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -54,6 +54,7 @@ from stream.plan.stream_plan import (
     OrderedRows,
     OverWindowNode,
     ProjectNode,
+    ProjectSetNode,
     RowIdGenNode,
     ShareNode,
     SinkNode,
@@ -69,6 +70,9 @@ from stream.plan.stream_plan import (
 )
 
 FORMAT_VERSION, TOP_N_VERSION, JOINS_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 6, 5, 4, 3, 2, 1
+SINCE_FORMAT_VERSION = (
+    DynamicFilterNode, EmitOnWindowCloseNode, ExpandNode, OverWindowNode, ProjectSetNode, TemporalJoinNode,
+)  # fmt: skip
 TableOfId = Callable[[int], TableCatalog]
 
 
@@ -104,7 +108,7 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode | ExpandNode | OverWindowNode | TemporalJoinNode):
+    if isinstance(node, SINCE_FORMAT_VERSION):
         return FORMAT_VERSION
     if isinstance(node, HashAggNode) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
         return FORMAT_VERSION
@@ -145,6 +149,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
     FilterNode: ("filter", lambda node: {"predicate": expression_to_json(node.predicate)}),
     ProjectNode: ("project", lambda node: {"expressions": list(map(expression_to_json, node.expressions))}),
     ExpandNode: ("expand", lambda node: {"columns": list(node.columns), "sets": list(map(list, node.sets))}),
+    ProjectSetNode: ("project-set", lambda node: {
+        "passed": list(node.passed), "functions": list(map(expression_to_json, node.functions)),
+        "outer": node.is_outer}),
     HashAggNode: ("aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "kept": [[each.call, each.table.id, list(each.columns), each.argument] for each in node.kept],
@@ -233,6 +240,10 @@ class _Reader:
 
     def expand(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return ExpandNode(schema, key, input, tuple(record["columns"]), tuple(map(tuple, record["sets"])))
+
+    def project_set(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        functions = tuple(map(expression_from_json, record["functions"]))
+        return ProjectSetNode(schema, key, input, tuple(record["passed"]), functions, record["outer"])
 
     def aggregate(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         kept = tuple(
@@ -362,6 +373,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "filter": _Reader.filter,
     "project": _Reader.project,
     "expand": _Reader.expand,
+    "project-set": _Reader.project_set,
     "aggregate": _Reader.aggregate,
     "join": _Reader.join,
     "top-n": _Reader.top_n,

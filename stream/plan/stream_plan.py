@@ -21,7 +21,7 @@ from relational.expr.window_functions import RankKind, WindowCall
 from relational.plan.logical import JoinKind
 from relational.plan.logical.expand import sets_text
 from relational.plan.logical.over_window import numbers_text
-from relational.plan.tree_text import calls_text, grouping_text, groups_text, join_text, select_items
+from relational.plan.tree_text import calls_text, grouping_text, groups_text, join_text, select_items, set_text
 from relational.types import DataType, Schema, SortKey, VnodeRule
 
 
@@ -241,6 +241,21 @@ class ExpandNode(_UnaryNode):
     @property
     def details(self) -> str:
         return sets_text(self.columns, self.sets, self.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSetNode(_UnaryNode):
+    """The rows of set-returning functions: for each row of the input its columns `passed` beside the elements of the
+    lists `functions`, and the number of the element. `is_outer`: a row without elements comes once."""
+
+    passed: tuple[int, ...]
+    functions: tuple[Expression, ...]
+    is_outer: bool
+
+    @property
+    def details(self) -> str:
+        names = self.schema.names[len(self.passed) : -1]
+        return set_text(self.functions, self.passed, self.input.schema.names, names, self.is_outer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hummock.epoch import Epoch
-from relational.batch import query_chunks, run_query
+from relational.batch import RecursionLimits, query_chunks, run_query
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.errors import InvalidValue
@@ -40,6 +40,8 @@ class SessionQueries:
         self._creations = playground.meta.creations
         self._rows_limit = playground.options.stream.statement_rows
         self._bytes_limit = playground.options.stream.ingest_bytes
+        options = playground.options.stream
+        self._limits = RecursionLimits(options.recursion_rounds, options.recursion_rows)
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
 
@@ -55,7 +57,7 @@ class SessionQueries:
         was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet."""
         self._check_fresh(plan)
         with self._storage.snapshot() as epoch:
-            return run_query(plan, self._storage, epoch, self._columns)
+            return run_query(plan, self._storage, epoch, self._columns, self._limits)
 
     def _check_fresh(self, plan: LogicalPlan) -> None:
         known = self._catalog.snapshot
@@ -73,7 +75,7 @@ class SessionQueries:
         """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
         self._check_fresh(query)
         with self._storage.snapshot() as epoch:
-            chunks = list(query_chunks(query, self._storage, epoch))
+            chunks = list(query_chunks(query, self._storage, epoch, self._limits))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
@@ -82,7 +84,7 @@ class SessionQueries:
         self._check_fresh(query)
         chunks: list[DataChunk] = []
         with self._storage.snapshot() as epoch:
-            for chunk in query_chunks(query, self._storage, epoch):
+            for chunk in query_chunks(query, self._storage, epoch, self._limits):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:
@@ -98,9 +100,9 @@ class SessionQueries:
                 raise DuplicateKey(table.name, next(iter(rows.project(table.pk_indices).take([row]).rows())))
         return StreamChunk.inserts(rows)
 
-    def _check_count(self, table: TableCatalog, rows: int) -> None:
+    def _check_count(self, table: TableCatalog, rows: int, statement: str = "INSERT") -> None:
         if rows > self._rows_limit:
-            raise InvalidStatement(table.name, f"{rows} rows in one INSERT; the limit is {self._rows_limit}")
+            raise InvalidStatement(table.name, f"{rows} rows in one {statement}; the limit is {self._rows_limit}")
 
     def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
         """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing."""
@@ -126,16 +128,30 @@ class SessionQueries:
         return self._send(table, statement)
 
     def update(
-        self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
+        self,
+        table: TableCatalog,
+        assignments: Sequence[tuple[int, Expression]],
+        predicate: Expression | None,
+        keys: DataChunk | None = None,
     ) -> int:
         """Rows affected. `assignments`: column numbers and their new values over the old row; `predicate` None: every
-        row."""
+        row. `keys`: primary keys, of which a row must have one."""
         number = self._node.pending.next_id()
-        return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids))
+        return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys))
 
-    def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
-        """Rows affected; `predicate` None: every row."""
-        return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids))
+    def delete(self, table: TableCatalog, predicate: Expression | None, keys: DataChunk | None = None) -> int:
+        """Rows affected; `predicate` None: every row. `keys` as in `update`."""
+        return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids, keys=keys))
+
+    def keys_of(self, table: TableCatalog, query: LogicalPlan) -> DataChunk:
+        """The committed rows of `query`, primary keys of `table`. InvalidStatement if they are too many."""
+        self._check_fresh(query)
+        chunks = [DataChunk.from_rows(query.schema, [])]
+        with self._storage.snapshot() as epoch:
+            for chunk in query_chunks(query, self._storage, epoch, self._limits):
+                chunks.append(chunk)
+                self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
+        return DataChunk.concat(chunks)
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
         self._storage.check_process()

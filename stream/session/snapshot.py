@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from hummock.epoch import Epoch
-from relational.batch import run_query
+from relational.batch import RecursionLimits, run_query
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
@@ -32,6 +32,8 @@ class Snapshot(ClosedAtExit):
         self._catalog = playground.catalog
         self._storage = playground.storage
         self._creations = playground.meta.creations
+        options = playground.options.stream
+        self._limits = RecursionLimits(options.recursion_rounds, options.recursion_rows)
         self._pin = ExitStack()
         self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
@@ -80,7 +82,7 @@ class Snapshot(ClosedAtExit):
 
     def query(self, plan: LogicalPlan) -> pa.Table:
         self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, Scan))
-        return run_query(plan, self._storage, self.epoch)
+        return run_query(plan, self._storage, self.epoch, limits=self._limits)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:
         raise InvalidStatement(table.name, "a snapshot takes no changes")

@@ -16,6 +16,7 @@ from hummock.epoch import monotonic_seconds, wall_clock_ms
 from relational.batch import plan_query
 from relational.catalog.names import PUBLIC, ObjectName
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog, TableKind
+from relational.chunk import DataChunk
 from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
@@ -185,10 +186,19 @@ class SessionStatements:
         return self._queries.insert(statement.table, statement.query)
 
     def _update(self, statement: bound.Update) -> int:
-        return self._queries.update(statement.table, statement.assignments, statement.predicate)
+        keys = self._keys(statement.table, statement.keys)
+        return self._queries.update(statement.table, statement.assignments, statement.predicate, keys)
 
     def _delete(self, statement: bound.Delete) -> int:
-        return self._queries.delete(statement.table, statement.predicate)
+        return self._queries.delete(statement.table, statement.predicate, self._keys(statement.table, statement.keys))
+
+    def _keys(self, table: TableCatalog, query: LogicalPlan | None) -> DataChunk | None:
+        """The primary keys of rows that a condition with subqueries selects, after all earlier changes are committed.
+        """
+        if query is None:
+            return None
+        self._flush()
+        return self._queries.keys_of(table, query)
 
     def _wait(self, statement: bound.Flush) -> None:
         self._flush()

@@ -16,13 +16,16 @@ from stream.plan.stream_plan import (
     HashAggNode,
     MaterializeNode,
     ProjectNode,
+    ProjectSetNode,
     StreamScanNode,
 )
 
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
-RUNNABLE = (StreamScanNode, FilterNode, ProjectNode, ExpandNode, HashAggNode, MaterializeNode, ExchangeNode)
+RUNNABLE = (
+    StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, ExpandNode, HashAggNode, MaterializeNode, ExchangeNode,
+)  # fmt: skip
 
 
 def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
+from relational.expr.set_rows import SetRows
 from relational.expr.window_reach import reach_within
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import ROW_CACHE_BYTES, StateTable
@@ -44,6 +45,7 @@ from stream.executor.ordered_input import OrderedInput, RowLayout
 from stream.executor.over_window import OverWindowExecutor, Windows
 from stream.executor.partial_agg import FinalAggExecutor
 from stream.executor.project import ProjectExecutor
+from stream.executor.project_set import ProjectSetExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
 from stream.executor.sink import SinkExecutor
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
@@ -69,6 +71,7 @@ from stream.plan.stream_plan import (
     MergeNode,
     OverWindowNode,
     ProjectNode,
+    ProjectSetNode,
     RowIdGenNode,
     ShareNode,
     SinkNode,
@@ -238,6 +241,11 @@ class ExecutorChain:
 
     def expand(self, node: ExpandNode, info: ExecutorInfo) -> Executor:
         return ExpandExecutor(info, self.build(node.input), node.columns, node.sets)
+
+    def project_set(self, node: ProjectSetNode, info: ExecutorInfo) -> Executor:
+        rows = SetRows(node.passed, node.functions, is_outer=node.is_outer)
+        input, chunk_rows = self.build(node.input), self.options.chunk_rows
+        return ProjectSetExecutor(info, input, rows, node.passed, self.errors, chunk_rows=chunk_rows)
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
@@ -636,6 +644,7 @@ BUILDERS: BuilderFunctions = {
     FilterNode: ExecutorChain.filter,
     ProjectNode: ExecutorChain.project,
     ExpandNode: ExecutorChain.expand,
+    ProjectSetNode: ExecutorChain.project_set,
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,

@@ -144,6 +144,9 @@ SQL_AND_FLUENT = [
         "SELECT a IS DISTINCT FROM b AS x, greatest(a, b) AS y, 1 - a AS z FROM pairs",
         PAIRS.select(x=col("a").is_distinct_from(col("b")), y=f.greatest(col("a"), col("b")), z=1 - col("a")),
     ),
+    ("SELECT id FROM orders INTERSECT SELECT v FROM plain", ORDERS.select("id").intersect(PLAIN.select("v"))),
+    ("SELECT id FROM orders EXCEPT ALL SELECT v FROM plain",
+     ORDERS.select("id").difference(PLAIN.select("v"), distinct=False)),
     ("SELECT id FROM orders UNION ALL SELECT v FROM plain", ORDERS.select("id").union_all(PLAIN.select("v"))),
     (
         "SELECT w FROM plain UNION SELECT region FROM orders UNION SELECT 'x' FROM plain",

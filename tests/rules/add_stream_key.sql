@@ -434,3 +434,35 @@ SELECT string_agg(r, ',') FROM (SELECT upper(region) AS r FROM orders)
 --     Aggregate [] string_agg(r, ',')
 --       Project upper(region) AS r, id AS _id (hidden)
 --         Scan orders (id, region, amount, at)
+
+-- rows of functions have numbers, and the key of the row before
+SELECT g FROM (SELECT id AS x, g FROM orders, generate_series(1, id) AS g)
+-- before
+--   Project g
+--     Project id AS x, generate_series AS g
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project g, x AS _x (hidden), _projected_row_id (hidden)
+--     Project id AS x, generate_series AS g, _projected_row_id (hidden)
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+
+-- a recursion has none
+WITH RECURSIVE r(n) AS (SELECT a FROM pairs UNION SELECT n + 1 FROM r WHERE n < 9) SELECT n FROM r
+-- before
+--   Project a AS n
+--     Recursive 0 UNION
+--       Project a
+--         Scan pairs (a, b, c)
+--       Project (n + 1) AS ?column?
+--         Filter (n < 9)
+--           WorkingTable 0 (n)
+-- after
+--   Project a AS n
+--     Recursive 0 UNION
+--       Project a
+--         Scan pairs (a, b, c)
+--       Project (n + 1) AS ?column?
+--         Filter (n < 9)
+--           WorkingTable 0 (n)

@@ -231,3 +231,35 @@ SELECT region, array_agg(amount ORDER BY at) FROM orders GROUP BY region
 --   Project region, array_agg(amount ORDER BY at ASC NULLS LAST) AS array_agg
 --     Aggregate [region] array_agg(amount ORDER BY at ASC NULLS LAST)
 --       Scan orders (id, region, amount, at)
+
+-- rows of functions need their arguments
+SELECT g FROM (SELECT region, amount, id, generate_series(1, id) AS g FROM orders)
+-- before
+--   Project g
+--     Project region, amount, id, generate_series AS g
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project g
+--     Project generate_series AS g
+--       ProjectSet generate_series(1, id) AS generate_series beside []
+--         Scan orders (id)
+
+-- a recursion keeps all columns
+WITH RECURSIVE r(n, m) AS (SELECT a, b FROM pairs UNION SELECT n + 1, m FROM r WHERE n < 9) SELECT n FROM r
+-- before
+--   Project a AS n
+--     Recursive 0 UNION
+--       Project a, b
+--         Scan pairs (a, b, c)
+--       Project (n + 1) AS ?column?, m
+--         Filter (n < 9)
+--           WorkingTable 0 (n, m)
+-- after
+--   Project a AS n
+--     Recursive 0 UNION
+--       Project a, b
+--         Scan pairs (a, b)
+--       Project (n + 1) AS ?column?, m
+--         Filter (n < 9)
+--           WorkingTable 0 (n, m)

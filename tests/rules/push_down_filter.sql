@@ -308,3 +308,43 @@ SELECT * FROM (SELECT region, id, count(*) AS n FROM orders GROUP BY region, GRO
 --           Expand (region, id), (region, at)
 --             Filter (region = 'a')
 --               Scan orders (id, region, amount, at)
+
+-- below functions that give rows goes what is of the rows before
+SELECT * FROM orders, generate_series(1, id) AS g WHERE region = 'x' AND g > 1 AND g < amount
+-- before
+--   Project id, region, amount, at, generate_series AS g
+--     Filter ((region = 'x') AND (generate_series > 1) AND (CAST(generate_series AS NUMERIC(19, 0)) < amount))
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project id, region, amount, at, generate_series AS g
+--     Filter ((generate_series > 1) AND (CAST(generate_series AS NUMERIC(19, 0)) < amount))
+--       ProjectSet generate_series(1, id) AS generate_series beside [id, region, amount, at]
+--         Filter (region = 'x')
+--           Scan orders (id, region, amount, at)
+
+-- no term goes into a recursion, and within it each goes down
+WITH RECURSIVE r(n) AS (SELECT a FROM pairs UNION SELECT n + v FROM r JOIN plain ON v > 1 WHERE n < 9) SELECT n FROM r WHERE n > 3
+-- before
+--   Project a AS n
+--     Filter (a > 3)
+--       Recursive 0 UNION
+--         Project a
+--           Scan pairs (a, b, c)
+--         Project (n + v) AS ?column?
+--           Filter (n < 9)
+--             Join inner on (v > 1)
+--               WorkingTable 0 (n)
+--               Scan plain (v, w, _row_id)
+-- after
+--   Project a AS n
+--     Filter (a > 3)
+--       Recursive 0 UNION
+--         Project a
+--           Scan pairs (a, b, c)
+--         Project (n + v) AS ?column?
+--           Join inner
+--             Filter (n < 9)
+--               WorkingTable 0 (n)
+--             Filter (v > 1)
+--               Scan plain (v, w, _row_id)

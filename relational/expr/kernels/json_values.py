@@ -84,7 +84,7 @@ def _json(value: Any) -> str | None:
     return None if value is _MISSING else written(value)
 
 
-def _text(value: Any) -> str | None:
+def text_of(value: Any) -> str | None:
     """A string itself, the text of any other value; NULL for JSON's null."""
     if value is _MISSING or value is None:
         return None
@@ -122,7 +122,7 @@ def get(text: str, key: str | int) -> str | None:
 
 
 def get_text(text: str, key: str | int) -> str | None:
-    return _text(_member(parsed(text), key))
+    return text_of(_member(parsed(text), key))
 
 
 def at_path(text: str, path: list[str | None]) -> str | None:
@@ -131,7 +131,7 @@ def at_path(text: str, path: list[str | None]) -> str | None:
 
 
 def at_path_text(text: str, path: list[str | None]) -> str | None:
-    return _text(_at_path(parsed(text), path))
+    return text_of(_at_path(parsed(text), path))
 
 
 def extract_path(text: str, *path: str) -> str | None:

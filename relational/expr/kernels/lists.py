@@ -90,6 +90,18 @@ def cardinality(evaluation: EvalContext, args: list[Value], result: DataType) ->
     return from_numbers(np.diff(ends).astype(np.int32), result.arrow, valid)
 
 
+def flattened(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+    """The elements of the innermost lists, as one list."""
+    column = evaluation.column(args[0])
+    if column.type == result.arrow:
+        return column
+    ends, values = nested.elements(column)
+    while pa.types.is_list(values.type):
+        inner, values = nested.elements(values)
+        ends = inner[ends]
+    return nested.list_of(result, ends, values, valid_rows(column))
+
+
 def _shape(values: list[Any]) -> list[int]:
     """The lengths of a list and of the lists in it; [] for an empty one."""
     shape: list[int] = []

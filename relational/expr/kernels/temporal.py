@@ -55,7 +55,7 @@ DATE_FIELDS = ("year", "quarter", "month", "week", "isoyear", "day", "doy", "dow
 CLOCK_FIELDS = ("hour", "minute", "second", "epoch")
 
 
-def _parts(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def interval_parts(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Months, days and microseconds of an INTERVAL, each int64[rows]."""
     raw = np.frombuffer(
         array.buffers()[1], INTERVAL_LAYOUT, len(array), array.offset * INTERVAL_LAYOUT.itemsize
@@ -83,7 +83,7 @@ def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, da
     moment, interval = evaluation.column(moment), evaluation.column(interval)
     valid = valid_rows(moment) & valid_rows(interval)
     values = numbers(moment, "<i8")
-    months, days, micros = (part * sign for part in _parts(interval))
+    months, days, micros = (part * sign for part in interval_parts(interval))
     if data_type.kind is TypeKind.TIME:
         return from_numbers((values + micros) % MICROSECONDS_PER_DAY, data_type.arrow, valid)
     day, clock = np.divmod(np.where(valid, values, 0), MICROSECONDS_PER_DAY)
@@ -112,7 +112,7 @@ def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType)
     """date_bin: the start of the stride, counted from the origin, that contains a moment."""
     stride, moment, origin = (evaluation.column(arg) for arg in args)
     valid = valid_rows(stride) & valid_rows(moment) & valid_rows(origin)
-    months, days, micros = _parts(stride)
+    months, days, micros = interval_parts(stride)
     length = days * MICROSECONDS_PER_DAY + micros
     bad = valid & ((months != 0) | (length <= 0) | (np.abs(days) > MAX_DAYS))
     evaluation.fail(bad, "the stride is a length above 0 without months")
@@ -193,7 +193,7 @@ def add_intervals(evaluation: EvalContext, args: list[Value], sign: int) -> pa.A
     """The sum or difference of two INTERVALs, part by part."""
     left, right = (evaluation.column(arg) for arg in args)
     valid = valid_rows(left) & valid_rows(right)
-    pairs = zip(_parts(left), _parts(right), strict=True)
+    pairs = zip(interval_parts(left), interval_parts(right), strict=True)
     months, days, micros = (np.where(valid, a + sign * b, 0) for a, b in pairs)
     return _intervals(evaluation, (months, days, micros), valid)
 
@@ -201,7 +201,7 @@ def add_intervals(evaluation: EvalContext, args: list[Value], sign: int) -> pa.A
 def negate_interval(evaluation: EvalContext, interval: Value) -> pa.Array:
     """An INTERVAL with the sign of each part inverted."""
     array = evaluation.column(interval)
-    months, days, micros = _parts(array)
+    months, days, micros = interval_parts(array)
     return _intervals(evaluation, (-months, -days, -micros), valid_rows(array))
 
 
@@ -215,7 +215,7 @@ def scale_interval(evaluation: EvalContext, interval: Value, factor: Value) -> p
     limit = float(2**52)
     with np.errstate(over="ignore", invalid="ignore"):
         months, days, micros = (
-            np.where(valid, part * np.where(valid, numbers_of, 0), 0) for part in _parts(interval)
+            np.where(valid, part * np.where(valid, numbers_of, 0), 0) for part in interval_parts(interval)
         )
         whole_months = np.trunc(months)
         days = days + np.round((months - whole_months) * 30, 9)
@@ -267,7 +267,7 @@ def _micros(array: pa.Array) -> np.ndarray:
         return numbers(array, "<i4").astype(np.int64) * MICROSECONDS_PER_DAY
     if not pa.types.is_interval(array.type):
         return numbers(array, "<i8")
-    return _parts(array)[2]
+    return interval_parts(array)[2]
 
 
 def _length_in_seconds(evaluation: EvalContext, array: pa.Array, data_type: DataType) -> pa.Array:

@@ -11,6 +11,8 @@ from relational.plan.logical.join import Join, JoinKind
 from relational.plan.logical.node import LogicalPlan, nodes, positions_of
 from relational.plan.logical.over_window import OverWindow, TopN
 from relational.plan.logical.project import Project, only
+from relational.plan.logical.project_set import ProjectSet
+from relational.plan.logical.recursive import Recursive, WorkingTable
 from relational.plan.logical.scan import Scan, table_schema
 from relational.plan.logical.share import Share
 from relational.plan.logical.sort_limit import Limit, Sort
@@ -29,12 +31,15 @@ __all__ = [
     "LogicalPlan",
     "OverWindow",
     "Project",
+    "ProjectSet",
+    "Recursive",
     "Scan",
     "Share",
     "Sort",
     "TopN",
     "Union",
     "Values",
+    "WorkingTable",
     "only",
     "positions_of",
     "table_schema",

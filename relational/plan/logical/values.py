@@ -13,7 +13,7 @@ from relational.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class _WrittenRows(LogicalPlan):
+class WrittenRows(LogicalPlan):
     """Rows of the types of `fields`. They keep all of their columns, and never need a key."""
 
     fields: Schema
@@ -37,7 +37,7 @@ class _WrittenRows(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Values(_WrittenRows):
+class Values(WrittenRows):
     """Expressions without inputs."""
 
     rows: tuple[tuple[Expression, ...], ...]
@@ -61,7 +61,7 @@ class Values(_WrittenRows):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnValues(_WrittenRows):
+class ColumnValues(WrittenRows):
     """Literals: one Arrow array per field, of its type."""
 
     columns: tuple[pa.Array, ...]

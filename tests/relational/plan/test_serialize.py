@@ -88,6 +88,8 @@ def test_numbers_of_the_fourth_format_are_window_functions(catalog):
         ("WITH a AS (SELECT id FROM orders) SELECT id FROM a", 1),
         ("SELECT id FROM orders UNION ALL SELECT a FROM pairs", 2),
         ("SELECT id FROM orders JOIN pairs ON id = a", 3),
+        ("SELECT id FROM orders WHERE id IN (SELECT a FROM pairs)", 4),
+        ("SELECT id, generate_series(1, id) FROM orders", 5),
         ("WITH a AS (SELECT region FROM orders) SELECT region FROM a UNION SELECT upper(region) FROM a", 2),
     ],
 )
@@ -151,6 +153,8 @@ EXAMPLES = (
     "CUBE (region, id)",
     "SELECT percentile_cont(ARRAY[0.5, NULL]) WITHIN GROUP (ORDER BY id) FILTER (WHERE id > 1) FROM orders",
     "SELECT * FROM (SELECT rank() OVER (ORDER BY id DESC) AS n FROM orders) WHERE n BETWEEN 2 AND 4",
+    "WITH RECURSIVE r(n) AS (SELECT a FROM pairs UNION SELECT n + 1 FROM r WHERE n < 9) SELECT n FROM r",
+    "SELECT id, g FROM orders LEFT JOIN generate_series(1, id) AS g ON TRUE",
 )
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from relational.batch import run_query
+from relational.batch import RecursionLimits, run_query
 from relational.errors import RelationalError, SourceTextError
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.sql import bind_sql, describe, show
@@ -21,6 +21,7 @@ from tests.support.suites.sql_cases import CASES, create_all
 TEXTS = int(os.environ.get("HUMMOCK_SQL_MUTATIONS", "5000"))
 SEED = run_seed()
 MESSAGE_BYTES = 2_048
+FEW = RecursionLimits(rounds=100, rows=10_000)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,9 @@ def answer(text: str, session: BatchSession) -> None:
     for statement in bind_sql(text, session.catalog, NOW):
         if isinstance(statement, Select):
             optimize(statement.plan).explain()
-            run_query(statement.plan, session.store, session.epoch)
+            run_query(statement.plan, session.store, session.epoch, limits=FEW)
         elif isinstance(statement, Insert):
-            run_query(statement.query, session.store, session.epoch)
+            run_query(statement.query, session.store, session.epoch, limits=FEW)
         elif isinstance(statement, CreateMaterializedView):
             optimize(statement.plan, VIEW_RULES).explain()
         elif isinstance(statement, Update):

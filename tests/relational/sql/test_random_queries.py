@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -18,7 +19,7 @@ from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.sql import bind_sql
 from relational.types.ordering import SortKey
 from tests.support.drivers.batch_session import BatchSession
-from tests.support.drivers.plan_interpreter import interpret, visible
+from tests.support.drivers.plan_interpreter import TooManyPairs, interpret, visible
 from tests.support.drivers.random_queries import TABLES, QueryMaker, rows
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
@@ -65,7 +66,8 @@ def test_a_query_agrees_with_duckdb(session, duck):
             is_ordered = " ORDER BY " in text.rpartition(")")[2]
             assert_same_rows(ours, theirs, ordered=is_ordered)
             if not is_ordered:
-                assert_same_rows(ours, visible(plan, interpret(plan, tables)), ordered=False)
+                with suppress(TooManyPairs):
+                    assert_same_rows(ours, visible(plan, interpret(plan, tables)), ordered=False)
             for node in nodes(optimize(plan)):
                 check_properties(node, session)
             stored = plan_from_text(plan_to_text(optimize(plan, PLAIN_VIEW_RULES)), session.catalog.get)

@@ -323,6 +323,9 @@ SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l
 SELECT sum(id) OVER (w ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) FROM orders
     WINDOW w AS (PARTITION BY region);
 SELECT mode() WITHIN GROUP (ORDER BY id) FROM orders GROUP BY ROLLUP (region), CUBE (id), GROUPING SETS ((at), ());
+SELECT id FROM orders EXCEPT ALL SELECT a FROM pairs INTERSECT SELECT v FROM plain ORDER BY 1 LIMIT 3 OFFSET 1;
+SELECT DISTINCT ON (id) id FROM orders;
+SELECT x.a FROM orders AS o CROSS JOIN LATERAL jsonb_to_recordset('[]') AS x(a INT);
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
     id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""

@@ -68,6 +68,7 @@ def test_a_plan_over_a_dropped_column_is_refused():
     ("SELECT region, count(DISTINCT id) AS n FROM orders GROUP BY region", TOP_N_VERSION),
     ("SELECT region, bit_or(id) AS n FROM orders GROUP BY region", FORMAT_VERSION),
     ("SELECT region, count(*) AS n FROM orders GROUP BY ROLLUP (region)", FORMAT_VERSION),
+    ("SELECT region, generate_series(1, id) AS n FROM orders", FORMAT_VERSION),
     ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders", FORMAT_VERSION)])
 def test_a_plan_is_written_as_early_releases_read_it(query, version):
     plan, _ = planned(f"CREATE MATERIALIZED VIEW m AS {query}")

@@ -18,8 +18,8 @@ from relational.batch import query_chunks, run_query
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
-from relational.expr.expression import Expression, InputRef
-from relational.plan.logical import Filter, LogicalPlan, Project, Scan
+from relational.expr.expression import Expression, InputRef, conjunction, equality
+from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, Scan
 from relational.relation import TableRelation
 from relational.sql import bind_sql, describe, show
 from relational.sql.statement import CreateTable, Delete, Describe, Drop, Insert, Select, Show, Update
@@ -36,6 +36,7 @@ class BatchSession:
         self.store = MemoryStateStore()
         self._epoch = 1
         self._row_id = 0
+        self._keys: LogicalPlan | None = None
 
     @property
     def epoch(self) -> int:
@@ -90,8 +91,10 @@ class BatchSession:
         if isinstance(statement, Insert):
             return self.insert(statement.table, statement.query)
         if isinstance(statement, Update):
+            self._keys = statement.keys
             return self.update(statement.table, statement.assignments, statement.predicate)
         if isinstance(statement, Delete):
+            self._keys = statement.keys
             return self.delete(statement.table, statement.predicate)
         if isinstance(statement, Select):
             return self.query(statement.plan)
@@ -105,7 +108,12 @@ class BatchSession:
         return None
 
     def _chosen(self, table: TableCatalog, predicate: Expression | None) -> LogicalPlan:
-        return Scan(table) if predicate is None else Filter(Scan(table), predicate)
+        rows = Scan(table) if predicate is None else Filter(Scan(table), predicate)
+        if self._keys is None:
+            return rows
+        pairs = [equality(InputRef(one, kind), InputRef(len(table.columns) + at, kind), is_null_safe=True)
+                 for at, (one, kind) in enumerate(zip(table.pk_indices, self._keys.schema.types, strict=True))]
+        return Join(rows, self._keys, JoinKind.SEMI, conjunction(pairs))
 
     def _rows(self, plan: LogicalPlan) -> list[tuple]:
         return [row for chunk in query_chunks(plan, self.store, self.epoch) for row in chunk.rows()]

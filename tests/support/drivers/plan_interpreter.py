@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cmp_to_key, reduce
+from itertools import zip_longest
 from operator import and_, or_, xor
 from typing import Any, TypeAlias
 
@@ -33,12 +34,15 @@ from relational.plan.logical import (
     LogicalPlan,
     OverWindow,
     Project,
+    ProjectSet,
+    Recursive,
     Scan,
     Share,
     Sort,
     TopN,
     Union,
     Values,
+    WorkingTable,
 )
 from relational.plan.logical.over_window import OrderedGroups
 from relational.types import DataType, Schema
@@ -96,6 +100,19 @@ def _expand(plan: Expand, tables: Mapping[int, Rows]) -> Rows:
     ]
 
 
+def _project_set(plan: ProjectSet, tables: Mapping[int, Rows]) -> Rows:
+    rows = interpret(plan.input, tables)
+    found = []
+    columns = [evaluated(each, plan.input.schema, rows) for each in plan.functions]
+    for number, lists in enumerate(zip(*columns, strict=True)):
+        passed = tuple(rows[number][column] for column in plan.passed)
+        made = list(zip_longest(*(each or [] for each in lists)))
+        found += [(*passed, *row, at) for at, row in enumerate(made, 1)]
+        if plan.is_outer and not made:
+            found.append((*passed, *(None for _ in lists), None))
+    return found
+
+
 def _aggregate(plan: Aggregate, tables: Mapping[int, Rows]) -> Rows:
     rows = interpret(plan.input, tables)
     schema = plan.input.schema
@@ -103,11 +120,11 @@ def _aggregate(plan: Aggregate, tables: Mapping[int, Rows]) -> Rows:
     groups: dict[Any, list[int]] = {} if plan.group_by else {(): []}
     for number, row in enumerate(rows):
         groups.setdefault(tuple(_key(row[column]) for column in plan.group_by), []).append(number)
-    found = []
+    found, ties = [], plan.input.stream_key or ()
     for numbers in groups.values():
         key = tuple(rows[numbers[0]][column] for column in plan.group_by) if plan.group_by else ()
         values = [
-            _aggregated(call, [rows[number] for number in numbers if kept is None or kept[number]], key)
+            _aggregated(call, [rows[number] for number in numbers if kept is None or kept[number]], ties)
             for call, kept in zip(plan.calls, filters, strict=True)
         ]
         found.append((*key, *values))
@@ -384,6 +401,24 @@ def _join(plan: Join, tables: Mapping[int, Rows]) -> Rows:
     return rows
 
 
+def _recursive(plan: Recursive, tables: Mapping[int, Rows]) -> Rows:
+    """The working table is the table of a negative id."""
+    found: Rows = []
+    working = interpret(plan.base, tables)
+    while working:
+        if plan.is_distinct:
+            seen = {tuple(map(_key, row)): row for row in found}
+            fresh = {tuple(map(_key, row)): row for row in working}
+            working = [row for key, row in fresh.items() if key not in seen]
+        found += working
+        working = interpret(plan.step, {**tables, -1 - plan.number: working})
+    return found
+
+
+def _working_table(plan: WorkingTable, tables: Mapping[int, Rows]) -> Rows:
+    return tables[-1 - plan.number]
+
+
 def _share(plan: Share, tables: Mapping[int, Rows]) -> Rows:
     return interpret(plan.input, tables)
 
@@ -401,6 +436,7 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Filter: _filter,
     Project: _project,
     Expand: _expand,
+    ProjectSet: _project_set,
     Aggregate: _aggregate,
     Sort: _sort,
     OverWindow: _over_window,
@@ -409,6 +445,8 @@ _INTERPRETERS: dict[type[LogicalPlan], Callable[[Any, Mapping[int, Rows]], Rows]
     Union: _union,
     Join: _join,
     Share: _share,
+    Recursive: _recursive,
+    WorkingTable: _working_table,
     Values: _values,
     ColumnValues: _column_values,
 }

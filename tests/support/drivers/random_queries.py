@@ -1,5 +1,5 @@
-"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION [ALL], joins, in the dialect that
-DuckDB shares.
+"""Random queries over the tables of TABLES: aliases, derived tables, WITH, UNION and its kin, joins, in the dialect
+that DuckDB shares.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class QueryMaker:
         first, columns = self._select(depth, kinds)
         text = first
         for _ in range(chance.randint(1, 3)):
-            words = chance.choice(("UNION ALL", "UNION ALL", "UNION", "UNION DISTINCT"))
+            words = self._set_operation()
             kind_of_branch = chance.random()
             if kind_of_branch < 0.15 and depth:
                 branch = f"({self._fitting_union(depth - 1, kinds)})"
@@ -110,8 +110,13 @@ class QueryMaker:
             text += f" {words} {branch}"
         return text, columns
 
+    def _set_operation(self) -> str:
+        if self._random.random() < 0.3:
+            return self._random.choice(("INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"))
+        return self._random.choice(("UNION ALL", "UNION ALL", "UNION", "UNION DISTINCT"))
+
     def _fitting_union(self, depth: int, kinds: list[str]) -> str:
-        words = self._random.choice(("UNION ALL", "UNION"))
+        words = self._set_operation()
         return f"{self._select(depth, kinds)[0]} {words} {self._select(depth, kinds)[0]}"
 
     def _select(self, depth: int, kinds: list[str] | None = None) -> tuple[str, list[Column]]:
@@ -230,6 +235,9 @@ class QueryMaker:
         found = self._renamed(depth - 1)
         count = chance.choice((1, 1, 2))
         for number in range(count):
+            if chance.random() < 0.25:
+                found = self._with_lateral(found, depth)
+                continue
             other = self._renamed(depth - 1)
             kind = chance.choice(("JOIN", "INNER JOIN", "LEFT JOIN", "RIGHT OUTER JOIN", "FULL JOIN", ","))
             pairs = [(one.name, two.name) for one in found.columns for two in other.columns
@@ -246,6 +254,42 @@ class QueryMaker:
                 text = f"{found.text} {kind} {other.text} ON {' AND '.join(terms)}"
             found = Relation(text, found.columns + other.columns, "")
         return found
+
+    def _with_lateral(self, found: Relation, depth: int) -> Relation:
+        """A relation, and for each of its rows those of a subquery, or of a function."""
+        chance = self._random
+        join = chance.choice((" CROSS JOIN LATERAL {}", " LEFT JOIN LATERAL {} ON TRUE", " JOIN LATERAL {} ON TRUE"))
+        alias, numbers = self._name(), [column for column in found.columns if column.kind == "i"]
+        if numbers and chance.random() < 0.25:
+            column, made = chance.choice(numbers).name, self._name()
+            rows = f"generate_series(CAST({column} AS BIGINT) - 1, {chance.choice((column, '2'))})"
+            text = join.format(f"(SELECT CAST(x AS INT) FROM {rows} AS q(x)) AS {alias}({made})")
+            return Relation(found.text + text, [*found.columns, Column(made, "i")], "")
+        inner, outer = self._renamed(depth - 2), chance.choice(found.columns)
+        alike = [column for column in inner.columns if (column.kind == "t") == (outer.kind == "t")]
+        where = ""
+        if alike:
+            operator = chance.choice(("=", "=", "=", "<", ">=", "IS NOT DISTINCT FROM"))
+            where = f" WHERE {chance.choice(alike).name} {operator} {outer.name}"
+        listed, columns = ", ".join(column.name for column in inner.columns), list(inner.columns)
+        form = chance.choice(("rows", "first", "count", "both", "union"))
+        body = f"SELECT {listed} FROM {inner.text}{where}"
+        if form == "first":
+            body += f" ORDER BY {listed} LIMIT {chance.randint(1, 3)}{chance.choice(('', ' OFFSET 1'))}"
+        elif form == "count":
+            value = chance.choice(inner.columns)
+            columns = [Column("c", "i"), Column("m", value.kind)]
+            body = f"SELECT CAST(count(*) AS INT), max({value.name}) FROM {inner.text}{where}"
+        elif form == "both":
+            columns.append(outer)
+            body = f"SELECT {listed}, {outer.name} FROM {inner.text}{where}"
+        elif form == "union":
+            columns = [outer]
+            body = f"SELECT {(alike or [outer])[0].name} FROM {inner.text}{where} UNION ALL SELECT {outer.name}"
+            columns = [Column("c", max((each.kind for each in (*alike[:1], outer)), key="itnf".index))]
+        named = [Column(self._name(), column.kind) for column in columns]
+        text = join.format(f"({body}) AS {alias}({', '.join(column.name for column in named)})")
+        return Relation(found.text + text, [*found.columns, *named], "")
 
     def _ranked(self, depth: int) -> Relation:
         """The first rows of a relation, or of its groups. Where only one of equal rows may come, rows are equal in no
@@ -412,10 +456,10 @@ class QueryMaker:
         if not alike:
             return f"EXISTS (SELECT * FROM {inner.text} WHERE {self._condition(inner)})"
         own, value = chance.choice(alike).name, chance.choice(inner.columns)
-        terms = [f"{own} = {name}"] if chance.random() < 0.7 else []
+        terms = [f"{own} {chance.choice(('=', '=', '=', '<', '>='))} {name}"] if chance.random() < 0.7 else []
         terms += [f"({self._condition(inner)})"] if chance.random() < 0.5 else []
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        kind = chance.choice(("exists", "in", "not in", "value"))
+        kind = chance.choice(("exists", "in", "not in", "value", "quantified"))
         if kind == "exists":
             return f"EXISTS (SELECT {value.name} FROM {inner.text}{where})"
         if kind == "value":
@@ -423,7 +467,11 @@ class QueryMaker:
             other = self._constant("i" if call == "count" else value.kind)
             return f"(SELECT {call}({value.name}) FROM {inner.text}{where}) {chance.choice(('<', '>=', '='))} {other}"
         fitting = [column for column in relation.columns if (column.kind == "t") == (value.kind == "t")]
-        if not fitting:
+        if kind == "quantified" and fitting:
+            compared = f"{chance.choice(('<', '<=', '>', '>=', '<>', '='))} {chance.choice(('ANY', 'ALL', 'SOME'))}"
+            tested = self._column(relation, chance.choice(fitting))
+            return f"{tested} {compared} (SELECT {value.name} FROM {inner.text}{where})"
+        if not fitting or kind == "quantified":
             return f"EXISTS (SELECT {value.name} FROM {inner.text}{where})"
         return f"{self._column(relation, chance.choice(fitting))} {kind} (SELECT {value.name} FROM {inner.text}{where})"
 
