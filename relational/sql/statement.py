@@ -146,10 +146,19 @@ class SetTtl:
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
-    """A setting of the session for later statements; `value` None: its default."""
+    """A setting of the session for later statements, see `relational.sql.settings`; `name` None: all, `value` None:
+    the default.
+    """
 
-    name: str
-    value: int | None
+    name: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """The value of a setting of the session; None: all settings."""
+
+    name: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +315,7 @@ Statement = (
     | SetParallelism
     | SetTtl
     | SetOption
+    | ShowOptions
     | Nothing
     | Insert
     | Update

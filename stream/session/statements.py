@@ -29,6 +29,7 @@ from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
+from relational.sql.settings import Settings
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
@@ -66,7 +67,7 @@ class SessionStatements:
         self._flush = flush
         self._jobs = jobs
         self._errors, self._epochs = errors, epochs
-        self._parallelism: int | None = None  # of jobs that are created from now on
+        self._settings = Settings()
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The result of one statement, see Session.sql."""
@@ -107,7 +108,7 @@ class SessionStatements:
 
     def _job_of(self, parallelism: int | None = None) -> Callable[[TableCatalog], TableCatalog]:
         """Creates the job of a draft, with this parallelism or that of the session."""
-        return lambda draft: self._ddl.create_job(draft, parallelism or self._parallelism)
+        return lambda draft: self._ddl.create_job(draft, parallelism or self._settings.parallelism)
 
     def _create_in_bulk(self, view: TableCatalog) -> TableCatalog:
         return BulkBackfill(SparkTasks(self._spark.session(view.name))).create(self._playground, view)
@@ -158,7 +159,7 @@ class SessionStatements:
         self._ddl.set_ttl(statement.table.id, statement.ttl_ms)
 
     def _set_option(self, statement: bound.SetOption) -> None:
-        self._parallelism = statement.value
+        self._settings.set(statement.name, statement.value)
 
     def _drop(self, statement: bound.Drop) -> None:
         if statement.table is not None:
@@ -182,13 +183,19 @@ class SessionStatements:
     # -- data ------------------------------------------------------------------------------------------
 
     def _insert(self, statement: bound.Insert) -> int:
-        return self._queries.insert(statement.table, statement.query)
+        return self._changed(self._queries.insert(statement.table, statement.query))
 
     def _update(self, statement: bound.Update) -> int:
-        return self._queries.update(statement.table, statement.assignments, statement.predicate)
+        return self._changed(self._queries.update(statement.table, statement.assignments, statement.predicate))
 
     def _delete(self, statement: bound.Delete) -> int:
-        return self._queries.delete(statement.table, statement.predicate)
+        return self._changed(self._queries.delete(statement.table, statement.predicate))
+
+    def _changed(self, rows: int) -> int:
+        """The number of rows, which are committed if the session's setting says so."""
+        if self._settings.flushes:
+            self._flush()
+        return rows
 
     def _wait(self, statement: bound.Flush) -> None:
         self._flush()
@@ -205,6 +212,9 @@ class SessionStatements:
         known, deliveries = self._catalog.snapshot, self._playground.deliveries.status()
         within = (statement.schema or PUBLIC).id
         return with_deliveries(shown, [deliveries.get(sink.id) for sink in known.list(TableKind.SINK, within)])
+
+    def _show_options(self, statement: bound.ShowOptions) -> pa.Table:
+        return introspect.show_settings(statement.name, self._settings)
 
     def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
         return self._jobs()
@@ -292,6 +302,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.SetParallelism: SessionStatements._set_parallelism,
     bound.SetTtl: SessionStatements._set_ttl,
     bound.SetOption: SessionStatements._set_option,
+    bound.ShowOptions: SessionStatements._show_options,
     bound.Nothing: SessionStatements._nothing,
     bound.Drop: SessionStatements._drop,
     bound.DropSchema: SessionStatements._drop_schema,
