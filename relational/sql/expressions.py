@@ -182,6 +182,8 @@ class Translator:
             if node.expressions:
                 raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))
             return self._volatile(name, span)
+        if name == "array":
+            raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
         if name == "concat":
             texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
             return UnboundCall("concat_known", texts, span)

@@ -260,9 +260,9 @@ class QueryBinder:
         """Two relations as a JOIN connects them, and the names of both."""
         name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
         kind, span = _JOINS.get(name), self._translate.span(node)
-        if kind is None:
-            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
         using, is_natural = node.args.get("using") or (), node.method.upper() == "NATURAL"
+        if kind is None or (node.method and not is_natural):
+            raise ParseError(f"{node.method.upper()} {name}".strip() + " JOIN is not supported", **error_span(span))
         bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
         if (condition is None and not using) != (bare is not None):
             what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"

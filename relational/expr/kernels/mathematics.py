@@ -99,6 +99,21 @@ def of_degrees(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.nda
     return applied
 
 
+def arcsine_in_degrees(x: np.ndarray) -> np.ndarray:
+    """In steps from the angles of 0, ½ and 1, which are exact."""
+    size = np.abs(x)
+    near = np.arcsin(np.minimum(size, 0.5)) / np.arcsin(0.5) * 30.0
+    far = 90.0 - np.arccos(size) / np.arccos(0.5) * 60.0
+    return np.copysign(np.where(size <= 0.5, near, far), x)
+
+
+def arccosine_in_degrees(x: np.ndarray) -> np.ndarray:
+    """As `arcsine_in_degrees`."""
+    near = 90.0 - np.arcsin(np.clip(x, -0.5, 0.5)) / np.arcsin(0.5) * 30.0
+    size = np.arccos(np.abs(x)) / np.arccos(0.5) * 60.0
+    return np.where(np.abs(x) <= 0.5, near, np.where(x > 0, size, 180.0 - size))
+
+
 def in_degrees(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """The angle of an inverse function in degrees, exact where it is a multiple of 15."""
 

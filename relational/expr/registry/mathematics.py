@@ -53,10 +53,10 @@ def _cotangent(x: np.ndarray) -> np.ndarray:
 ROWS: dict[str, tuple[Overload, ...]] = {
     "abs": (same_number(arithmetic.absolute),),
     "acos": _double(floating(np.arccos, within_one)),
-    "acosd": _double(floating(in_degrees(np.arccos), within_one)),
+    "acosd": _double(floating(mathematics.arccosine_in_degrees, within_one)),
     "acosh": _double(floating(np.arccosh, lambda x: x >= 1)),
     "asin": _double(floating(np.arcsin, within_one)),
-    "asind": _double(floating(in_degrees(np.arcsin), within_one)),
+    "asind": _double(floating(mathematics.arcsine_in_degrees, within_one)),
     "asinh": _double(floating(np.arcsinh)),
     "atan": _double(floating(np.arctan)),
     "atan2": _double(floating(np.arctan2), 2),
