@@ -11,7 +11,8 @@ results, else its group is not found; so a view records the version, and is rebu
        NUMERIC in 192 bits read the previous state format, and need no new version.
     2  the text of an INTERVAL has PostgreSQL's signs and plurals; products and quotients of intervals are rounded as
        its are; asind and acosd are exact in more places; templates of to_char may be in lower case; an empty match
-       right after another one does not split a text; escaped quotes of SIMILAR TO match nothing.
+       right after another one does not split a text; escaped quotes of SIMILAR TO match nothing; a text becomes a
+       BYTEA in its escaped form too.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataT
 
 def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
     if source.kind is TypeKind.INTERVAL or version == 1:
-        return source.kind is TypeKind.INTERVAL and target.kind is TypeKind.VARCHAR
+        pair = source.kind, target.kind
+        return pair in ((TypeKind.INTERVAL, TypeKind.VARCHAR), (TypeKind.VARCHAR, TypeKind.BYTEA))
     if source.kind is TypeKind.VARCHAR:
         return target.kind in _TEXT_FORMS
     return source.is_float and target.kind is TypeKind.NUMERIC

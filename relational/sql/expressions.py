@@ -50,6 +50,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "is_not_distinct",
     exp.NullSafeNEQ: "is_distinct",
 }
+_ROW_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _QUANTIFIERS = {"any": "any", "some": "any", "all": "all"}
 _MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.SimilarTo: "similar_to"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
@@ -87,6 +88,8 @@ class Translator:
             raise self.tree.piece.error("an expression is missing")
         kind = type(node)
         if kind in _BINARY:
+            if kind in _ROW_COMPARISONS and isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
+                return self._rows(_BINARY[kind], node.this, node.expression, node)
             return self._binary(_BINARY[kind], [node.this, node.expression], node)
         if kind in _CHAINS:
             return self._apply(_CHAINS[kind], _chain(node), node)
@@ -138,6 +141,24 @@ class Translator:
         if quantifier is None or f"{function}_{quantifier}" not in FUNCTIONS:
             return self._apply(function, args, node)
         return self._apply(f"{function}_{quantifier}", [*args[:-1], *right.expressions], node)
+
+    def _rows(self, function: str, left: exp.Tuple, right: exp.Tuple, node: exp.Expr) -> UnboundExpr:
+        """A comparison of rows of values: of the first pair that differs, NULL if that is unknown."""
+        span, pairs = self.span(node), list(zip(left.expressions, right.expressions, strict=False))
+        if not pairs or len(left.expressions) != len(right.expressions):
+            counts = f"{len(left.expressions)} and {len(right.expressions)} values"
+            raise BindError(f"rows of {counts} cannot be compared", **error_span(span))
+        terms = [(self.term(a), self.term(b)) for a, b in pairs]
+        if function in ("equal", "not_equal"):
+            parts = tuple(UnboundCall(function, pair, span) for pair in terms)
+            return parts[0] if len(parts) == 1 else UnboundCall("and" if function == "equal" else "or", parts, span)
+        found: UnboundExpr = UnboundCall(function, terms[-1], span)
+        strict = function.removesuffix("_equal")
+        for pair in reversed(terms[:-1]):
+            is_equal = UnboundCall("equal", pair, span)
+            later = UnboundCall("and", (is_equal, found), span)
+            found = UnboundCall("or", (UnboundCall(strict, pair, span), later), span)
+        return found
 
     def _between(self, node: exp.Between) -> UnboundExpr:
         function = "between_symmetric" if node.args.get("symmetric") else "between"
@@ -302,6 +323,11 @@ class Translator:
 
     def _in(self, node: exp.In) -> UnboundExpr:
         query = node.args.get("query")
+        if query is None and isinstance(node.this, exp.Tuple) and all(
+            isinstance(each, exp.Tuple) for each in node.expressions
+        ):
+            rows = tuple(self._rows("equal", node.this, each, each) for each in node.expressions)
+            return rows[0] if len(rows) == 1 else UnboundCall("or", rows, self.span(node))
         if query is None:
             return self._apply("in", [node.this, *node.expressions], node)
         left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
@@ -405,6 +431,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Case: Translator._case,
     exp.Interval: Translator._interval,
     exp.Array: lambda self, node: self._apply("array", node.expressions, node),
+    exp.Tuple: lambda self, node: self._apply("row", node.expressions, node),
     exp.Filter: Translator._filter,
     exp.Window: Translator._window,
     exp.Anonymous: Translator._call,
