@@ -44,6 +44,7 @@ from relational.expr.unbound import (
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
 from relational.types.ordering import OrderType
+from relational.types.postgres import POSTGRES_TYPES
 
 AGGREGATES = (
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
@@ -467,6 +468,15 @@ def _word(value: Expression, words: Iterable[str], what: str, span: TextSpan | N
     return value.value.lower()
 
 
+def _pg_typeof(args: list[Expression], span: TextSpan | None) -> Expression:
+    """PostgreSQL's name of a type, without the digits of a NUMERIC."""
+    (value,) = _exactly(args, 1, "pg_typeof", span)
+    data_type, brackets = value.data_type, ""
+    while data_type.element is not None:
+        data_type, brackets = data_type.element, brackets + "[]"
+    return Literal(POSTGRES_TYPES[data_type.kind].name + brackets, DataType.VARCHAR)
+
+
 _JOINED = (TypeKind.JSONB, TypeKind.BYTEA)
 """Types besides lists of which || makes one value."""
 _SHORTHANDS = {
@@ -476,6 +486,7 @@ _SHORTHANDS = {
     "field": _field,
     "jsonb_build_object": _json_object,
     "nullif": _nullif,
+    "pg_typeof": _pg_typeof,
     "extract": _extract,
     "date_part": _date_part,
     "date_trunc": _date_trunc,

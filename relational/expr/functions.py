@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = merged(
     operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS
 )
 ALIASES = {
+    "array_join": "array_to_string",
     "array_to_json": "to_jsonb",
     "btrim": "trim",
     "ceiling": "ceil",

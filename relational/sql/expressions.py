@@ -203,6 +203,8 @@ class Translator:
             if node.expressions:
                 raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))
             return self._volatile(name, span)
+        if name == "pg_typeof" and len(node.expressions) == 1 and _is_untyped(node.expressions[0]):
+            return UnboundLiteral("unknown", span=span)
         if name == "array":
             raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
         if name == "concat":
@@ -334,8 +336,10 @@ class Translator:
         return UnboundSubquery(SubqueryUse.IN, _query(query), tuple(map(self.term, left)), self.span(node))
 
     def _cast(self, node: exp.Cast) -> UnboundExpr:
-        span = self.span(node)
-        return UnboundCast(self.term(node.this), self.data_type(node.args["to"], span), span)
+        span, operand = self.span(node), node.this
+        if isinstance(operand, exp.Array) and not operand.expressions:
+            return UnboundCast(UnboundLiteral("{}", span=span), self.data_type(node.args["to"], span), span)
+        return UnboundCast(self.term(operand), self.data_type(node.args["to"], span), span)
 
     def _case(self, node: exp.Case) -> UnboundExpr:
         subject = None if node.this is None else self.term(node.this)
@@ -352,6 +356,13 @@ class Translator:
         text, unit = self._literal(node.this).value, node.args.get("unit")
         whole = text if unit is None else f"{text} {unit.name.lower()}"
         return UnboundLiteral(whole, DataType.INTERVAL, self.span(node))
+
+
+def _is_untyped(node: exp.Expr) -> bool:
+    """Whether this is a text or NULL without a type of its own."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Null | exp.ByteString) or (isinstance(node, exp.Literal) and bool(node.is_string))
 
 
 def _chain(node: exp.Expr) -> list[exp.Expr]:

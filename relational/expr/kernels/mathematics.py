@@ -5,6 +5,7 @@ A row outside of a function's domain, or whose result is beyond the largest DOUB
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from math import gcd, lcm
@@ -247,3 +248,22 @@ def scale(value: Decimal | int) -> int:
 def least_scale(value: Decimal | int) -> int:
     """The digits after the point that the value needs."""
     return max(-int(Decimal(value).normalize(WIDE).as_tuple().exponent), 0)
+
+
+def gamma(x: float) -> float:
+    """NoValue at its poles and beyond the largest DOUBLE."""
+    try:
+        found = math.gamma(x)
+    except (ValueError, OverflowError):
+        raise NoValue(OUT_OF_RANGE) from None
+    if found == 0 and x != 0:
+        raise NoValue(OUT_OF_RANGE)
+    return found
+
+
+def log_gamma(x: float) -> float:
+    """The logarithm of the absolute value of gamma. NoValue at its poles."""
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):
+        raise NoValue(OUT_OF_RANGE) from None
