@@ -77,7 +77,8 @@ def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
 
 def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
-    if call.function in _SECOND or (call.function in ("multiply", "divide") and call.data_type.kind is TypeKind.INTERVAL):
+    is_scaled = call.function in ("multiply", "divide") and call.data_type.kind is TypeKind.INTERVAL
+    if is_scaled or call.function in _SECOND:
         return True
     if version == 1:
         return False

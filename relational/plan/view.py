@@ -24,7 +24,7 @@ from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.plan.changes import assigned, column_of
-from relational.plan.logical import Filter, Join, LogicalPlan, Project, Rank, Scan, Sort, Values, nodes, only
+from relational.plan.logical import Filter, Join, LogicalPlan, Project, Rank, Scan, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.plan.temporal_join import temporal_lookup
@@ -36,7 +36,6 @@ from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
 _BATCH_ONLY = {
-    Sort: "ORDER BY without LIMIT",
     Rank: "a number without an upper bound (WHERE number <= …)",
     Values: "a SELECT without FROM",
 }
@@ -52,7 +51,7 @@ def view_of(
     """The catalog draft (id 0) of a materialized view of `query`, and the query as its job executes it, optimized and
     with its key. `views` are the ids of the views inlined in the query.
 
-    BindError for a query that cannot be materialized: with an order or a limit, over rows that expire [R31], or with
+    BindError for a query that cannot be materialized: with numbers of all rows, over rows that expire [R31], or with
     two columns of the same name.
     """
     if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from relational.errors import BindError, shortened
+from relational.errors import BindError
 from relational.expr.bind import error_span, unknown
-from relational.expr.unbound import TextSpan
 from relational.sql.ddl.options import PARALLELISM, parallelism_of
 from relational.sql.lexer import TokenReader
 from relational.sql.statement import SetOption, ShowOptions

@@ -166,11 +166,11 @@ def _number(word: str, clock: _Clock) -> tuple[int, int]:
     twelve = (abs(hour) - 1) % 12 + 1
     if hour < 0 and hour % 12:
         twelve = -twelve
-    thousandths = abs(clock.micros) // 1000
+    millis = abs(clock.micros) // 1000 * (-1 if clock.micros < 0 else 1)
     plain = {
         "YYYY": (4, clock.year), "YYY": (3, clock.year % 1000), "YY": (2, clock.year % 100), "Y": (1, clock.year % 10),
         "MM": (2, clock.month), "DD": (2, clock.day), "HH24": (2, hour), "HH12": (2, twelve), "HH": (2, twelve),
-        "MI": (2, clock.minute), "SS": (2, clock.second), "MS": (3, -thousandths if clock.micros < 0 else thousandths), "US": (6, clock.micros),
+        "MI": (2, clock.minute), "SS": (2, clock.second), "MS": (3, millis), "US": (6, clock.micros),
         "SSSS": (1, (hour * 60 + clock.minute) * 60 + clock.second), "Q": (1, (clock.month + 2) // 3),
         "CC": (2, (clock.year + 99) // 100),
     }

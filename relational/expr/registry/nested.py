@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from relational.expr.aggregates import AggKind, aggregate_type
 from relational.expr.kernels import lists
 from relational.expr.kernels.per_value import per_value
-from relational.expr.aggregates import AggKind, aggregate_type
 from relational.expr.signature import Kernel, Overload, Types, row
 from relational.types.data_type import DataType, TypeKind
 

@@ -3,8 +3,8 @@
     Filter (number <= k) over Rank          TopN 1 to k; also number < k, number = 1, number BETWEEN …
     Limit over Sort, or over anything       TopN of the only group
 
-A number above k depends on all rows before it; TopN keeps the first ones only. A Sort that nothing limits, at the root
-of a view, has no effect: the rows of a view have no order.
+A number above k depends on all rows before it; TopN keeps the first ones only. A Sort that nothing limits has no
+effect, and is removed: the rows of a view have no order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less"
 
 def rank_to_top_n(plan: LogicalPlan) -> LogicalPlan:
     """The plan without numbers and limits that TopN stands for."""
-    return transformed(plan, _changed)
+    return transformed(transformed(plan, _changed), lambda node: node.input if isinstance(node, Sort) else node)
 
 
 def _changed(plan: LogicalPlan) -> LogicalPlan:
