@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from relational.expr.registry import json, mathematics, moments, nested, operators, text
+from relational.expr.registry import json, mathematics, moments, nested, operators, system, text
 from relational.expr.registry.moments import VOLATILE
 from relational.expr.registry.operators import COMPARISONS
 from relational.expr.signature import Kernel, Overload, Types, merged
@@ -21,7 +21,7 @@ from relational.types.data_type import DataType
 __all__ = ["ALIASES", "ARGUMENT_NAMES", "COMPARISONS", "FUNCTIONS", "VOLATILE", "adapt", "kernel_of", "resolve"]
 
 FUNCTIONS: dict[str, tuple[Overload, ...]] = merged(
-    operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS
+    operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS, system.ROWS
 )
 ALIASES = {
     "array_join": "array_to_string",

@@ -24,7 +24,7 @@ from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.plan.changes import assigned, column_of
-from relational.plan.logical import Filter, Join, LogicalPlan, Project, Rank, Scan, Values, nodes, only
+from relational.plan.logical import ColumnValues, Filter, Join, LogicalPlan, Project, Rank, Scan, Values, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.plan.temporal_join import temporal_lookup
@@ -38,6 +38,7 @@ SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("dig
 _BATCH_ONLY = {
     Rank: "a number without an upper bound (WHERE number <= …)",
     Values: "a SELECT without FROM",
+    ColumnValues: "a list of values",
 }
 
 

@@ -54,6 +54,11 @@ _ROW_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _QUANTIFIERS = {"any": "any", "some": "any", "all": "all"}
 _MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.SimilarTo: "similar_to"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
+_CATALOG_TYPES = {"oid": DataType.BIGINT, "name": DataType.VARCHAR}
+"""Types of columns of the system catalog, in casts."""
+_COLLATIONS = ("c", "posix", "default", "ucs_basic")
+_CONSTANTS = ("current_catalog", "current_role", "current_schema", "current_user", "session_user")
+"""Functions that are called without parentheses."""
 _MOMENTS = {
     "now": None,
     "current_timestamp": None,
@@ -98,6 +103,11 @@ class Translator:
             raise unsupported(node, self.tree)
         return handler(self, node)
 
+    def check_momentary(self, what: str, span: TextSpan | None) -> None:
+        """BindError if the statement outlives what depends on its time."""
+        if self._now is None:
+            raise BindError(f"{what}: it is not allowed here", **error_span(span))
+
     def span(self, node: exp.Expr | None) -> TextSpan | None:
         """The span of a node in the whole text; None if unknown."""
         return self.tree.location(node)
@@ -112,8 +122,9 @@ class Translator:
         """The type that the text denotes; `whole` is the span of the expression that has the type."""
         if not isinstance(node, exp.DataType) or self.span(node) is None:
             raise ParseError("a type is expected here", **error_span(whole))
+        source = self.tree.source(node)
         try:
-            return DataType.parse(self.tree.source(node))
+            return _CATALOG_TYPES.get(source.lower()) or DataType.parse(source)
         except BindError as error:
             raise BindError(error.message, **error_span(self.span(node))) from error
 
@@ -179,7 +190,9 @@ class Translator:
         return self._apply(name, [node.this, *bounds], node)
 
     def _field(self, node: exp.Dot) -> UnboundExpr:
-        """(row).field"""
+        """(row).field, or a function of pg_catalog"""
+        if isinstance(node.expression, exp.Anonymous) and node.this.name.lower() == "pg_catalog":
+            return self.term(node.expression)
         name = UnboundLiteral(self.identifier(node.expression), span=self.span(node.expression))
         return UnboundCall("field", (self.term(node.this), name), self.span(node))
 
@@ -283,7 +296,10 @@ class Translator:
     def _column(self, node: exp.Column) -> UnboundExpr:
         if isinstance(node.this, exp.Star):
             raise ParseError("* stands in the SELECT list only", **error_span(self.span(node)))
-        return Name(self.identifier(node.this), self.qualifier(node), self.span(node))
+        name = self.identifier(node.this)
+        if name in _CONSTANTS and not node.args.get("table") and not node.this.args.get("quoted"):
+            return UnboundCall(name, (), self.span(node))
+        return Name(name, self.qualifier(node), self.span(node))
 
     def _literal(self, node: exp.Literal) -> UnboundLiteral:
         span = self.span(node)
@@ -299,6 +315,18 @@ class Translator:
             return UnboundLiteral(_ESCAPED.sub(_unescaped, self.tree.source(node)[2:-1]), span=span)
         except (ValueError, OverflowError):
             raise ParseError("an escape in this text is no character", **error_span(span)) from None
+
+    def _dollar_quoted(self, node: exp.RawString) -> UnboundLiteral:
+        """$tag$…$tag$, without escapes."""
+        source = self.tree.source(node)
+        tag = source.index("$", 1) + 1
+        return UnboundLiteral(source[tag:-tag], span=self.span(node))
+
+    def _collated(self, node: exp.Collate) -> UnboundExpr:
+        """x COLLATE name: texts are in the order of their bytes."""
+        if node.expression.name.lower() not in _COLLATIONS:
+            raise BindError(f"a collation is one of {', '.join(_COLLATIONS)}", **error_span(self.span(node.expression)))
+        return self.term(node.this)
 
     def _negative(self, node: exp.Neg) -> UnboundExpr:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -419,6 +447,8 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Column: Translator._column,
     exp.Literal: Translator._literal,
     exp.ByteString: Translator._escaped,
+    exp.RawString: Translator._dollar_quoted,
+    exp.Collate: Translator._collated,
     exp.Null: lambda self, node: UnboundLiteral(None, span=self.span(node)),
     exp.Boolean: lambda self, node: UnboundLiteral(bool(node.this), span=self.span(node)),
     exp.Neg: Translator._negative,

@@ -24,6 +24,7 @@ from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
+from relational.sql.system_catalog import read_system_table
 from relational.sql.tree import unsupported
 from relational.types.interval import Interval
 from relational.types.schema import Field, Schema
@@ -347,6 +348,10 @@ class QueryBinder:
             if name in self._named:
                 return self._named[name], (name,)
         full_name, span = name_in_tree(node, self._translate)
+        listed = read_system_table(self._catalog, full_name, node.args.get("db") is not None, span)
+        if listed is not None:
+            self._translate.check_momentary(f"{full_name.name} lists the catalog of the moment", span)
+            return _Relation.of(listed), (full_name.database, full_name.schema, full_name.name)
         table = resolved(self._catalog, full_name, span)
         plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:

@@ -47,6 +47,7 @@ from relational.sql.statement import (
     CreateView,
     Statement,
 )
+from relational.sql.system_catalog import SYSTEM_SCHEMAS
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 
@@ -289,8 +290,10 @@ def _column(reader: TokenReader, table: TableCatalog) -> int:
 
 
 def _schema(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSchema:
-    name, database, _ = read_schema_name(reader)
+    name, database, span = read_schema_name(reader)
     reader.finish()
+    if name in SYSTEM_SCHEMAS:
+        raise BindError(f"{name} is the schema of the system catalog", **error_span(span))
     return CreateSchema(name, database, if_not_exists)
 
 

@@ -322,7 +322,7 @@ SELECT rank() OVER (PARTITION BY region ORDER BY id) FROM orders;
 SELECT o.id FROM log AS l JOIN orders FOR SYSTEM_TIME AS OF PROCTIME() AS o ON l."Id" = o.id;
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
-    id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""
+    id BETWEEN SYMMETRIC 2 AND 1, $$a$$, region COLLATE "C" FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:
