@@ -324,7 +324,7 @@ class Translator:
 
     def _collated(self, node: exp.Collate) -> UnboundExpr:
         """x COLLATE name: texts are in the order of their bytes."""
-        if node.expression.name.lower() not in _COLLATIONS:
+        if isinstance(node.expression, exp.Literal) or node.expression.name.lower() not in _COLLATIONS:
             raise BindError(f"a collation is one of {', '.join(_COLLATIONS)}", **error_span(self.span(node.expression)))
         return self.term(node.this)
 

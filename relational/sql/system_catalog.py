@@ -336,9 +336,7 @@ def _yes(holds: bool) -> str:
 
 
 def _schema_of(text: str) -> Schema:
-    """`name type, …`: `b` is BOOLEAN, `t` VARCHAR, `c` VARCHAR too (one character), `n` BIGINT, `s` SMALLINT, `i` INT, `r`
-    REAL, `l` a list of SMALLINT.
-    """
+    """`name type, …`: `b` is BOOLEAN, `t` VARCHAR, `n` BIGINT, `s` SMALLINT, `i` INT, `r` REAL, `l` SMALLINT[]."""
     kinds = {
         "b": DataType.BOOLEAN, "t": DataType.VARCHAR, "n": DataType.BIGINT, "s": DataType.SMALLINT, "i": DataType.INT,
         "r": DataType.REAL, "l": DataType.list_of(DataType.SMALLINT),
@@ -353,10 +351,10 @@ def _table(columns: str, rows: Callable[[CatalogSnapshot], Rows] = _nothing) -> 
 _PG_TABLES: dict[str, SystemTable] = {
     "pg_namespace": _table("oid n, nspname t, nspowner n, nspacl t", _pg_namespace),
     "pg_class": _table(
-        "oid n, relname t, relnamespace n, reltype n, reloftype n, relowner n, relam n, relfilenode n, reltablespace n, "
-        "relpages i, reltuples r, relallvisible i, reltoastrelid n, relhasindex b, relisshared b, relpersistence t, "
-        "relkind t, relnatts s, relchecks s, relhasrules b, relhastriggers b, relhassubclass b, relrowsecurity b, "
-        "relforcerowsecurity b, relispopulated b, relreplident t, relispartition b, relrewrite n, relacl t, "
+        "oid n, relname t, relnamespace n, reltype n, reloftype n, relowner n, relam n, relfilenode n, "
+        "reltablespace n, relpages i, reltuples r, relallvisible i, reltoastrelid n, relhasindex b, relisshared b, "
+        "relpersistence t, relkind t, relnatts s, relchecks s, relhasrules b, relhastriggers b, relhassubclass b, "
+        "relrowsecurity b, relforcerowsecurity b, relispopulated b, relreplident t, relispartition b, relrewrite n, relacl t, "
         "reloptions t, relpartbound t",
         _pg_class,
     ),
