@@ -16,7 +16,7 @@ from relational.sql.context import BindContext, CatalogReader
 from relational.sql.ddl.alter import bind_alter
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
-from relational.sql.dml import bind_delete, bind_insert, bind_update
+from relational.sql.dml import bind_delete, bind_insert, bind_truncate, bind_update
 from relational.sql.explain import bind_explain
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
@@ -146,6 +146,7 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "INSERT": bind_insert,
     "UPDATE": bind_update,
     "DELETE": bind_delete,
+    "TRUNCATE": bind_truncate,
     "FLUSH": _flush,
     "SET": _set,
     "RESET": _reset,

@@ -184,6 +184,21 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
     return Delete(table, _condition(node, binder, translate))
 
 
+def bind_truncate(piece: Piece, context: BindContext) -> Delete:
+    """TRUNCATE [TABLE] table [RESTART IDENTITY | CONTINUE IDENTITY] [RESTRICT]: a DELETE of all rows, which readers
+    follow.
+    """
+    reader = TokenReader(piece)
+    reader.expect("TRUNCATE")
+    reader.accept("TABLE")
+    name, span = read_name(reader, "a table")
+    table = retractable(resolved(context.catalog, name, span), "TRUNCATE", span)
+    reader.accept("RESTART", "IDENTITY") or reader.accept("CONTINUE", "IDENTITY")
+    reader.accept("RESTRICT")
+    reader.finish()
+    return Delete(table, None)
+
+
 def _target(
     node: exp.Expr, context: BindContext, translate: Translator, statement: str
 ) -> tuple[TableCatalog, ExprBinder]:

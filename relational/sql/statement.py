@@ -119,6 +119,24 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """The column `name` of `table` is called `new`."""
+
+    table: TableCatalog
+    name: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A table, view or index is called `name`, in its schema; `definition` is its text with that name."""
+
+    table: TableCatalog
+    name: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resume:
     """A job that was set aside after failures resumes; its source skips `skip` rows at the offset where it failed
     (0: none).
@@ -311,6 +329,8 @@ Statement = (
     | CreateDatabase
     | AddColumn
     | DropColumn
+    | RenameColumn
+    | Rename
     | Resume
     | SetParallelism
     | SetTtl

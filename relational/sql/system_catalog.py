@@ -354,8 +354,8 @@ _PG_TABLES: dict[str, SystemTable] = {
         "oid n, relname t, relnamespace n, reltype n, reloftype n, relowner n, relam n, relfilenode n, "
         "reltablespace n, relpages i, reltuples r, relallvisible i, reltoastrelid n, relhasindex b, relisshared b, "
         "relpersistence t, relkind t, relnatts s, relchecks s, relhasrules b, relhastriggers b, relhassubclass b, "
-        "relrowsecurity b, relforcerowsecurity b, relispopulated b, relreplident t, relispartition b, relrewrite n, relacl t, "
-        "reloptions t, relpartbound t",
+        "relrowsecurity b, relforcerowsecurity b, relispopulated b, relreplident t, relispartition b, relrewrite n, "
+        "relacl t, reloptions t, relpartbound t",
         _pg_class,
     ),
     "pg_attribute": _table(

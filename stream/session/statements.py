@@ -149,6 +149,12 @@ class SessionStatements:
     def _drop_column(self, statement: bound.DropColumn) -> None:
         self._ddl.drop_column(statement.table.id, statement.name, cascade=statement.cascade)
 
+    def _rename_column(self, statement: bound.RenameColumn) -> None:
+        self._ddl.rename_column(statement.table.id, statement.name, statement.new)
+
+    def _rename(self, statement: bound.Rename) -> None:
+        self._ddl.rename(statement.table.id, statement.name, statement.definition)
+
     def _resume(self, statement: bound.Resume) -> None:
         self._meta.revival.resume(statement.table, statement.skip)
 
@@ -298,6 +304,8 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.CreateDatabase: SessionStatements._create_database,
     bound.AddColumn: SessionStatements._add_column,
     bound.DropColumn: SessionStatements._drop_column,
+    bound.RenameColumn: SessionStatements._rename_column,
+    bound.Rename: SessionStatements._rename,
     bound.Resume: SessionStatements._resume,
     bound.SetParallelism: SessionStatements._set_parallelism,
     bound.SetTtl: SessionStatements._set_ttl,
