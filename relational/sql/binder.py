@@ -36,6 +36,7 @@ from relational.sql.statement import (
     ShowKind,
     Statement,
 )
+from relational.sql.transactions import bind_begin, bind_close, bind_declare, bind_end, bind_fetch
 from relational.sql.tree import parse
 
 
@@ -148,6 +149,15 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "DELETE": bind_delete,
     "TRUNCATE": bind_truncate,
     "FLUSH": _flush,
+    "BEGIN": bind_begin,
+    "START": bind_begin,
+    "COMMIT": bind_end,
+    "END": bind_end,
+    "ROLLBACK": bind_end,
+    "ABORT": bind_end,
+    "DECLARE": bind_declare,
+    "FETCH": bind_fetch,
+    "CLOSE": bind_close,
     "SET": _set,
     "RESET": _reset,
     "SHOW": _show,

@@ -257,6 +257,7 @@ CLAUSES = {
     "spec": "a frame (ROWS, RANGE)",
     "laterals": "LATERAL",
     "locks": "FOR UPDATE",
+    "version": "FOR SYSTEM_TIME AS OF",
     "columns": "a list of columns",
     "query": "a subquery",
     "limit_options": "WITH TIES or PERCENT",

@@ -224,6 +224,41 @@ class Select:
     views: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins."""
+
+    is_read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The transaction ends; it has nothing to undo."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareCursor:
+    """A cursor over the rows of a query."""
+
+    name: str
+    query: Select
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """The next rows of a cursor; `count` None: all."""
+
+    name: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor:
+    """`name` None: all cursors."""
+
+    name: str | None
+
+
 class ShowKind(StrEnum):
     """What SHOW lists."""
 
@@ -342,6 +377,11 @@ Statement = (
     | Delete
     | Flush
     | Select
+    | Begin
+    | End
+    | DeclareCursor
+    | Fetch
+    | CloseCursor
     | Show
     | ShowJobs
     | ShowEpochs

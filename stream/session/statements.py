@@ -36,6 +36,7 @@ from stream.errors import PlanNotSupported
 from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.job_status import with_deliveries
+from stream.session.transaction import Transaction
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -68,18 +69,21 @@ class SessionStatements:
         self._jobs = jobs
         self._errors, self._epochs = errors, epochs
         self._settings = Settings()
+        self._transaction = Transaction(playground)
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The result of one statement, see Session.sql."""
+        self._transaction.check(statement)
         return _HANDLERS[type(statement)](self, statement)
 
     def close(self) -> None:
-        """Stops the Spark session that a statement started."""
+        """Ends the transaction, and the Spark session that a statement started."""
+        self._transaction.end()
         self._spark.close()
 
     def now(self) -> datetime:
-        """The value of now() in a query or data change that is bound now."""
-        return datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
+        """The value of now() in a query or data change that is bound now: the time at which the transaction began."""
+        return self._transaction.now or datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
 
     # -- DDL -------------------------------------------------------------------------------------------
 
@@ -209,7 +213,22 @@ class SessionStatements:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return Relation(statement.plan, self._queries, statement.views)
+        return self._transaction.relation(statement) or Relation(statement.plan, self._queries, statement.views)
+
+    def _begin(self, statement: bound.Begin) -> None:
+        self._transaction.begin(statement.is_read_only, self.now())
+
+    def _end(self, statement: bound.End) -> None:
+        self._transaction.end()
+
+    def _declare(self, statement: bound.DeclareCursor) -> None:
+        self._transaction.declare(statement.name, self._select(statement.query))
+
+    def _fetch(self, statement: bound.Fetch) -> pa.Table:
+        return self._transaction.fetch(statement.name, statement.count)
+
+    def _close_cursor(self, statement: bound.CloseCursor) -> None:
+        self._transaction.close_cursor(statement.name)
 
     def _show(self, statement: bound.Show) -> pa.Table:
         shown = introspect.show(statement, self._catalog)
@@ -320,6 +339,11 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Delete: SessionStatements._delete,
     bound.Flush: SessionStatements._wait,
     bound.Select: SessionStatements._select,
+    bound.Begin: SessionStatements._begin,
+    bound.End: SessionStatements._end,
+    bound.DeclareCursor: SessionStatements._declare,
+    bound.Fetch: SessionStatements._fetch,
+    bound.CloseCursor: SessionStatements._close_cursor,
     bound.Show: SessionStatements._show,
     bound.ShowJobs: SessionStatements._show_jobs,
     bound.ShowErrors: SessionStatements._show_errors,
