@@ -463,9 +463,11 @@ def _word(value: Expression, words: Iterable[str], what: str, span: TextSpan | N
     words = list(words)
     if not isinstance(value, Literal) or not isinstance(value.value, str):
         raise BindError(f"the {what} must be a constant text", **error_span(span))
-    if value.value.lower() not in words:
+    word = value.value.lower()
+    found = next((each for each in (word, f"{word}s", word.removesuffix("s")) if each in words), None)
+    if found is None:
         raise BindError(unknown(what, value.value, words), **error_span(span))
-    return value.value.lower()
+    return found
 
 
 def _pg_typeof(args: list[Expression], span: TextSpan | None) -> Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -149,24 +150,36 @@ def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
 
 
 def bind_update(piece: Piece, context: BindContext) -> Update:
-    """UPDATE table SET column = value, … [WHERE condition]."""
+    """UPDATE table SET column = value, … [WHERE condition], also SET (column, …) = (value, …)."""
     tree = parse(piece)
     node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "UPDATE")
     assignments: dict[int, Expression] = {}
-    for each in node.expressions:
-        if not isinstance(each, exp.EQ) or not isinstance(each.this, exp.Column):
-            raise ParseError("SET takes column = value, …", **error_span(translate.span(each)))
-        span = translate.span(each.this)
-        column = updatable(table, column_of(table, translate.identifier(each.this.this), span), span)
+    for target, written in _assignments(node.expressions, translate):
+        span = translate.span(target)
+        column = updatable(table, column_of(table, translate.identifier(target.this), span), span)
         if column in assignments:
             raise BindError(f"column {table.columns[column].name!r} is set twice", **error_span(span))
-        if _is_default(each.expression):
+        if _is_default(written):
             assignments[column] = Literal(table.columns[column].default, table.columns[column].data_type)
             continue
-        value = translate.term(each.expression)
+        value = translate.term(written)
         assignments[column] = assigned(binder.bind(value), table, column, span_of(value) or span)
     return Update(table, tuple(assignments.items()), _condition(node, binder, translate))
+
+
+def _assignments(nodes: list[exp.Expr], translate: Translator) -> Iterator[tuple[exp.Column, exp.Expr]]:
+    """The columns of SET with their values, those of (a, b) = (x, y) one by one."""
+    for node in nodes:
+        left, right = node.args.get("this"), node.args.get("expression")
+        columns, values = [left], [right]
+        if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+            columns, values = left.expressions, right.expressions
+        is_pairwise = isinstance(node, exp.EQ) and len(columns) == len(values)
+        if not is_pairwise or not all(isinstance(each, exp.Column) for each in columns):
+            message = "SET takes column = value, … or (column, …) = (value, …)"
+            raise ParseError(message, **error_span(translate.span(node)))
+        yield from zip(columns, values, strict=True)
 
 
 def _is_default(node: exp.Expr) -> bool:

@@ -294,22 +294,26 @@ class QueryBinder:
         raise unsupported(node, self._translate.tree)
 
     def _table_function(self, node: exp.Anonymous) -> _Relation:
-        """TUMBLE (relation, time, size) or HOP (relation, time, slide, size)."""
+        """TUMBLE (relation, time, size [, offset]) or HOP (relation, time, slide, size [, offset])."""
         name, span, args = node.name.lower(), self._translate.span(node), node.expressions
         if name not in _TABLE_FUNCTIONS:
             raise BindError(unknown("table function", name, _TABLE_FUNCTIONS), **error_span(span))
-        if len(args) != _TABLE_FUNCTIONS[name]:
-            raise BindError(f"{name} takes {_TABLE_FUNCTIONS[name]} arguments, not {len(args)}", **error_span(span))
+        if not 0 <= len(args) - _TABLE_FUNCTIONS[name] <= 1:
+            wanted = f"{_TABLE_FUNCTIONS[name]} arguments, or one more"
+            raise BindError(f"{name} takes {wanted}, not {len(args)}", **error_span(span))
         relation = self._argument(args[0])
         binder = ExprBinder(Scope(relation.schema, relation.hidden))
         column = binder.bind(self._translate.term(args[1]))
         if not isinstance(column, InputRef):
             raise BindError(f"{name} is of a column of the relation", **error_span(self._translate.span(args[1])))
-        lengths = [self._interval(binder, each) for each in args[2:]]
+        lengths = [self._interval(binder, each) for each in args[2 : _TABLE_FUNCTIONS[name]]]
+        offset = Interval()
+        if len(args) > _TABLE_FUNCTIONS[name]:
+            offset = self._interval(binder, args[-1])
         if name == "tumble":
-            plan = tumble(relation.plan, column, lengths[0], span)
+            plan = tumble(relation.plan, column, lengths[0], span, offset)
         else:
-            plan = hop(self._shared(relation.plan), column, lengths[0], lengths[1], span)
+            plan = hop(self._shared(relation.plan), column, lengths[0], lengths[1], span, offset)
         schema = Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :]))
         return _Relation(plan, schema, relation.hidden)
 
@@ -384,6 +388,8 @@ class QueryBinder:
             return Star((), span)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             return Star(self._translate.qualifier(node), span)
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            return Star((), span, self._translate.term(node.this))
         if isinstance(node, exp.Alias):
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
@@ -392,6 +398,10 @@ class QueryBinder:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
         while isinstance(node, exp.Cast | exp.Paren | exp.Filter):
             node = node.this
+        if isinstance(node, exp.Dot):
+            node = node.expression
+        if isinstance(node, exp.Identifier):
+            return self._translate.identifier(node)
         if isinstance(node, exp.Column):
             return self._translate.identifier(node.this)
         if isinstance(node, exp.Anonymous):

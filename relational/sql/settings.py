@@ -87,15 +87,23 @@ def _fixed(value: str, meaning: str) -> Setting:
 
 
 _PLAN = "RisingWave's choice among plans of one answer; kept, and without effect"
-_PLANS = (
-    "batch_enable_distributed_dml", "batch_parallelism", "enable_join_ordering", "enable_share_plan",
-    "enable_two_phase_agg", "force_split_distinct_agg", "force_two_phase_agg", "query_mode",
-    "rw_batch_enable_lookup_join", "rw_batch_enable_sort_agg", "rw_enable_join_ordering", "rw_enable_share_plan",
-    "rw_enable_two_phase_agg", "rw_force_split_distinct_agg", "rw_force_two_phase_agg",
-    "rw_streaming_enable_bushy_join", "rw_streaming_enable_delta_join", "streaming_enable_bushy_join",
-    "streaming_enable_delta_join", "streaming_separate_consecutive_join", "streaming_use_arrangement_backfill",
-    "streaming_use_shared_source", "streaming_use_snapshot_backfill",
-)  # fmt: skip
+_PLANS = {
+    "batch_enable_distributed_dml": False,
+    "enable_join_ordering": True,
+    "enable_share_plan": True,
+    "enable_two_phase_agg": True,
+    "force_split_distinct_agg": False,
+    "force_two_phase_agg": False,
+    "rw_batch_enable_lookup_join": True,
+    "rw_batch_enable_sort_agg": True,
+    "streaming_enable_bushy_join": True,
+    "streaming_enable_delta_join": False,
+    "streaming_separate_consecutive_join": False,
+    "streaming_use_arrangement_backfill": True,
+    "streaming_use_shared_source": True,
+    "streaming_use_snapshot_backfill": False,
+}
+"""With their defaults there."""
 SETTINGS: Mapping[str, Setting] = {
     IMPLICIT_FLUSH: Setting("false", _bool, "INSERT, UPDATE and DELETE return when their changes are committed"),
     PARALLELISM: Setting(DEFAULT, _parallelism, "actors of each fragment of jobs that are created from now on"),
@@ -127,13 +135,22 @@ SETTINGS: Mapping[str, Setting] = {
     "integer_datetimes": _fixed("on", "times are whole microseconds"),
     "max_identifier_length": _fixed("63", "characters of a name"),
     "is_superuser": _fixed("on", "there are no roles"),
-    **{name: Setting(DEFAULT, _text, _PLAN) for name in _PLANS},
+    "query_mode": Setting("auto", _one_of("auto", "local", "distributed"), _PLAN),
+    "batch_parallelism": Setting(DEFAULT, _text, _PLAN),
+    **{name: Setting(_bool(str(value)), _bool, _PLAN) for name, value in _PLANS.items()},
 }
 """By name, in lower case; `_SYNONYMS` lead to these."""
 _SYNONYMS = {
     "implicit_flush": IMPLICIT_FLUSH,
     "streaming_parallelism": PARALLELISM,
     "default_transaction_isolation": "transaction_isolation",
+    "rw_enable_join_ordering": "enable_join_ordering",
+    "rw_enable_share_plan": "enable_share_plan",
+    "rw_enable_two_phase_agg": "enable_two_phase_agg",
+    "rw_force_split_distinct_agg": "force_split_distinct_agg",
+    "rw_force_two_phase_agg": "force_two_phase_agg",
+    "rw_streaming_enable_bushy_join": "streaming_enable_bushy_join",
+    "rw_streaming_enable_delta_join": "streaming_enable_delta_join",
 }
 _PHRASES = {
     ("TIME", "ZONE"): "timezone",

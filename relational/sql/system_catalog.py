@@ -32,6 +32,7 @@ from relational.types.schema import Schema
 PG_CATALOG, INFORMATION_SCHEMA = "pg_catalog", "information_schema"
 SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
 SCHEMA_OID, PG_CATALOG_OID, INFORMATION_SCHEMA_OID = 2200, 11, 13_000
+DEFAULT_TABLESPACE = 1663
 KEY_OID = 1 << 30
 """More than any id of a table: the index of the primary key of a table has this number plus the table's."""
 _RELKIND = {
@@ -217,7 +218,7 @@ def _pg_attrdef(known: CatalogSnapshot) -> Rows:
 
 def _pg_database(known: CatalogSnapshot) -> Rows:
     for database in sorted(known.databases.values(), key=lambda each: each.id):
-        yield database.id + 1, database.name, OWNER_OID, 6, "C", "C", False, True, -1, 0, None
+        yield database.id + 1, database.name, OWNER_OID, 6, "C", "C", False, True, -1, DEFAULT_TABLESPACE, None
 
 
 def _pg_tables(known: CatalogSnapshot) -> Rows:
@@ -248,7 +249,7 @@ def _pg_indexes(known: CatalogSnapshot) -> Rows:
 
 
 def _pg_roles(known: CatalogSnapshot) -> Rows:
-    yield OWNER_OID, OWNER, True, True, True, True, True, False, True, -1, None, None
+    yield OWNER_OID, OWNER, True, True, True, True, True, True, True, -1, None, None
 
 
 def _pg_user(known: CatalogSnapshot) -> Rows:
@@ -308,7 +309,7 @@ def _column_row(
 
 def _information_views(known: CatalogSnapshot) -> Rows:
     for table, schema in _relations(known):
-        if table.kind in (TableKind.VIEW, TableKind.MATERIALIZED_VIEW):
+        if table.kind is TableKind.VIEW:
             yield DEFAULT_DATABASE, schema.name, table.name, definition_of(table, known.name_of(table)), "NO", "NO"
 
 

@@ -57,8 +57,7 @@ def _schemas(with_implicit: bool) -> list[str]:
     return ["pg_catalog", "public"] if with_implicit else ["public"]
 
 
-_PRIVILEGE = ("varchar -> boolean", "varchar, varchar -> boolean", "bigint, varchar -> boolean",
-              "varchar, varchar, varchar -> boolean", "varchar, bigint, varchar -> boolean")
+_PRIVILEGE = ("varchar, varchar -> boolean", "bigint, varchar -> boolean")
 ROWS: dict[str, tuple[Overload, ...]] = {
     "col_description": _always("bigint, int -> varchar", value=None),
     "current_catalog": _texts("dev"),
