@@ -335,7 +335,10 @@ class Translator:
         return UnboundCall("negate", (self.term(node.this),), self.span(node))
 
     def _is(self, node: exp.Is) -> UnboundExpr:
-        value, span = self.term(node.this), self.span(node)
+        span = self.span(node)
+        if isinstance(node.this, exp.Tuple):
+            raise ParseError("IS of a row of values is not supported: test its values", **error_span(span))
+        value = self.term(node.this)
         if isinstance(node.expression, exp.Null):
             return UnboundCall("is_null", (value,), span)
         if isinstance(node.expression, exp.Boolean):

@@ -409,7 +409,10 @@ class QueryBinder:
         return _NAMES.get(type(node), "?column?")
 
     def _groups(self, node: exp.Group | None) -> tuple[UnboundExpr, ...]:
-        return () if node is None else tuple(self._translate.term(each) for each in node.expressions)
+        """The terms of GROUP BY; (a, b) is a and b."""
+        written = [] if node is None else node.expressions
+        flat = [part for each in written for part in (each.expressions if isinstance(each, exp.Tuple) else [each])]
+        return tuple(map(self._translate.term, flat))
 
     def _count(self, node: exp.Expr | None, clause: str) -> int | None:
         """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""

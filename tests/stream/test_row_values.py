@@ -33,6 +33,7 @@ def test_fields_of_rows(db):
     assert rows(db, "SELECT id, a, deep FROM fields ORDER BY id") == [(1, 10, "x"), (3, 11, "x")]
     assert rows(db, "SELECT n FROM groups") == [(2,)]
     assert rows(db, "SELECT id FROM t WHERE (id, (s).a) IN ((1, 10), (2, 20), (3, 12))") == [(1,)]
+    assert rows(db, "SELECT id, count(*) AS n FROM t GROUP BY (id, (s).a) ORDER BY (id, 1)") == [(1, 1), (3, 1)]
     assert rows(db, "SELECT id FROM t WHERE s = (11, ('2020-01-02'::date, 'x'))") == [(3,)]
 
 
@@ -50,6 +51,7 @@ def test_columns_are_set_together(db):
     ("INSERT INTO t VALUES (9, (1, ('x', 'y')))", EvaluationError, "invalid text for DATE"),
     ("SELECT (id).* FROM t", BindError, "INT has no fields"),
     ("SELECT (s).z FROM t", BindError, "no field 'z'"),
+    ("SELECT (1, NULL) IS NOT NULL", ParseError, "test its values"),
     ("SELECT (1, 2) = (1, 2, 3)", BindError, "rows of 2 and 3 values"),
     ("UPDATE t SET (id, s) = (1)", ParseError, "SET takes"),
     ("UPDATE t SET (s, s) = (NULL, NULL)", BindError, "set twice"),
