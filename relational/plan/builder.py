@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.bind import ExprBinder, Scope, error_span, is_unknown, span_of, unify
-from relational.expr.expression import Expression, InputRef
+from relational.expr.bind import ExprBinder, Scope, call, error_span, is_unknown, span_of, unify
+from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.unbound import (
     Name,
     Named,
@@ -19,8 +19,9 @@ from relational.expr.unbound import (
     has_aggregate,
     renamed,
 )
+from relational.expr.window_functions import RANK_TYPE, RankKind
 from relational.plan.grouping import GroupBinder
-from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort, Union, only
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Rank, Sort, Union, only
 from relational.plan.subqueries import PlanQuery, Subqueries
 from relational.plan.windows import Windows
 from relational.types.ordering import OrderType, SortKey
@@ -57,6 +58,8 @@ class Selection:
     having: UnboundExpr | None = None
     distinct: bool = False
     arrangement: Arrangement = Arrangement()
+    first_of: tuple[UnboundExpr, ...] = ()
+    """DISTINCT ON: of the rows that are equal in these, the first one by the ORDER BY."""
 
 
 def scope_of(plan: LogicalPlan) -> Scope:
@@ -88,6 +91,7 @@ def select(
     items = _expanded(selection.items, scope)
     order = tuple(Ordered(_order_term(key.term, items), key.order) for key in selection.arrangement.order)
     terms = [*(item.term for item in items), *(key.term for key in order)]
+    terms += (_order_term(term, items) for term in selection.first_of)
     binder: ExprBinder
     if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
@@ -168,11 +172,14 @@ def _output(
     order: Sequence[Ordered],
     selection: Selection,
 ) -> LogicalPlan:
-    """Projection, DISTINCT, ORDER BY and LIMIT of bound items, followed in `bound` by the bound sort keys."""
+    """Projection, DISTINCT, ORDER BY and LIMIT of bound items, followed in `bound` by the bound sort keys, and by those
+    of DISTINCT ON."""
     expressions = list(bound[: len(items)])
     names = [item.name for item in items]
     keys: list[SortKey] = []
-    for key, expression in zip(order, bound[len(items) :], strict=True):
+    groups = bound[len(items) + len(order) :]
+    _check_first(groups, bound[len(items) : len(items) + len(order)], order)
+    for key, expression in zip(order, bound[len(items) :], strict=False):
         if expression not in expressions:
             if selection.distinct:
                 raise BindError(
@@ -181,16 +188,39 @@ def _output(
             expressions.append(expression)
             names.append(f"_order_{len(expressions)}")
         keys.append(SortKey(expressions.index(expression), key.order))
+    for expression in groups:
+        if expression not in expressions:
+            expressions.append(expression)
+            names.append(f"_group_{len(expressions)}")
     concealed = frozenset(range(len(items), len(expressions)))
     plan = Project(plan, tuple(expressions), tuple(names), concealed)
     if selection.distinct:
         plan = Aggregate(plan, tuple(range(len(expressions))), (), ())
+    if groups:
+        plan = _first_of(plan, tuple(map(expressions.index, groups)), tuple(keys))
     if keys:
         plan = Sort(plan, tuple(keys))
     limit, offset = selection.arrangement.limit, selection.arrangement.offset
     if limit is not None or offset:
         plan = Limit(plan, limit, offset)
     return plan
+
+
+def _check_first(groups: Sequence[Expression], keys: Sequence[Expression], order: Sequence[Ordered]) -> None:
+    """BindError unless an ORDER BY begins with the expressions of DISTINCT ON."""
+    count = len(set(groups))
+    if groups and keys and not (set(keys[:count]) <= set(groups) and (len(keys) < count or set(keys) >= set(groups))):
+        message = "ORDER BY begins with the expressions of DISTINCT ON"
+        raise BindError(message, **error_span(span_of(order[0].term)))
+
+
+def _first_of(plan: LogicalPlan, groups: tuple[int, ...], keys: tuple[SortKey, ...]) -> LogicalPlan:
+    """The first row of each group by the keys."""
+    width = len(plan.schema)
+    rank = Rank(plan, groups, keys, (RankKind.ROW_NUMBER,), (RankKind.ROW_NUMBER.value,))
+    first = call("equal", [InputRef(width, RANK_TYPE), Literal(1, RANK_TYPE)])
+    columns = tuple(InputRef(at, data_type) for at, data_type in enumerate(plan.schema.types))
+    return Project(Filter(rank, first), columns, plan.schema.names, plan.hidden)
 
 
 def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:

@@ -123,7 +123,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Interval: _known("this unit", ("INTERVAL",)),
     exp.Filter: _known("this expression", ("FILTER",)),
     exp.Window: _known("this partition_by order", _window, settled="over"),
-    exp.Distinct: _known("expressions", ("DISTINCT",)),
+    exp.Distinct: _known("expressions on", lambda node: ("DISTINCT", "ON") if node.args.get("on") else ("DISTINCT",)),
     exp.CurrentDate: _known("", ("CURRENT_DATE",)),
     exp.CurrentTime: _known("", ("CURRENT_TIME",)),
     exp.CurrentTimestamp: _known("", ("CURRENT_TIMESTAMP",)),

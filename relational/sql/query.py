@@ -170,12 +170,14 @@ class QueryBinder:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
         if distinct is not None and distinct.expressions:
             raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
+        on = None if distinct is None else distinct.args.get("on")
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
             where=None if where is None else self._translate.term(where.this),
             groups=self._groups(node.args.get("group")),
             having=None if having is None else self._translate.term(having.this),
-            distinct=distinct is not None,
+            distinct=distinct is not None and on is None,
+            first_of=() if on is None else tuple(map(self._translate.term, _parts_of(on))),
             arrangement=self._arrangement(node),
         )
 
@@ -456,6 +458,11 @@ class QueryBinder:
                 )
             rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
+
+
+def _parts_of(node: exp.Expr) -> list[exp.Expr]:
+    """The expressions in the parentheses of DISTINCT ON."""
+    return node.expressions if isinstance(node, exp.Tuple) else [node]
 
 
 def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:
