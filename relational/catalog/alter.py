@@ -11,6 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from relational.catalog.names import check_name
 from relational.catalog.objects import (
     TTL_VERSION,
     ColumnCatalog,
@@ -90,6 +91,18 @@ def with_ttl(table: TableCatalog, ttl_ms: int) -> TableCatalog:
         )
     version = max(table.version, TTL_VERSION)
     return replace(table, ttl_ms=ttl_ms, schema_version=table.schema_version + 1, version=version)
+
+
+def with_column_name(table: TableCatalog, name: str, new: str) -> TableCatalog:
+    """The next version of `table`, in which the column `name` is called `new`. NotFound, Duplicate, CatalogError."""
+    _check_alterable(table)
+    position = column_index(table, name)
+    check_name(new, "a column")
+    if any(column.name == new for column in table.columns):
+        raise Duplicate(f"table {table.name!r} has a column {new!r} already", name=table.name)
+    columns = list(table.columns)
+    columns[position] = replace(columns[position], name=new)
+    return _version(table, columns, range(len(columns)))
 
 
 def column_index(table: TableCatalog, name: str) -> int:

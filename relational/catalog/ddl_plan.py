@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hummock.meta.store.base import MetaOperations
-from relational.catalog.alter import column_index, with_ttl, without_column
+from relational.catalog.alter import column_index, with_column_name, with_ttl, without_column
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
@@ -31,6 +31,9 @@ from relational.catalog.records import (
 )
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
+
+_RENAMED = (TableKind.TABLE, TableKind.VIEW, TableKind.MATERIALIZED_VIEW, TableKind.INDEX)
+"""Kinds of objects whose name nothing outside of the catalog knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,45 @@ def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperati
         raise CatalogError(f"table {current.name!r} was altered meanwhile: send the statement again", name=current.name)
     key = table_key(altered.id)
     return MetaOperations(require={key: snapshot.rows[key]}, put={key: encode(altered)})
+
+
+def rename_column(
+    snapshot: CatalogSnapshot, table_id: int, name: str, new: str
+) -> tuple[TableCatalog, MetaOperations]:
+    """The next version of a table, with another name of a column. DependencyError naming the views that show the
+    column by the name that it has; materialized views have names of their own. NotFound, Duplicate, CatalogError.
+    """
+    table = snapshot.get(table_id)
+    altered = with_column_name(table, name, new)
+    readers = snapshot.dependents(table_id, table.columns[column_index(table, name)].column_id)
+    views = [each for each in readers if each.kind is TableKind.VIEW]
+    if views:
+        raise _needed(snapshot, table.name, f"column {name!r} of table {table.name!r} is read by", views,
+                      ": drop it first")
+    return altered, alter_table(snapshot, altered)
+
+
+def rename_table(snapshot: CatalogSnapshot, table: TableCatalog, name: str, definition: str) -> MetaOperations:
+    """Gives a table, view or index another name in its schema, and its state tables that name; `definition` is its new
+    text. DependencyError naming the sinks that write it by its name; Duplicate, CatalogError.
+    """
+    check_name(name)
+    if table.kind not in _RENAMED or table.connector is not None:
+        what = table.kind.one if table.connector is None else "a table of a connector"
+        raise CatalogError(f"{table.name!r} is {what}, which keeps its name: drop it and create it anew", name=name)
+    if snapshot.find_within(table.schema_id, name) is not None:
+        raise Duplicate(f"there is already a table or view {name!r}", name=name)
+    if writers := snapshot.writers(table.id):
+        raise _needed(snapshot, table.name, f"{table.kind} {table.name!r} is written by", writers, ": drop it first")
+    prefix = f"{table.name}."
+    changed = [replace(table, name=name, definition=definition)]
+    for state in snapshot.internal_tables(table.id):
+        if state.name.startswith(prefix):
+            changed.append(replace(state, name=f"{name}.{state.name[len(prefix):]}"))
+    put = {table_key(each.id): encode(each) for each in changed}
+    old, new = table_name_key(table.schema_id, table.name), table_name_key(table.schema_id, name)
+    require = {key: snapshot.rows[key] for key in (*put, old)}
+    return MetaOperations(require={**require, new: None}, put={**put, new: snapshot.rows[old]}, delete=(old,))
 
 
 def set_ttl(snapshot: CatalogSnapshot, table_id: int, ttl_ms: int) -> tuple[TableCatalog, MetaOperations]:

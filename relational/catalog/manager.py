@@ -234,6 +234,21 @@ class CatalogManager:
         altered, operations = planning.set_ttl(snapshot, table_id, ttl_ms)
         return altered, self._as_next(snapshot, operations)
 
+    def plan_rename_column(self, table_id: int, name: str, new: str) -> tuple[TableCatalog, MetaOperations]:
+        """The next version of a table, with another name of a column, and the operations. NotFound, Duplicate,
+        CatalogError, DependencyError.
+        """
+        snapshot = self._snapshot
+        altered, operations = planning.rename_column(snapshot, table_id, name, new)
+        return altered, self._as_next(snapshot, operations)
+
+    def plan_rename(self, table_id: int, name: str, definition: str) -> MetaOperations:
+        """Operations that give a table, view or index another name. NotFound, Duplicate, CatalogError,
+        DependencyError.
+        """
+        snapshot = self._snapshot
+        return self._as_next(snapshot, planning.rename_table(snapshot, snapshot.get(table_id), name, definition))
+
     def plan_drop_column(
         self, table_id: int, column: str, *, cascade: bool = False
     ) -> tuple[TableCatalog, DropPlan]:

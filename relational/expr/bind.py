@@ -47,6 +47,7 @@ from relational.expr.unbound import (
 )
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
+from relational.types.postgres import POSTGRES_TYPES
 
 AGGREGATES = tuple(kind.value for kind in AggKind)
 AGGREGATE_ALIASES = {
@@ -507,9 +508,20 @@ def _word(value: Expression, words: Iterable[str], what: str, span: TextSpan | N
     words = list(words)
     if not isinstance(value, Literal) or not isinstance(value.value, str):
         raise BindError(f"the {what} must be a constant text", **error_span(span))
-    if value.value.lower() not in words:
+    word = value.value.lower()
+    found = next((each for each in (word, f"{word}s", word.removesuffix("s")) if each in words), None)
+    if found is None:
         raise BindError(unknown(what, value.value, words), **error_span(span))
-    return value.value.lower()
+    return found
+
+
+def _pg_typeof(args: list[Expression], span: TextSpan | None) -> Expression:
+    """PostgreSQL's name of a type, without the digits of a NUMERIC."""
+    (value,) = _exactly(args, 1, "pg_typeof", span)
+    data_type, brackets = value.data_type, ""
+    while data_type.element is not None:
+        data_type, brackets = data_type.element, brackets + "[]"
+    return Literal(POSTGRES_TYPES[data_type.kind].name + brackets, DataType.VARCHAR)
 
 
 _JOINED = (TypeKind.JSONB, TypeKind.BYTEA)
@@ -521,6 +533,7 @@ _SHORTHANDS = {
     "field": _field,
     "jsonb_build_object": _json_object,
     "nullif": _nullif,
+    "pg_typeof": _pg_typeof,
     "extract": _extract,
     "date_part": _date_part,
     "date_trunc": _date_trunc,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decimal import Context
 
 from relational.expr.aggregates import MAX_PRECISION
-from relational.types.data_type import DataType, TypeKind
+from relational.types.data_type import DataType, Field, TypeKind
 
 _INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 20}
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
@@ -70,7 +70,20 @@ def _common(a: DataType, b: DataType) -> DataType | None:
     if a.element is not None and b.element is not None:
         element = _common(a.element, b.element)
         return None if element is None else DataType.list_of(element)
+    if len(a.fields) == len(b.fields) > 0:
+        return _common_row(a, b)
     return None
+
+
+def _common_row(a: DataType, b: DataType) -> DataType | None:
+    """Field by field, by position; names of ROW (…) give way to those of a declared type."""
+    fields = []
+    for at, (left, right) in enumerate(zip(a.fields, b.fields, strict=True), 1):
+        data_type = _common(left.data_type, right.data_type)
+        if data_type is None:
+            return None
+        fields.append(Field(right.name if left.name == f"f{at}" else left.name, data_type))
+    return DataType.struct(fields)
 
 
 def can_widen(source: DataType, target: DataType) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from relational.expr.registry import json, mathematics, moments, nested, operators, sets, text
+from relational.expr.registry import json, mathematics, moments, nested, operators, sets, system, text
 from relational.expr.registry.moments import VOLATILE
 from relational.expr.registry.operators import COMPARISONS
 from relational.expr.signature import Kernel, Overload, Types, merged
@@ -31,11 +31,12 @@ __all__ = [
 ]
 
 FUNCTIONS: dict[str, tuple[Overload, ...]] = merged(
-    operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS, sets.ROWS
+    operators.ROWS, mathematics.ROWS, text.ROWS, moments.ROWS, json.ROWS, nested.ROWS, sets.ROWS, system.ROWS
 )
 SET_FUNCTIONS = frozenset(sets.ROWS)
 """Functions that give rows, as a list: they are bound where rows can come of one, and nowhere else."""
 ALIASES = {
+    "array_join": "array_to_string",
     "array_to_json": "to_jsonb",
     "btrim": "trim",
     "ceiling": "ceil",

@@ -9,6 +9,10 @@ results, else its group is not found; so a view records the version, and is rebu
        shortest text at any scale; + - % of NUMERIC are exact where an operand needs more than 38 digits at the common
        scale (they were NULL); seconds of an interval and products of intervals that do not fit are NULL. Sums of
        NUMERIC in 192 bits read the previous state format, and need no new version.
+    2  the text of an INTERVAL has PostgreSQL's signs and plurals; products and quotients of intervals are rounded as
+       its are; asind and acosd are exact in more places; templates of to_char may be in lower case; an empty match
+       right after another one does not split a text; escaped quotes of SIMILAR TO match nothing; a text becomes a
+       BYTEA in its escaped form too.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from relational.expr.aggregates import MAX_PRECISION
 from relational.expr.expression import Call, Cast, Expression, Literal
 from relational.types.data_type import DataType, TypeKind
 
-KERNEL_VERSION = 1
+KERNEL_VERSION = 2
 _TEXT_FORMS = (
     TypeKind.SMALLINT,
     TypeKind.INT,
@@ -32,6 +36,8 @@ _TEXT_FORMS = (
     TypeKind.INTERVAL,
     TypeKind.BYTEA,
 )
+_SECOND = ("acosd", "asind", "regexp_split_to_array", "similar_to", "to_char", "to_date", "to_timestamp")
+"""Functions that version 2 computes otherwise."""
 _INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 
 
@@ -43,9 +49,9 @@ def change_of(expression: Expression, version: int) -> str | None:
         return None
     if isinstance(expression, Cast):
         source, target = expression.operand.data_type, expression.data_type
-        is_changed = any(_is_changed_cast(part, wanted) for part, wanted in _parts(source, target))
+        is_changed = any(_is_changed_cast(part, wanted, version) for part, wanted in _parts(source, target))
         return f"CAST({source} AS {target})" if is_changed else None
-    if isinstance(expression, Call) and _is_changed_call(expression):
+    if isinstance(expression, Call) and _is_changed_call(expression, version):
         return f"{expression.function}({', '.join(str(arg.data_type) for arg in expression.args)})"
     return None
 
@@ -60,14 +66,22 @@ def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataT
         yield from _parts(part, wanted)
 
 
-def _is_changed_cast(source: DataType, target: DataType) -> bool:
+def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
+    if source.kind is TypeKind.INTERVAL or version == 1:
+        pair = source.kind, target.kind
+        return pair in ((TypeKind.INTERVAL, TypeKind.VARCHAR), (TypeKind.VARCHAR, TypeKind.BYTEA))
     if source.kind is TypeKind.VARCHAR:
         return target.kind in _TEXT_FORMS
     return source.is_float and target.kind is TypeKind.NUMERIC
 
 
-def _is_changed_call(call: Call) -> bool:
+def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
+    is_scaled = call.function in ("multiply", "divide") and call.data_type.kind is TypeKind.INTERVAL
+    if is_scaled or call.function in _SECOND:
+        return True
+    if version == 1:
+        return False
     if call.function in ("multiply", "extract_epoch"):
         return any(each.kind is TypeKind.INTERVAL for each in types)
     if call.function not in ("add", "subtract", "modulo") or call.data_type.kind is not TypeKind.NUMERIC:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span, span_of
 from relational.expr.expression import Expression
-from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
+from relational.expr.unbound import (
+    Name,
+    Named,
+    Ordered,
+    TextSpan,
+    UnboundCall,
+    UnboundExpr,
+    UnboundLiteral,
+    has_aggregate,
+    renamed,
+)
 from relational.expr.window_functions import RankKind
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Share, Sort, TopN
@@ -22,10 +32,11 @@ MAX_SETS = 256
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """All visible columns, of the relation `qualifier` if one is written."""
+    """All visible columns, of the relation `qualifier` if one is written; or all fields of a `row`."""
 
     qualifier: tuple[str, ...] = ()
     span: TextSpan | None = None
+    row: UnboundExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +189,22 @@ def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
     for item in items:
         if isinstance(item, Named):
             found.append(item)
+        elif item.row is not None:
+            found += _fields(item.row, scope, item.span)
         else:
             found += (Named(column, column.name) for column in scope.star(item.qualifier, item.span))
     if not found:
         raise BindError("a SELECT needs at least one column")
     return tuple(found)
+
+
+def _fields(row: UnboundExpr, scope: Scope, span: TextSpan | None) -> list[Named]:
+    """Each field of a row, by its name."""
+    data_type = ExprBinder(scope).bind(row).data_type
+    if not data_type.fields:
+        raise BindError(f"{data_type} has no fields", **error_span(span))
+    names = [field.name for field in data_type.fields]
+    return [Named(UnboundCall("field", (row, UnboundLiteral(name)), span), name) for name in names]
 
 
 def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> UnboundExpr | None:

@@ -9,7 +9,7 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
 from relational.expr.bind import convert, convert_all, error_span, is_unknown, unknown
 from relational.expr.coercion import can_assign
-from relational.expr.expression import Expression, Literal
+from relational.expr.expression import Call, Expression, Literal
 from relational.expr.unbound import TextSpan
 from relational.types.data_type import DataType
 
@@ -80,10 +80,19 @@ def _fitted(value: Expression, name: str, data_type: DataType, span: TextSpan | 
 
 
 def _check_assignable(value: Expression, name: str, data_type: DataType, span: TextSpan | None) -> None:
-    if not is_unknown(value) and not can_assign(value.data_type, data_type):
+    if not is_unknown(value) and not _can_assign(value, data_type):
         raise BindError(
             f"column {name!r} is {data_type}, this is {value.data_type}: write a CAST", **error_span(span)
         )
+
+
+def _can_assign(value: Expression, data_type: DataType) -> bool:
+    """Whether the value may be stored; texts inside of ROW (…) and ARRAY[…] are of any type."""
+    if isinstance(value, Call) and value.function in ("row", "array") and value.data_type.kind is data_type.kind:
+        types = data_type.children if value.function == "row" else data_type.children * len(value.args)
+        if len(types) == len(value.args):
+            return all(is_unknown(arg) or _can_assign(arg, each) for arg, each in zip(value.args, types, strict=True))
+    return can_assign(value.data_type, data_type)
 
 
 def stored_row(table: TableCatalog, values: Mapping[int, Expression]) -> tuple[Expression, ...]:

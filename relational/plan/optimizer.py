@@ -14,7 +14,6 @@ from relational.errors import BindError
 from relational.plan.logical import LogicalPlan
 from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
 from relational.plan.rules.drop_distinct import drop_distinct
-from relational.plan.rules.drop_order_of_groups import drop_order_of_groups
 from relational.plan.rules.drop_sort import drop_sort
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
@@ -54,7 +53,6 @@ VIEW_RULES: tuple[Rule, ...] = (
     push_down_filter,
     order_joins,
     rank_to_top_n,
-    drop_order_of_groups,
     drop_distinct,
     add_stream_key,
     prune_columns,

@@ -1,14 +1,14 @@
 """TUMBLE and HOP: the rows of a relation with the windows of time that they are in, as columns window_start and
 window_end.
 
-Windows of a length begin at its multiples since 1970. With TUMBLE each row is in one window; with HOP windows begin
-more often, at the multiples of a slide, of which the length is a multiple: a row is in as many as fit, and comes once
-for each. A row whose time is NULL is in none.
+Windows of a length begin at its multiples since 1970, or so much later as an offset says. With TUMBLE each row is in
+one window; with HOP windows begin more often, at the multiples of a slide, of which the length is a multiple: a row is
+in as many as fit, and comes once for each. A row whose time is NULL is in none.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from relational.errors import BindError
 from relational.expr.bind import call, error_span
@@ -21,14 +21,18 @@ from relational.types.interval import Interval
 START, END = "window_start", "window_end"
 MOST_WINDOWS = 1_000
 """Of a row."""
+MOST_OFFSET_DAYS = 36_500
+NO_OFFSET = Interval()
 _DAY_US = 86_400_000_000
 _ORIGINS = {TypeKind.TIMESTAMP: datetime(1970, 1, 1), TypeKind.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
 
 
-def tumble(plan: LogicalPlan, column: InputRef, size: Interval, span: TextSpan | None) -> LogicalPlan:
+def tumble(
+    plan: LogicalPlan, column: InputRef, size: Interval, span: TextSpan | None, offset: Interval = NO_OFFSET
+) -> LogicalPlan:
     """The rows of `plan` with the window of `size` that their `column` is in. BindError at `span`."""
     length = _microseconds(size, "the size of a window", span)
-    return _with_window(_timed(plan, column, span), column, length, length, 0)
+    return _with_window(_timed(plan, column, span), column, length, length, 0, _shift(offset, span))
 
 
 def window_count(slide: Interval, size: Interval, span: TextSpan | None) -> int:
@@ -40,11 +44,19 @@ def window_count(slide: Interval, size: Interval, span: TextSpan | None) -> int:
     return length // step
 
 
-def hop(plan: LogicalPlan, column: InputRef, slide: Interval, size: Interval, span: TextSpan | None) -> LogicalPlan:
+def hop(
+    plan: LogicalPlan,
+    column: InputRef,
+    slide: Interval,
+    size: Interval,
+    span: TextSpan | None,
+    offset: Interval = NO_OFFSET,
+) -> LogicalPlan:
     """The rows of `plan`, which is read once for each of `window_count` windows."""
     rows, count = _timed(plan, column, span), window_count(slide, size, span)
     step = _microseconds(slide, "the slide of windows", span)
-    windows = tuple(_with_window(rows, column, step, step * count, number * step) for number in range(count))
+    shift = _shift(offset, span)
+    windows = tuple(_with_window(rows, column, step, step * count, number * step, shift) for number in range(count))
     return Union(windows) if count > 1 else windows[0]
 
 
@@ -55,12 +67,14 @@ def _timed(plan: LogicalPlan, column: InputRef, span: TextSpan | None) -> Logica
     return Filter(plan, call("is_not_null", [column]))
 
 
-def _with_window(plan: LogicalPlan, column: InputRef, step: int, length: int, before: int) -> LogicalPlan:
-    """The rows with the window that begins `before` microseconds before the last multiple of `step`."""
+def _with_window(
+    plan: LogicalPlan, column: InputRef, step: int, length: int, before: int, shift: timedelta
+) -> LogicalPlan:
+    """The rows with the window that begins `before` microseconds before the last multiple of `step` plus `shift`."""
     moment: Expression = column
     if column.data_type.kind is TypeKind.DATE:
         moment = Cast(column, DataType.TIMESTAMP)
-    origin = Literal(_ORIGINS[moment.data_type.kind], moment.data_type)
+    origin = Literal(_ORIGINS[moment.data_type.kind] + shift, moment.data_type)
     last = call("date_bin", [_interval(step), moment, origin])
     start = call("subtract", [last, _interval(before)]) if before else last
     end = call("add", [last, _interval(length - before)])
@@ -70,6 +84,14 @@ def _with_window(plan: LogicalPlan, column: InputRef, step: int, length: int, be
 
 def _interval(microseconds: int) -> Literal:
     return Literal(Interval(0, 0, microseconds), DataType.INTERVAL)
+
+
+def _shift(offset: Interval, span: TextSpan | None) -> timedelta:
+    micros = offset.days * _DAY_US + offset.microseconds
+    if offset.months or abs(micros) > MOST_OFFSET_DAYS * _DAY_US:
+        message = f"the offset of a window is a length without months, of up to {MOST_OFFSET_DAYS} days"
+        raise BindError(message, **error_span(span))
+    return timedelta(microseconds=micros)
 
 
 def _microseconds(value: Interval, what: str, span: TextSpan | None) -> int:

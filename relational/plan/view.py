@@ -27,13 +27,13 @@ from relational.expr.temporal_terms import depends_on_time, temporal_term, tempo
 from relational.plan.changes import assigned, column_of
 from relational.plan.logical import (
     Aggregate,
+    ColumnValues,
     Filter,
     Join,
     LogicalPlan,
     Project,
     Recursive,
     Scan,
-    Sort,
     Values,
     nodes,
     only,
@@ -49,9 +49,9 @@ from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
 _BATCH_ONLY = {
-    Sort: "ORDER BY without LIMIT",
     Recursive: "WITH RECURSIVE",
     Values: "a query without a table (VALUES, a function, a SELECT without FROM)",
+    ColumnValues: "a list of values",
 }
 
 
@@ -65,7 +65,7 @@ def view_of(
     """The catalog draft (id 0) of a materialized view of `query`, and the query as its job executes it, optimized and
     with its key. `views` are the ids of the views inlined in the query.
 
-    BindError for a query that cannot be materialized: with an order or a limit, over rows that expire [R31], or with
+    BindError for a query that cannot be materialized: with numbers of all rows, over rows that expire [R31], or with
     two columns of the same name.
     """
     if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:

@@ -13,15 +13,16 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import SourceTextError
 from relational.expr.bind import unknown
 from relational.sql.context import BindContext, CatalogReader
-from relational.sql.ddl.alter import bind_alter, parallelism_setting
+from relational.sql.ddl.alter import bind_alter
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
-from relational.sql.dml import bind_delete, bind_insert, bind_update
+from relational.sql.dml import bind_delete, bind_insert, bind_truncate, bind_update
 from relational.sql.explain import bind_explain
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
+from relational.sql.settings import bind_reset, bind_set, bind_show
 from relational.sql.statement import (
     Describe,
     Flush,
@@ -35,6 +36,7 @@ from relational.sql.statement import (
     ShowKind,
     Statement,
 )
+from relational.sql.transactions import bind_begin, bind_close, bind_declare, bind_end, bind_fetch
 from relational.sql.tree import parse
 
 
@@ -79,7 +81,9 @@ def _flush(piece: Piece, context: BindContext) -> Flush:
 
 
 def _show(piece: Piece, context: BindContext) -> Statement:
-    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS, SHOW EPOCHS."""
+    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS, SHOW EPOCHS,
+    SHOW setting, SHOW ALL.
+    """
     reader = TokenReader(piece.after(1))
     for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors()), ("EPOCHS", ShowEpochs())):
         if reader.accept(word):
@@ -96,8 +100,11 @@ def _show(piece: Piece, context: BindContext) -> Statement:
     for kind in ShowKind:
         if reader.accept(*kind.upper().split()):
             return _listing(kind, reader, context)
-    kinds = ", ".join(kind.upper() for kind in ShowKind)
-    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS, JOBS, ERRORS, EPOCHS")
+    if reader.is_done:
+        kinds = ", ".join(kind.upper() for kind in ShowKind)
+        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, a setting or ALL"
+        raise reader.fail(f"SHOW is followed by one of {kinds}, {others}")
+    return bind_show(reader)
 
 
 def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:
@@ -111,11 +118,11 @@ def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:
 
 
 def _set(piece: Piece, context: BindContext) -> SetOption:
-    """SET parallelism {= | TO} {n | DEFAULT}."""
-    reader = TokenReader(piece.after(1))
-    if not reader.accept("PARALLELISM"):
-        raise reader.fail("SET is followed by PARALLELISM")
-    return SetOption("parallelism", parallelism_setting(reader))
+    return bind_set(TokenReader(piece.after(1)))
+
+
+def _reset(piece: Piece, context: BindContext) -> SetOption:
+    return bind_reset(TokenReader(piece.after(1)))
 
 
 def _describe(piece: Piece, context: BindContext) -> Describe:
@@ -140,8 +147,19 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "INSERT": bind_insert,
     "UPDATE": bind_update,
     "DELETE": bind_delete,
+    "TRUNCATE": bind_truncate,
     "FLUSH": _flush,
+    "BEGIN": bind_begin,
+    "START": bind_begin,
+    "COMMIT": bind_end,
+    "END": bind_end,
+    "ROLLBACK": bind_end,
+    "ABORT": bind_end,
+    "DECLARE": bind_declare,
+    "FETCH": bind_fetch,
+    "CLOSE": bind_close,
     "SET": _set,
+    "RESET": _reset,
     "SHOW": _show,
     "DESCRIBE": _describe,
     "DESC": _describe,

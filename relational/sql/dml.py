@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -150,25 +151,37 @@ def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
 
 
 def bind_update(piece: Piece, context: BindContext) -> Update:
-    """UPDATE table SET column = value, … [WHERE condition]."""
+    """UPDATE table SET column = value, … [WHERE condition], also SET (column, …) = (value, …)."""
     tree = parse(piece)
     node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "UPDATE")
     assignments: dict[int, Expression] = {}
-    for each in node.expressions:
-        if not isinstance(each, exp.EQ) or not isinstance(each.this, exp.Column):
-            raise ParseError("SET takes column = value, …", **error_span(translate.span(each)))
-        span = translate.span(each.this)
-        column = updatable(table, column_of(table, translate.identifier(each.this.this), span), span)
+    for target, written in _assignments(node.expressions, translate):
+        span = translate.span(target)
+        column = updatable(table, column_of(table, translate.identifier(target.this), span), span)
         if column in assignments:
             raise BindError(f"column {table.columns[column].name!r} is set twice", **error_span(span))
-        if _is_default(each.expression):
+        if _is_default(written):
             assignments[column] = Literal(table.columns[column].default, table.columns[column].data_type)
             continue
-        value = translate.term(each.expression)
+        value = translate.term(written)
         assignments[column] = assigned(binder.bind(value), table, column, span_of(value) or span)
     predicate, keys = _condition(node, table, binder, QueryBinder(context.catalog, translate))
     return Update(table, tuple(assignments.items()), predicate, keys)
+
+
+def _assignments(nodes: list[exp.Expr], translate: Translator) -> Iterator[tuple[exp.Column, exp.Expr]]:
+    """The columns of SET with their values, those of (a, b) = (x, y) one by one."""
+    for node in nodes:
+        left, right = node.args.get("this"), node.args.get("expression")
+        columns, values = [left], [right]
+        if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+            columns, values = left.expressions, right.expressions
+        is_pairwise = isinstance(node, exp.EQ) and len(columns) == len(values)
+        if not is_pairwise or not all(isinstance(each, exp.Column) for each in columns):
+            message = "SET takes column = value, … or (column, …) = (value, …)"
+            raise ParseError(message, **error_span(translate.span(node)))
+        yield from zip(columns, values, strict=True)
 
 
 def _is_default(node: exp.Expr) -> bool:
@@ -184,6 +197,21 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
     node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "DELETE")
     return Delete(table, *_condition(node, table, binder, QueryBinder(context.catalog, translate)))
+
+
+def bind_truncate(piece: Piece, context: BindContext) -> Delete:
+    """TRUNCATE [TABLE] table [RESTART IDENTITY | CONTINUE IDENTITY] [RESTRICT]: a DELETE of all rows, which readers
+    follow.
+    """
+    reader = TokenReader(piece)
+    reader.expect("TRUNCATE")
+    reader.accept("TABLE")
+    name, span = read_name(reader, "a table")
+    table = retractable(resolved(context.catalog, name, span), "TRUNCATE", span)
+    reader.accept("RESTART", "IDENTITY") or reader.accept("CONTINUE", "IDENTITY")
+    reader.accept("RESTRICT")
+    reader.finish()
+    return Delete(table, None)
 
 
 def _target(

@@ -56,10 +56,16 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "is_not_distinct",
     exp.NullSafeNEQ: "is_distinct",
 }
+_ROW_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _QUANTIFIERS = {"any": "any", "some": "any", "all": "all"}
 _QUANTIFIED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.SimilarTo: "similar_to"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
+_CATALOG_TYPES = {"oid": DataType.BIGINT, "name": DataType.VARCHAR}
+"""Types of columns of the system catalog, in casts."""
+_COLLATIONS = ("c", "posix", "default", "ucs_basic")
+_CONSTANTS = ("current_catalog", "current_role", "current_schema", "current_user", "session_user")
+"""Functions that are called without parentheses."""
 _MOMENTS = {
     "now": None,
     "current_timestamp": None,
@@ -96,6 +102,8 @@ class Translator:
             raise self.tree.piece.error("an expression is missing")
         kind = type(node)
         if kind in _BINARY:
+            if kind in _ROW_COMPARISONS and isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
+                return self._rows(_BINARY[kind], node.this, node.expression, node)
             return self._binary(_BINARY[kind], [node.this, node.expression], node)
         if kind in _CHAINS:
             return self._apply(_CHAINS[kind], _chain(node), node)
@@ -103,6 +111,11 @@ class Translator:
         if handler is None:
             raise unsupported(node, self.tree)
         return handler(self, node)
+
+    def check_momentary(self, what: str, span: TextSpan | None) -> None:
+        """BindError if the statement outlives what depends on its time."""
+        if self._now is None:
+            raise BindError(f"{what}: it is not allowed here", **error_span(span))
 
     def span(self, node: exp.Expr | None) -> TextSpan | None:
         """The span of a node in the whole text; None if unknown."""
@@ -118,8 +131,9 @@ class Translator:
         """The type that the text denotes; `whole` is the span of the expression that has the type."""
         if not isinstance(node, exp.DataType) or self.span(node) is None:
             raise ParseError("a type is expected here", **error_span(whole))
+        source = self.tree.source(node)
         try:
-            return DataType.parse(self.tree.source(node))
+            return _CATALOG_TYPES.get(source.lower()) or DataType.parse(source)
         except BindError as error:
             raise BindError(error.message, **error_span(self.span(node))) from error
 
@@ -169,6 +183,24 @@ class Translator:
         use = SubqueryUse.ALL if is_all else SubqueryUse.ANY
         return UnboundSubquery(use, _query(query), operands, span, function)
 
+    def _rows(self, function: str, left: exp.Tuple, right: exp.Tuple, node: exp.Expr) -> UnboundExpr:
+        """A comparison of rows of values: of the first pair that differs, NULL if that is unknown."""
+        span, pairs = self.span(node), list(zip(left.expressions, right.expressions, strict=False))
+        if not pairs or len(left.expressions) != len(right.expressions):
+            counts = f"{len(left.expressions)} and {len(right.expressions)} values"
+            raise BindError(f"rows of {counts} cannot be compared", **error_span(span))
+        terms = [(self.term(a), self.term(b)) for a, b in pairs]
+        if function in ("equal", "not_equal"):
+            parts = tuple(UnboundCall(function, pair, span) for pair in terms)
+            return parts[0] if len(parts) == 1 else UnboundCall("and" if function == "equal" else "or", parts, span)
+        found: UnboundExpr = UnboundCall(function, terms[-1], span)
+        strict = function.removesuffix("_equal")
+        for pair in reversed(terms[:-1]):
+            is_equal = UnboundCall("equal", pair, span)
+            later = UnboundCall("and", (is_equal, found), span)
+            found = UnboundCall("or", (UnboundCall(strict, pair, span), later), span)
+        return found
+
     def _between(self, node: exp.Between) -> UnboundExpr:
         function = "between_symmetric" if node.args.get("symmetric") else "between"
         return self._apply(function, [node.this, node.args["low"], node.args["high"]], node)
@@ -188,7 +220,9 @@ class Translator:
         return self._apply(name, [node.this, *bounds], node)
 
     def _field(self, node: exp.Dot) -> UnboundExpr:
-        """(row).field"""
+        """(row).field, or a function of pg_catalog"""
+        if isinstance(node.expression, exp.Anonymous) and node.this.name.lower() == "pg_catalog":
+            return self.term(node.expression)
         name = UnboundLiteral(self.identifier(node.expression), span=self.span(node.expression))
         return UnboundCall("field", (self.term(node.this), name), self.span(node))
 
@@ -214,6 +248,10 @@ class Translator:
             if node.expressions:
                 raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))
             return self._volatile(name, span)
+        if name == "pg_typeof" and len(node.expressions) == 1 and _is_untyped(node.expressions[0]):
+            return UnboundLiteral("unknown", span=span)
+        if name == "array":
+            raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
         if name == "concat":
             texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
             return UnboundCall("concat_known", texts, span)
@@ -359,7 +397,10 @@ class Translator:
     def _column(self, node: exp.Column) -> UnboundExpr:
         if isinstance(node.this, exp.Star):
             raise ParseError("* stands in the SELECT list only", **error_span(self.span(node)))
-        return Name(self.identifier(node.this), self.qualifier(node), self.span(node))
+        name = self.identifier(node.this)
+        if name in _CONSTANTS and not node.args.get("table") and not node.this.args.get("quoted"):
+            return UnboundCall(name, (), self.span(node))
+        return Name(name, self.qualifier(node), self.span(node))
 
     def _literal(self, node: exp.Literal) -> UnboundLiteral:
         span = self.span(node)
@@ -376,6 +417,18 @@ class Translator:
         except (ValueError, OverflowError):
             raise ParseError("an escape in this text is no character", **error_span(span)) from None
 
+    def _dollar_quoted(self, node: exp.RawString) -> UnboundLiteral:
+        """$tag$…$tag$, without escapes."""
+        source = self.tree.source(node)
+        tag = source.index("$", 1) + 1
+        return UnboundLiteral(source[tag:-tag], span=self.span(node))
+
+    def _collated(self, node: exp.Collate) -> UnboundExpr:
+        """x COLLATE name: texts are in the order of their bytes."""
+        if isinstance(node.expression, exp.Literal) or node.expression.name.lower() not in _COLLATIONS:
+            raise BindError(f"a collation is one of {', '.join(_COLLATIONS)}", **error_span(self.span(node.expression)))
+        return self.term(node.this)
+
     def _negative(self, node: exp.Neg) -> UnboundExpr:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             value = self._literal(node.this)
@@ -383,7 +436,10 @@ class Translator:
         return UnboundCall("negate", (self.term(node.this),), self.span(node))
 
     def _is(self, node: exp.Is) -> UnboundExpr:
-        value, span = self.term(node.this), self.span(node)
+        span = self.span(node)
+        if isinstance(node.this, exp.Tuple):
+            raise ParseError("IS of a row of values is not supported: test its values", **error_span(span))
+        value = self.term(node.this)
         if isinstance(node.expression, exp.Null):
             return UnboundCall("is_null", (value,), span)
         if isinstance(node.expression, exp.Boolean):
@@ -403,6 +459,11 @@ class Translator:
 
     def _in(self, node: exp.In) -> UnboundExpr:
         query = node.args.get("query")
+        if query is None and isinstance(node.this, exp.Tuple) and all(
+            isinstance(each, exp.Tuple) for each in node.expressions
+        ):
+            rows = tuple(self._rows("equal", node.this, each, each) for each in node.expressions)
+            return rows[0] if len(rows) == 1 else UnboundCall("or", rows, self.span(node))
         if query is None and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
             (query,) = node.expressions
         if query is None:
@@ -411,8 +472,10 @@ class Translator:
         return UnboundSubquery(SubqueryUse.IN, _query(query), tuple(map(self.term, left)), self.span(node))
 
     def _cast(self, node: exp.Cast) -> UnboundExpr:
-        span = self.span(node)
-        return UnboundCast(self.term(node.this), self.data_type(node.args["to"], span), span)
+        span, operand = self.span(node), node.this
+        if isinstance(operand, exp.Array) and not operand.expressions:
+            return UnboundCast(UnboundLiteral("{}", span=span), self.data_type(node.args["to"], span), span)
+        return UnboundCast(self.term(operand), self.data_type(node.args["to"], span), span)
 
     def _case(self, node: exp.Case) -> UnboundExpr:
         subject = None if node.this is None else self.term(node.this)
@@ -429,6 +492,13 @@ class Translator:
         text, unit = self._literal(node.this).value, node.args.get("unit")
         whole = text if unit is None else f"{text} {unit.name.lower()}"
         return UnboundLiteral(whole, DataType.INTERVAL, self.span(node))
+
+
+def _is_untyped(node: exp.Expr) -> bool:
+    """Whether this is a text or NULL without a type of its own."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Null | exp.ByteString) or (isinstance(node, exp.Literal) and bool(node.is_string))
 
 
 def _chain(node: exp.Expr) -> list[exp.Expr]:
@@ -491,6 +561,8 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Column: Translator._column,
     exp.Literal: Translator._literal,
     exp.ByteString: Translator._escaped,
+    exp.RawString: Translator._dollar_quoted,
+    exp.Collate: Translator._collated,
     exp.Null: lambda self, node: UnboundLiteral(None, span=self.span(node)),
     exp.Boolean: lambda self, node: UnboundLiteral(bool(node.this), span=self.span(node)),
     exp.Neg: Translator._negative,
@@ -514,6 +586,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Case: Translator._case,
     exp.Interval: Translator._interval,
     exp.Array: lambda self, node: self._apply("array", node.expressions, node),
+    exp.Tuple: lambda self, node: self._apply("row", node.expressions, node),
     exp.Filter: Translator._filter,
     exp.WithinGroup: Translator._within_group,
     exp.Window: Translator._window,

@@ -46,6 +46,14 @@ _OPERATORS = {
     TokenType.HASH: "bit_xor",
 }
 """Operators between || and a comparison, all of one precedence, and the functions that they call."""
+_COMPARISONS = {
+    TokenType.EQ: "equal",
+    TokenType.NEQ: "not_equal",
+    TokenType.LT: "less",
+    TokenType.LTE: "less_equal",
+    TokenType.GT: "greater",
+    TokenType.GTE: "greater_equal",
+}
 _PAIRS = {TokenType.LT: "shift_left", TokenType.GT: "shift_right"}
 """Operators of the same precedence that are a sign twice."""
 
@@ -95,7 +103,8 @@ class TextParser(RisingWaveParser):
         TokenType.RLIKE: lambda self: self._operation("bit_not", [self._prev], self._parse_unary()),
     }
     RANGE_PARSERS: ClassVar = {
-        kind: parse for kind, parse in RisingWaveParser.RANGE_PARSERS.items() if kind not in _OPERATORS
+        **{kind: parse for kind, parse in RisingWaveParser.RANGE_PARSERS.items() if kind not in _OPERATORS},
+        TokenType.OPERATOR: lambda self, this: self._parse_named_operator(this),
     }
     COLUMN_OPERATORS: ClassVar = {
         kind: parse for kind, parse in RisingWaveParser.COLUMN_OPERATORS.items() if kind not in _OPERATORS
@@ -214,6 +223,17 @@ class TextParser(RisingWaveParser):
             else:
                 break
         return this
+
+    def _parse_named_operator(self, this: exp.Expr | None) -> exp.Expr | None:
+        """x OPERATOR ([pg_catalog.]=) y, as psql writes it."""
+        words = [self._prev]
+        while self._curr and not self._is_next(TokenType.R_PAREN):
+            words.append(self._taken())
+        function = {**_OPERATORS, **_COMPARISONS}.get(words[-1].token_type)
+        if function is None or not self._curr:
+            self.raise_error("Expected an operator", words[-1])
+        words.append(self._taken())
+        return self._operation(str(function), words, this, self._parse_bitwise())
 
     def _parse_exponent(self) -> exp.Expr | None:
         this = self._parse_unary()

@@ -9,6 +9,7 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
 from relational.sql.ddl.show_create import default_text, definition_of, type_text
+from relational.sql.settings import SETTINGS, Settings
 from relational.sql.statement import Show, ShowKind
 
 _KINDS = {
@@ -51,6 +52,19 @@ def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
     """One row: the qualified name, and the statement that creates it in its current form."""
     name = known.name_of(table)
     return pa.table({"name": [str(name)], "definition": [definition_of(table, name)]})
+
+
+def show_settings(name: str | None, settings: Settings) -> pa.Table:
+    """One row: the value of a setting; or one row per setting: its name, value and meaning."""
+    if name is not None:
+        return pa.table({name: [settings[name]]})
+    return pa.table(
+        {
+            "name": list(SETTINGS),
+            "setting": [settings[each] for each in SETTINGS],
+            "description": [each.meaning for each in SETTINGS.values()],
+        }
+    )
 
 
 def describe(table: TableCatalog) -> pa.Table:

@@ -32,6 +32,7 @@ from relational.sql.expressions import Translator
 from relational.sql.grouping_sets import grouping_of
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
+from relational.sql.system_catalog import read_system_table
 from relational.sql.table_functions import TableRows, defines_columns, gives_rows, table_rows
 from relational.sql.tree import unsupported
 from relational.types.interval import Interval
@@ -379,9 +380,9 @@ class QueryBinder:
             return _Connection(JoinKind.INNER, span)
         name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
         kind, using = _JOINS.get(name), tuple(node.args.get("using") or ())
-        if kind is None:
-            raise ParseError(f"{name} JOIN is not supported", **error_span(span))
         is_natural = node.method.upper() == "NATURAL"
+        if kind is None or (node.method and not is_natural):
+            raise ParseError(f"{node.method.upper()} {name}".strip() + " JOIN is not supported", **error_span(span))
         bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
         if (condition is None and not using) != (bare is not None):
             what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
@@ -436,23 +437,27 @@ class QueryBinder:
         raise unsupported(node, self._translate.tree)
 
     def _table_function(self, node: exp.Anonymous) -> _Relation:
-        """TUMBLE (relation, time, size) or HOP (relation, time, slide, size)."""
+        """TUMBLE (relation, time, size [, offset]) or HOP (relation, time, slide, size [, offset])."""
         name, span, args = node.name.lower(), self._translate.span(node), node.expressions
         if name not in _TABLE_FUNCTIONS:
             known = (*_TABLE_FUNCTIONS, *sorted(SET_FUNCTIONS))
             raise BindError(unknown("table function", name, known), **error_span(span))
-        if len(args) != _TABLE_FUNCTIONS[name]:
-            raise BindError(f"{name} takes {_TABLE_FUNCTIONS[name]} arguments, not {len(args)}", **error_span(span))
+        if not 0 <= len(args) - _TABLE_FUNCTIONS[name] <= 1:
+            wanted = f"{_TABLE_FUNCTIONS[name]} arguments, or one more"
+            raise BindError(f"{name} takes {wanted}, not {len(args)}", **error_span(span))
         relation = self._argument(args[0])
         binder = ExprBinder(Scope(relation.schema, relation.hidden))
         column = binder.bind(self._translate.term(args[1]))
         if not isinstance(column, InputRef):
             raise BindError(f"{name} is of a column of the relation", **error_span(self._translate.span(args[1])))
-        lengths = [self._interval(binder, each) for each in args[2:]]
+        lengths = [self._interval(binder, each) for each in args[2 : _TABLE_FUNCTIONS[name]]]
+        offset = Interval()
+        if len(args) > _TABLE_FUNCTIONS[name]:
+            offset = self._interval(binder, args[-1])
         if name == "tumble":
-            plan = tumble(relation.plan, column, lengths[0], span)
+            plan = tumble(relation.plan, column, lengths[0], span, offset)
         else:
-            plan = hop(self.shared(relation.plan), column, lengths[0], lengths[1], span)
+            plan = hop(self.shared(relation.plan), column, lengths[0], lengths[1], span, offset)
         schema = Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :]))
         return _Relation(plan, schema, relation.hidden)
 
@@ -491,6 +496,10 @@ class QueryBinder:
             if name in self._named:
                 return self._named[name], (name,)
         full_name, span = name_in_tree(node, self._translate)
+        listed = read_system_table(self._catalog, full_name, node.args.get("db") is not None, span)
+        if listed is not None:
+            self._translate.check_momentary(f"{full_name.name} lists the catalog of the moment", span)
+            return _Relation.of(listed), (full_name.database, full_name.schema, full_name.name)
         table = resolved(self._catalog, full_name, span)
         plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:
@@ -524,6 +533,8 @@ class QueryBinder:
             return Star((), span)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             return Star(self._translate.qualifier(node), span)
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            return Star((), span, self._translate.term(node.this))
         if isinstance(node, exp.Alias):
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
@@ -532,6 +543,10 @@ class QueryBinder:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
         while isinstance(node, exp.Cast | exp.Paren | exp.Filter | exp.Window | exp.WithinGroup):
             node = node.this
+        if isinstance(node, exp.Dot):
+            node = node.expression
+        if isinstance(node, exp.Identifier):
+            return self._translate.identifier(node)
         if isinstance(node, exp.Column):
             return self._translate.identifier(node.this)
         if isinstance(node, exp.Anonymous):

@@ -119,6 +119,24 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """The column `name` of `table` is called `new`."""
+
+    table: TableCatalog
+    name: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A table, view or index is called `name`, in its schema; `definition` is its text with that name."""
+
+    table: TableCatalog
+    name: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resume:
     """A job that was set aside after failures resumes; its source skips `skip` rows at the offset where it failed
     (0: none).
@@ -146,10 +164,19 @@ class SetTtl:
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
-    """A setting of the session for later statements; `value` None: its default."""
+    """A setting of the session for later statements, see `relational.sql.settings`; `name` None: all, `value` None:
+    the default.
+    """
 
-    name: str
-    value: int | None
+    name: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """The value of a setting of the session; None: all settings."""
+
+    name: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +225,41 @@ class Select:
 
     plan: LogicalPlan
     views: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins."""
+
+    is_read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The transaction ends; it has nothing to undo."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareCursor:
+    """A cursor over the rows of a query."""
+
+    name: str
+    query: Select
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """The next rows of a cursor; `count` None: all."""
+
+    name: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor:
+    """`name` None: all cursors."""
+
+    name: str | None
 
 
 class ShowKind(StrEnum):
@@ -305,16 +367,24 @@ Statement = (
     | CreateDatabase
     | AddColumn
     | DropColumn
+    | RenameColumn
+    | Rename
     | Resume
     | SetParallelism
     | SetTtl
     | SetOption
+    | ShowOptions
     | Nothing
     | Insert
     | Update
     | Delete
     | Flush
     | Select
+    | Begin
+    | End
+    | DeclareCursor
+    | Fetch
+    | CloseCursor
     | Show
     | ShowJobs
     | ShowEpochs

@@ -47,16 +47,21 @@ class Interval:
         return Interval(-self.months, -self.days, -self.microseconds)
 
     def __str__(self) -> str:
-        parts = []
+        """As PostgreSQL: a part after a negative one has its sign."""
+        parts: list[str] = []
+        follows_negative = False
         years, months = _split(self.months, 12)
         for count, unit in ((years, "year"), (months, "mon"), (self.days, "day")):
             if count:
-                parts.append(f"{count} {unit}{'' if abs(count) == 1 else 's'}")
+                sign = "+" if follows_negative and count > 0 else ""
+                parts.append(f"{sign}{count} {unit}{'' if count == 1 else 's'}")
+                follows_negative = count < 0
         if self.microseconds or not parts:
             seconds, fraction = divmod(abs(self.microseconds), 1_000_000)
             clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
             digits = f".{fraction:06}".rstrip("0") if fraction else ""
-            parts.append(f"{'-' if self.microseconds < 0 else ''}{clock}{digits}")
+            sign = "-" if self.microseconds < 0 else "+" if follows_negative else ""
+            parts.append(f"{sign}{clock}{digits}")
         return " ".join(parts)
 
     @classmethod

@@ -210,6 +210,19 @@ class Ddl:
             altered, operations = self._catalog.plan_ttl(table_id, ttl_ms)
             return self._alter(altered, DropPlan((), (), operations))
 
+    def rename_column(self, table_id: int, name: str, new: str) -> TableCatalog:
+        """The table with another name of a column. NotFound, Duplicate, CatalogError, DependencyError."""
+        with self.one:
+            altered, operations = self._catalog.plan_rename_column(table_id, name, new)
+            return self._alter(altered, DropPlan((), (), operations))
+
+    def rename(self, table_id: int, name: str, definition: str) -> None:
+        """Gives a table, view or index another name; jobs that read it go on. NotFound, Duplicate, CatalogError,
+        DependencyError; JobCreating."""
+        with self.one:
+            self._creations.check([table_id])
+            self._record(self._catalog.plan_rename(table_id, name, definition))
+
     # -- parallelism -----------------------------------------------------------------------------------
 
     def set_parallelism(self, table: TableCatalog, parallelism: int | None) -> None:

@@ -30,12 +30,14 @@ from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
+from relational.sql.settings import Settings
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
 from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.job_status import with_deliveries
+from stream.session.transaction import Transaction
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -67,19 +69,22 @@ class SessionStatements:
         self._flush = flush
         self._jobs = jobs
         self._errors, self._epochs = errors, epochs
-        self._parallelism: int | None = None  # of jobs that are created from now on
+        self._settings = Settings()
+        self._transaction = Transaction(playground)
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The result of one statement, see Session.sql."""
+        self._transaction.check(statement)
         return _HANDLERS[type(statement)](self, statement)
 
     def close(self) -> None:
-        """Stops the Spark session that a statement started."""
+        """Ends the transaction, and the Spark session that a statement started."""
+        self._transaction.end()
         self._spark.close()
 
     def now(self) -> datetime:
-        """The value of now() in a query or data change that is bound now."""
-        return datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
+        """The value of now() in a query or data change that is bound now: the time at which the transaction began."""
+        return self._transaction.now or datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
 
     # -- DDL -------------------------------------------------------------------------------------------
 
@@ -108,7 +113,7 @@ class SessionStatements:
 
     def _job_of(self, parallelism: int | None = None) -> Callable[[TableCatalog], TableCatalog]:
         """Creates the job of a draft, with this parallelism or that of the session."""
-        return lambda draft: self._ddl.create_job(draft, parallelism or self._parallelism)
+        return lambda draft: self._ddl.create_job(draft, parallelism or self._settings.parallelism)
 
     def _create_in_bulk(self, view: TableCatalog) -> TableCatalog:
         return BulkBackfill(SparkTasks(self._spark.session(view.name))).create(self._playground, view)
@@ -149,6 +154,12 @@ class SessionStatements:
     def _drop_column(self, statement: bound.DropColumn) -> None:
         self._ddl.drop_column(statement.table.id, statement.name, cascade=statement.cascade)
 
+    def _rename_column(self, statement: bound.RenameColumn) -> None:
+        self._ddl.rename_column(statement.table.id, statement.name, statement.new)
+
+    def _rename(self, statement: bound.Rename) -> None:
+        self._ddl.rename(statement.table.id, statement.name, statement.definition)
+
     def _resume(self, statement: bound.Resume) -> None:
         self._meta.revival.resume(statement.table, statement.skip)
 
@@ -159,7 +170,7 @@ class SessionStatements:
         self._ddl.set_ttl(statement.table.id, statement.ttl_ms)
 
     def _set_option(self, statement: bound.SetOption) -> None:
-        self._parallelism = statement.value
+        self._settings.set(statement.name, statement.value)
 
     def _drop(self, statement: bound.Drop) -> None:
         if statement.table is not None:
@@ -183,14 +194,16 @@ class SessionStatements:
     # -- data ------------------------------------------------------------------------------------------
 
     def _insert(self, statement: bound.Insert) -> int:
-        return self._queries.insert(statement.table, statement.query)
+        return self._changed(self._queries.insert(statement.table, statement.query))
 
     def _update(self, statement: bound.Update) -> int:
         keys = self._keys(statement.table, statement.keys)
-        return self._queries.update(statement.table, statement.assignments, statement.predicate, keys)
+        update = self._queries.update
+        return self._changed(update(statement.table, statement.assignments, statement.predicate, keys))
 
     def _delete(self, statement: bound.Delete) -> int:
-        return self._queries.delete(statement.table, statement.predicate, self._keys(statement.table, statement.keys))
+        keys = self._keys(statement.table, statement.keys)
+        return self._changed(self._queries.delete(statement.table, statement.predicate, keys))
 
     def _keys(self, table: TableCatalog, query: LogicalPlan | None) -> DataChunk | None:
         """The primary keys of rows that a condition with subqueries selects, after all earlier changes are committed.
@@ -200,13 +213,34 @@ class SessionStatements:
         self._flush()
         return self._queries.keys_of(table, query)
 
+    def _changed(self, rows: int) -> int:
+        """The number of rows, which are committed if the session's setting says so."""
+        if self._settings.flushes:
+            self._flush()
+        return rows
+
     def _wait(self, statement: bound.Flush) -> None:
         self._flush()
 
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return Relation(statement.plan, self._queries, statement.views)
+        return self._transaction.relation(statement) or Relation(statement.plan, self._queries, statement.views)
+
+    def _begin(self, statement: bound.Begin) -> None:
+        self._transaction.begin(statement.is_read_only, self.now())
+
+    def _end(self, statement: bound.End) -> None:
+        self._transaction.end()
+
+    def _declare(self, statement: bound.DeclareCursor) -> None:
+        self._transaction.declare(statement.name, self._select(statement.query))
+
+    def _fetch(self, statement: bound.Fetch) -> pa.Table:
+        return self._transaction.fetch(statement.name, statement.count)
+
+    def _close_cursor(self, statement: bound.CloseCursor) -> None:
+        self._transaction.close_cursor(statement.name)
 
     def _show(self, statement: bound.Show) -> pa.Table:
         shown = introspect.show(statement, self._catalog)
@@ -215,6 +249,9 @@ class SessionStatements:
         known, deliveries = self._catalog.snapshot, self._playground.deliveries.status()
         within = (statement.schema or PUBLIC).id
         return with_deliveries(shown, [deliveries.get(sink.id) for sink in known.list(TableKind.SINK, within)])
+
+    def _show_options(self, statement: bound.ShowOptions) -> pa.Table:
+        return introspect.show_settings(statement.name, self._settings)
 
     def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
         return self._jobs()
@@ -298,10 +335,13 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.CreateDatabase: SessionStatements._create_database,
     bound.AddColumn: SessionStatements._add_column,
     bound.DropColumn: SessionStatements._drop_column,
+    bound.RenameColumn: SessionStatements._rename_column,
+    bound.Rename: SessionStatements._rename,
     bound.Resume: SessionStatements._resume,
     bound.SetParallelism: SessionStatements._set_parallelism,
     bound.SetTtl: SessionStatements._set_ttl,
     bound.SetOption: SessionStatements._set_option,
+    bound.ShowOptions: SessionStatements._show_options,
     bound.Nothing: SessionStatements._nothing,
     bound.Drop: SessionStatements._drop,
     bound.DropSchema: SessionStatements._drop_schema,
@@ -311,6 +351,11 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Delete: SessionStatements._delete,
     bound.Flush: SessionStatements._wait,
     bound.Select: SessionStatements._select,
+    bound.Begin: SessionStatements._begin,
+    bound.End: SessionStatements._end,
+    bound.DeclareCursor: SessionStatements._declare,
+    bound.Fetch: SessionStatements._fetch,
+    bound.CloseCursor: SessionStatements._close_cursor,
     bound.Show: SessionStatements._show,
     bound.ShowJobs: SessionStatements._show_jobs,
     bound.ShowErrors: SessionStatements._show_errors,

@@ -339,17 +339,6 @@ SELECT o.amount, p.c FROM (SELECT amount FROM orders) AS o LEFT JOIN pairs AS p 
 --           Scan orders (id, region, amount, at)
 --         Scan pairs (a, b, c)
 
--- below a sort
-SELECT region FROM orders ORDER BY amount
--- before
---   Sort _order_2 ASC NULLS LAST
---     Project region, amount AS _order_2 (hidden)
---       Scan orders (id, region, amount, at)
--- after
---   Sort _order_2 ASC NULLS LAST
---     Project region, amount AS _order_2 (hidden), id AS _id (hidden)
---       Scan orders (id, region, amount, at)
-
 -- below numbers, which come before the key
 SELECT row_number() OVER (PARTITION BY region ORDER BY amount) AS n, upper(region) AS u FROM (SELECT region, amount FROM orders) AS x
 -- before

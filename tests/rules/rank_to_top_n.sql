@@ -120,3 +120,13 @@ SELECT id FROM orders ORDER BY amount OFFSET 2
 --   TopN row_number from 3 of [] by [_order_2 ASC NULLS LAST]
 --     Project id, amount AS _order_2 (hidden)
 --       Scan orders (id, region, amount, at)
+
+-- a sort that nothing limits
+SELECT region FROM orders ORDER BY amount
+-- before
+--   Sort _order_2 ASC NULLS LAST
+--     Project region, amount AS _order_2 (hidden)
+--       Scan orders (id, region, amount, at)
+-- after
+--   Project region, amount AS _order_2 (hidden)
+--     Scan orders (id, region, amount, at)

@@ -116,3 +116,7 @@ def _encoding(name: str) -> str:
     if known is None:
         raise NoValue(f"an encoding is one of {', '.join(_ENCODINGS)}")
     return known
+
+
+def reversed_bytes(value: bytes) -> bytes:
+    return value[::-1]

@@ -249,11 +249,12 @@ def divided(value: Interval, divisor: float) -> Interval:
     months, days = value.months / divisor, value.days / divisor
     if not max(abs(months), abs(days), abs(value.microseconds / divisor)) < 2.0**62:
         raise NoValue(OUT_OF_RANGE)
-    more_days = round((months - int(months)) * DAYS_PER_MONTH, 9)
-    all_days = days - int(days) + more_days
-    whole_days = int(all_days)
-    micros = value.microseconds / divisor + (all_days - whole_days) * MICROSECONDS_PER_DAY
-    return interval_of(int(months), int(days) + whole_days, round(micros))
+    rest = round((months - int(months)) * DAYS_PER_MONTH, 6)
+    more_days = days - int(days) + rest - int(rest)
+    carried = int(more_days)
+    seconds = round((more_days - carried) * 86_400, 6)
+    micros = value.microseconds / divisor + seconds * 1_000_000
+    return interval_of(int(months), int(days) + int(rest) + carried, round(micros))
 
 
 def of_unix_time(seconds: float) -> datetime:

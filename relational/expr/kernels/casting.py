@@ -57,6 +57,8 @@ def can_cast(source: DataType, target: DataType) -> bool:
         return is_fitting and all(map(can_cast, source.children, target.children))
     if source.kind == target.kind or (source.is_numeric and target.is_numeric):
         return True
+    if source.kind is TypeKind.JSONB:
+        return target.is_numeric or target.kind is TypeKind.BOOLEAN
     if TypeKind.BOOLEAN in kinds:
         return TypeKind.INT in kinds
     if source.kind in _MOMENTS and target.kind in _MOMENTS:
@@ -80,6 +82,8 @@ def cast(evaluation: EvalContext, value: Value, source: DataType, target: DataTy
         return _FROM_TEXT[target.kind](evaluation, array if target.is_numeric else _trimmed(array), target)
     if target.kind is TypeKind.VARCHAR:
         return text_format.to_text(array, source)
+    if source.kind is TypeKind.JSONB:
+        return _of_json(evaluation, array, target)
     if target.kind is TypeKind.NUMERIC:
         return _to_numeric(evaluation, array, target)
     if target.is_integer:
@@ -95,6 +99,19 @@ def cast(evaluation: EvalContext, value: Value, source: DataType, target: DataTy
         days = np.floor_divide(numbers(array, "<i8"), MICROSECONDS_PER_DAY).astype(np.int32)
         return from_numbers(days, target.arrow, valid_rows(array))
     return array.cast(target.arrow)
+
+
+def _of_json(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
+    """A JSON number, true or false as a number or BOOLEAN; JSON's null is NULL, other values fail."""
+    texts = array.storage
+    is_boolean = target.kind is TypeKind.BOOLEAN
+    fitting = booleans(pc.fill_null(pc.match_substring_regex(texts, "^[tf]" if is_boolean else "^[-0-9]"), False))
+    is_null = booleans(pc.fill_null(pc.equal(texts, "null"), False))
+    evaluation.fail(valid_rows(texts) & ~fitting & ~is_null, f"this JSON is no {target}")
+    texts = null_where(texts, ~fitting)
+    if is_boolean or target.is_float or target.kind is TypeKind.NUMERIC:
+        return _FROM_TEXT[target.kind](evaluation, texts, target)
+    return _to_integer(evaluation, _numeric_of_text(evaluation, texts, DataType.NUMERIC), DataType.NUMERIC, target)
 
 
 def _to_numeric(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:

@@ -219,3 +219,49 @@ def of_text(text: str | None, separator: str | None, null: str | None = None) ->
         return []
     parts = list(text) if separator is None else text.split(separator) if separator else [text]
     return [None if part == null else part for part in parts]
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    """The order of elements: NaN after all numbers."""
+    is_nan = value != value
+    return is_nan, 0 if is_nan else value
+
+
+def least(values: list[Any]) -> Any:
+    """NULLs are ignored; NULL without another element."""
+    return min((each for each in values if each is not None), key=_rank, default=None)
+
+
+def greatest(values: list[Any]) -> Any:
+    """As `least`."""
+    return max((each for each in values if each is not None), key=_rank, default=None)
+
+
+def ascending(values: list[Any]) -> list[Any]:
+    """NULLs last."""
+    known = sorted((each for each in values if each is not None), key=_rank)
+    return known + [None] * (len(values) - len(known))
+
+
+def reversed_list(values: list[Any]) -> list[Any]:
+    return values[::-1]
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    """Each element once, where it comes first; NULL once."""
+    found: list[Any] = []
+    for each in values:
+        if not any(_same(each, other) for other in found):
+            found.append(each)
+    return found
+
+
+def total(values: list[Any]) -> Any:
+    """NULLs are ignored; NULL without another element."""
+    known = [each for each in values if each is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def all_joined(values: list[list[Any] | None]) -> list[Any]:
+    """The elements of the lists in a list."""
+    return [each for inner in values for each in inner or ()]

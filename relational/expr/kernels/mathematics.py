@@ -5,6 +5,7 @@ A row outside of a function's domain, or whose result is beyond the largest DOUB
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from math import gcd, lcm
@@ -97,6 +98,21 @@ def of_degrees(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.nda
         return np.where(huge, np.copysign(np.inf, x), np.where(is_nice, rounded + 0.0, found))
 
     return applied
+
+
+def arcsine_in_degrees(x: np.ndarray) -> np.ndarray:
+    """In steps from the angles of 0, ½ and 1, which are exact."""
+    size = np.abs(x)
+    near = np.arcsin(np.minimum(size, 0.5)) / np.arcsin(0.5) * 30.0
+    far = 90.0 - np.arccos(size) / np.arccos(0.5) * 60.0
+    return np.copysign(np.where(size <= 0.5, near, far), x)
+
+
+def arccosine_in_degrees(x: np.ndarray) -> np.ndarray:
+    """As `arcsine_in_degrees`."""
+    near = 90.0 - np.arcsin(np.clip(x, -0.5, 0.5)) / np.arcsin(0.5) * 30.0
+    size = np.arccos(np.abs(x)) / np.arccos(0.5) * 60.0
+    return np.where(np.abs(x) <= 0.5, near, np.where(x > 0, size, 180.0 - size))
 
 
 def in_degrees(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -232,3 +248,22 @@ def scale(value: Decimal | int) -> int:
 def least_scale(value: Decimal | int) -> int:
     """The digits after the point that the value needs."""
     return max(-int(Decimal(value).normalize(WIDE).as_tuple().exponent), 0)
+
+
+def gamma(x: float) -> float:
+    """NoValue at its poles and beyond the largest DOUBLE."""
+    try:
+        found = math.gamma(x)
+    except (ValueError, OverflowError):
+        raise NoValue(OUT_OF_RANGE) from None
+    if found == 0 and x != 0:
+        raise NoValue(OUT_OF_RANGE)
+    return found
+
+
+def log_gamma(x: float) -> float:
+    """The logarithm of the absolute value of gamma. NoValue at its poles."""
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):
+        raise NoValue(OUT_OF_RANGE) from None

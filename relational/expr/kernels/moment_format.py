@@ -23,12 +23,16 @@ _MONTHS = (
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _ROMAN_MONTHS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
 _PATTERN = re.compile(
-    r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<fill>FM)?(?P<word>'
+    r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<fill>FM|fm)?(?P<word>'
     r"HH24|HH12|HH|MI|SSSSS|SSSS|SS|MS|US|FF[1-6]|A\.M\.|P\.M\.|a\.m\.|p\.m\.|AM|PM|am|pm|Y,YYY|YYYY|IYYY|YYY|IYY|"
     r"YY|IY|IDDD|ID|IW|I|Y|B\.C\.|A\.D\.|b\.c\.|a\.d\.|BC|AD|bc|ad|MONTH|Month|month|MON|Mon|mon|MM|DAY|Day|day|"
-    r"DY|Dy|dy|DDD|DD|D|WW|W|CC|J|Q|RM|rm|TZH|TZM|TZ|tz|OF)(?P<ordinal>TH|th)?|(?P<other>FX|.)",
+    r"DY|Dy|dy|DDD|DD|D|WW|W|CC|J|Q|RM|rm|TZH|TZM|TZ|OF|"
+    r"hh24|hh12|hh|mi|sssss|ssss|ss|ms|us|ff[1-6]|y,yyy|yyyy|iyyy|yyy|iyy|yy|iy|iddd|id|iw|i|y|mm|ddd|dd|d|ww|w|cc|j|"
+    r"q|tzh|tzm|tz|of)(?P<ordinal>TH|th)?|(?P<other>FX|fx|.)",
     re.DOTALL,
 )
+_STYLED = ("am", "pm", "a.m.", "p.m.", "bc", "ad", "b.c.", "a.d.", "month", "mon", "day", "dy", "rm", "tz")
+"""Patterns whose case is that of their texts."""
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 _MAX_TEMPLATE = 1_000
 
@@ -65,10 +69,11 @@ def _template(text: str) -> tuple[_Part, ...]:
     parts = []
     for match in _PATTERN.finditer(text):
         if match["word"]:
-            parts.append(_Part(match["word"], "", match["fill"] is None, match["ordinal"] or ""))
+            word = match["word"] if match["word"].lower() in _STYLED else match["word"].upper()
+            parts.append(_Part(word, "", match["fill"] is None, match["ordinal"] or ""))
         elif match["quoted"] is not None:
             parts.append(_Part(text=re.sub(r"\\(.)", r"\1", match["quoted"])))
-        elif match["other"] != "FX":
+        elif match["other"] not in ("FX", "fx"):
             parts.append(_Part(text=match["other"]))
     return tuple(parts)
 
@@ -159,10 +164,13 @@ def _number(word: str, clock: _Clock) -> tuple[int, int]:
     """The width and the number of a pattern."""
     day, hour = clock.date, clock.hour
     twelve = (abs(hour) - 1) % 12 + 1
+    if hour < 0 and hour % 12:
+        twelve = -twelve
+    millis = abs(clock.micros) // 1000 * (-1 if clock.micros < 0 else 1)
     plain = {
         "YYYY": (4, clock.year), "YYY": (3, clock.year % 1000), "YY": (2, clock.year % 100), "Y": (1, clock.year % 10),
         "MM": (2, clock.month), "DD": (2, clock.day), "HH24": (2, hour), "HH12": (2, twelve), "HH": (2, twelve),
-        "MI": (2, clock.minute), "SS": (2, clock.second), "MS": (3, clock.micros // 1000), "US": (6, clock.micros),
+        "MI": (2, clock.minute), "SS": (2, clock.second), "MS": (3, millis), "US": (6, clock.micros),
         "SSSS": (1, (hour * 60 + clock.minute) * 60 + clock.second), "Q": (1, (clock.month + 2) // 3),
         "CC": (2, (clock.year + 99) // 100),
     }

@@ -169,10 +169,10 @@ def _replaced_part(part: re.Match[str], match: re.Match[str]) -> str:
 
 
 def regexp_split(text: str, pattern: str, flags: str = "") -> list[str]:
-    """The texts between the matches."""
+    """The texts between the matches; an empty match at either end, or right after a match, is none."""
     found, begin = [], 0
     for match in compiled(pattern, _without_global(flags)).finditer(text):
-        if match.end() > match.start() or 0 < match.start() < len(text):
+        if match.end() > match.start() or begin < match.start() < len(text):
             found.append(text[begin : match.start()])
             begin = match.end()
     return [*found, text[begin:]]
@@ -241,17 +241,21 @@ def similar_to(text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _similar(pattern: str) -> re.Pattern[str]:
-    found, at = [], 0
+    found, at, partings = [], 0, 0
     while at < len(pattern):
         part = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|[^\]])*\]|.", re.DOTALL).match(pattern, at)
         assert part is not None
         text, at = part[0], part.end()
         if text[0] == "[" and len(text) > 1:
             found.append(_set(text))
+        elif text == '\\"':  # parts the text for SUBSTRING, and matches nothing
+            partings += 1
         elif text in ("^", "$", ".", "\\") or len(text) > 1:
             found.append(re.escape(text[-1]))
         else:
             found.append({"%": ".*", "_": "."}.get(text, text).replace("(", "(?:"))
+    if partings > 2:
+        raise NoValue("a pattern has more than two quotes after its escape character")
     try:
         return re.compile("".join(found), re.DOTALL)
     except (re.error, OverflowError):

@@ -217,10 +217,12 @@ def scale_interval(evaluation: EvalContext, interval: Value, factor: Value) -> p
         months, days, micros = (
             np.where(valid, part * np.where(valid, numbers_of, 0), 0) for part in interval_parts(interval)
         )
-        whole_months = np.trunc(months)
-        days = days + np.round((months - whole_months) * 30, 9)
-        whole_days = np.trunc(days)
-        micros = np.rint(micros + (days - whole_days) * MICROSECONDS_PER_DAY)
+        whole_months, whole_days = np.trunc(months), np.trunc(days)
+        rest = np.round((months - whole_months) * 30, 6)
+        seconds = np.round((days - whole_days + rest - np.trunc(rest)) * SECONDS_PER_DAY, 6)
+        carried = np.trunc(seconds / SECONDS_PER_DAY)
+        whole_days = whole_days + np.trunc(rest) + carried
+        micros = np.rint(micros + (seconds - carried * SECONDS_PER_DAY) * 1_000_000)
         fits = (np.abs(whole_months) <= limit) & (np.abs(whole_days) <= limit) & (np.abs(micros) <= 2.0**62)
     beyond = ~fits  # NaN too
     months, days, micros = (

@@ -19,7 +19,7 @@ from relational.types.interval import DAYS_PER_MONTH, MAX_DAYS, MICROSECONDS_PER
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
 _SECONDS = r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,6})[0-9]*)?)?"
 _CLOCK = rf"(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-9]{{2}}){_SECONDS}"
-_ZONE = r"(?P<zone>[zZ]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+_ZONE = r"(?P<zone>[zZ]|UTC|GMT|utc|gmt|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 _PATTERNS = {
     TypeKind.DATE: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
     TypeKind.TIME: rf"^{_CLOCK}$",
@@ -45,11 +45,22 @@ _UNITS = {
     "month": (1, 0, 0),
     "mon": (1, 0, 0),
     "year": (12, 0, 0),
+    "yr": (12, 0, 0),
     "y": (12, 0, 0),
+    "decade": (120, 0, 0),
+    "century": (1200, 0, 0),
+    "centurie": (1200, 0, 0),
+    "": (0, 0, 1_000_000),
 }
+"""Months, days and microseconds of a unit, whose plural has an s; a number at the end is of seconds."""
 _PART = re.compile(
-    r"(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d{1,2})(:(?P<seconds>\d{1,2}(\.\d{1,6})?))?"
-    r"|(?P<amount>[+-]?\d+(\.\d+)?)\s*(?P<unit>[a-z]+)",
+    r"(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d{1,2})(:(?P<seconds>\d{1,2}(\.\d+)?))?"
+    r"|(?P<amount>[+-]?\s*\d+(\.\d+)?)(\s*(?P<unit>[a-z]+)|$)",
+    re.ASCII,
+)
+_ISO = re.compile(
+    r"p(?=.)(?:(?P<year>-?\d+)y)?(?:(?P<month>-?\d+)m)?(?:(?P<week>-?\d+)w)?(?:(?P<day>-?\d+)d)?"
+    r"(?:t(?=.)(?:(?P<hour>-?\d+)h)?(?:(?P<minute>-?\d+)m)?(?:(?P<second>-?\d+(?:\.\d+)?)s)?)?",
     re.ASCII,
 )
 
@@ -135,7 +146,7 @@ def _days(parts: pa.StructArray, matched: np.ndarray) -> tuple[np.ndarray, np.nd
 def _zone(parts: pa.StructArray) -> np.ndarray:
     """The zone's offset in microseconds; a missing zone and Z are UTC."""
     digits = pc.replace_substring(pc.fill_null(parts.field("zone"), ""), ":", "")
-    digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "^[zZ]?$", "+"), 5, "0")
+    digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "^([zZ]|UTC|GMT|utc|gmt)?$", "+"), 5, "0")
     number = pc.utf8_slice_codeunits(digits, 1, 5).cast(pa.int64()).to_numpy(zero_copy_only=False)
     offset = (number // 100 * 60 + number % 100) * 60_000_000
     return np.where(booleans(pc.starts_with(digits, "-")), -offset, offset)
@@ -155,6 +166,9 @@ def parse_interval(text: str) -> Interval | None:
     that can be stored.
     """
     rest = text.strip().lower()
+    iso = _ISO.fullmatch(rest)
+    if iso is not None:
+        rest = " ".join(f"{amount} {unit}" for unit, amount in iso.groupdict().items() if amount is not None)
     months = days = microseconds = 0
     if not rest:
         return None
@@ -162,16 +176,17 @@ def parse_interval(text: str) -> Interval | None:
         match = _PART.match(rest)
         if match is None:
             return None
-        if match["unit"] is None:
+        if match["hours"] is not None:
             clock = (int(match["hours"]) * 60 + int(match["minutes"])) * 60_000_000
             clock += round(float(match["seconds"] or 0) * 1_000_000)
             microseconds += -clock if match["sign"] == "-" else clock
         else:
-            unit = match["unit"] if match["unit"] in _UNITS else match["unit"].removesuffix("s")
+            written = match["unit"] or ""
+            unit = written if written in _UNITS else written.removesuffix("s")
             if unit not in _UNITS:
                 return None
             of_months, of_days, of_micros = _UNITS[unit]
-            amount = float(match["amount"])
+            amount = float(match["amount"].replace(" ", ""))
             if not abs(amount) < MOST_OF_A_UNIT:
                 return None
             spare_months, whole_months = modf(amount * of_months)

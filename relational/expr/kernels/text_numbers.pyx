@@ -398,33 +398,67 @@ cdef inline int digit_of(uint8_t byte) noexcept nogil:
     return (byte | 32) - 87 if 97 <= (byte | 32) <= 102 else -1
 
 
-def bytes_of_text(Column texts):
-    """(ends int32[rows + 1], bytes uint8[], faults) of texts: `\\x` and pairs of hexadecimal digits, without blanks."""
-    cdef const ColumnView* view = &texts.view
-    cdef Py_ssize_t rows = view.rows, row, at, size
-    cdef int32_t end = 0, start
+cdef Py_ssize_t hexadecimal_bytes(const uint8_t* text, Py_ssize_t size, uint8_t* out) noexcept nogil:
+    """The bytes of pairs of hexadecimal digits, with blanks between pairs; -1 for another text."""
+    cdef Py_ssize_t at = 0, found = 0
     cdef int high, low
+    while at < size:
+        if text[at] == 32 or 9 <= text[at] <= 13:
+            at += 1
+            continue
+        if at + 1 == size:
+            return -1
+        high, low = digit_of(text[at]), digit_of(text[at + 1])
+        if high < 0 or low < 0:
+            return -1
+        out[found] = <uint8_t>(high << 4 | low)
+        found += 1
+        at += 2
+    return found
+
+
+cdef Py_ssize_t escaped_bytes(const uint8_t* text, Py_ssize_t size, uint8_t* out) noexcept nogil:
+    """The bytes of a text itself, where a backslash precedes another one or three octal digits; -1 for another text."""
+    cdef Py_ssize_t at = 0, found = 0
+    while at < size:
+        if text[at] != 92:
+            out[found] = text[at]
+            at += 1
+        elif at + 1 < size and text[at + 1] == 92:
+            out[found] = 92
+            at += 2
+        elif (at + 3 < size and 48 <= text[at + 1] <= 51 and 48 <= text[at + 2] <= 55 and 48 <= text[at + 3] <= 55):
+            out[found] = <uint8_t>((text[at + 1] - 48) << 6 | (text[at + 2] - 48) << 3 | (text[at + 3] - 48))
+            at += 4
+        else:
+            return -1
+        found += 1
+    return found
+
+
+def bytes_of_text(Column texts):
+    """(ends int32[rows + 1], bytes uint8[], faults) of texts in PostgreSQL's two forms: hexadecimal after `\\x`, else
+    escaped."""
+    cdef const ColumnView* view = &texts.view
+    cdef Py_ssize_t rows = view.rows, row, size, found
+    cdef int32_t end = 0
     cdef const uint8_t* text
     ends, faults = np.zeros(rows + 1, np.int32), np.zeros(rows, np.uint8)
-    data = np.empty((view.offsets[rows] - view.offsets[0]) // 2 + 1 if rows else 1, np.uint8)
+    data = np.empty(view.offsets[rows] - view.offsets[0] + 1 if rows else 1, np.uint8)
     cdef int32_t[::1] into = ends
     cdef uint8_t[::1] fault = faults, out = data
     with nogil:
         for row in range(rows):
             text, size = view.data + view.offsets[row], view.offsets[row + 1] - view.offsets[row]
-            start = end
             if not is_null(view, row):
-                if size < 2 or size % 2 or text[0] != 92 or text[1] != 120:
+                if size >= 2 and text[0] == 92 and text[1] == 120:
+                    found = hexadecimal_bytes(text + 2, size - 2, &out[end])
+                else:
+                    found = escaped_bytes(text, size, &out[end])
+                if found < 0:
                     fault[row] = INVALID
-                    size = 0
-                for at in range(2, size, 2):
-                    high, low = digit_of(text[at]), digit_of(text[at + 1])
-                    if high < 0 or low < 0:
-                        fault[row] = INVALID
-                        end = start
-                        break
-                    out[end] = <uint8_t>(high << 4 | low)
-                    end += 1
+                else:
+                    end += <int32_t>found
             into[row + 1] = end
     return ends, data[:end], faults
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 
@@ -50,13 +52,17 @@ def _cotangent(x: np.ndarray) -> np.ndarray:
     return 1 / np.tan(x)
 
 
+def _hyperbolic_cotangent(x: np.ndarray) -> np.ndarray:
+    return 1 / np.tanh(x)
+
+
 ROWS: dict[str, tuple[Overload, ...]] = {
     "abs": (same_number(arithmetic.absolute),),
     "acos": _double(floating(np.arccos, within_one)),
-    "acosd": _double(floating(in_degrees(np.arccos), within_one)),
+    "acosd": _double(floating(mathematics.arccosine_in_degrees, within_one)),
     "acosh": _double(floating(np.arccosh, lambda x: x >= 1)),
     "asin": _double(floating(np.arcsin, within_one)),
-    "asind": _double(floating(in_degrees(np.arcsin), within_one)),
+    "asind": _double(floating(mathematics.arcsine_in_degrees, within_one)),
     "asinh": _double(floating(np.arcsinh)),
     "atan": _double(floating(np.arctan)),
     "atan2": _double(floating(np.arctan2), 2),
@@ -69,14 +75,19 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "cosd": _double(floating(of_degrees(np.cos), finite)),
     "cosh": _double(floating(np.cosh)),
     "cot": _double(floating(_cotangent, finite, has_poles=True)),
+    "coth": _double(floating(_hyperbolic_cotangent, has_poles=True)),
     "cotd": _double(floating(of_degrees(_cotangent), finite, has_poles=True)),
     "degrees": _double(floating(np.degrees)),
     "div": (row("exact, exact -> numeric(38, 0)", per_value(mathematics.quotient)),),
+    "erf": _double(per_value(math.erf)),
+    "erfc": _double(per_value(math.erfc)),
     "exp": _double(floating(np.exp)),
     "factorial": (row("bigint -> numeric(38, 0)", per_value(mathematics.factorial)),),
     "floor": (same_number(arithmetic.floor, drop_scale=True, keep_whole=True),),
+    "gamma": _double(per_value(mathematics.gamma)),
     "gcd": (row("bigint, bigint -> bigint", per_value(mathematics.greatest_divisor)),),
     "lcm": (row("bigint, bigint -> bigint", per_value(mathematics.least_multiple)),),
+    "lgamma": _double(per_value(mathematics.log_gamma)),
     "ln": _double(floating(np.log, positive, _LOGARITHM)),
     "log": (
         *_double(floating(np.log10, positive, _LOGARITHM)),

@@ -2,23 +2,65 @@
 
 from __future__ import annotations
 
+from relational.expr.aggregates import AggKind, aggregate_type
 from relational.expr.kernels import lists
 from relational.expr.kernels.per_value import per_value
-from relational.expr.signature import Overload, row
+from relational.expr.signature import Kernel, Overload, Types, row
+from relational.types.data_type import DataType, TypeKind
+
+
+def _of_ordered(kernel: Kernel, gives_list: bool) -> Overload:
+    """Of a list whose elements have an order in Python: one of them, or a list of them."""
+
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        element = types[0].element if len(types) == 1 else None
+        if element is None or element.is_nested or element.kind is TypeKind.JSONB:
+            return None
+        return types, types[0] if gives_list else element
+
+    return Overload(fits, kernel)
+
+
+def _array_sum() -> Overload:
+    """Of a list of numbers: of the type of SUM."""
+
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        element = types[0].element if len(types) == 1 else None
+        gives = None if element is None else aggregate_type(AggKind.SUM, element)
+        return None if gives is None else (types, gives)
+
+    return Overload(fits, per_value(lists.total))
+
+
+def _array_flatten() -> Overload:
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        element = types[0].element if len(types) == 1 else None
+        return None if element is None or element.element is None else (types, element)
+
+    return Overload(fits, per_value(lists.all_joined))
+
 
 ROWS: dict[str, tuple[Overload, ...]] = {
     "array_append": (row("T[], T -> T[]", per_value(lists.appended, takes_nulls=True)),),
     "array_cat": (row("T[], T[] -> T[]", per_value(lists.joined, takes_nulls=True)),),
+    "array_contains": (row("T[], T[] -> boolean", per_value(lists.contains)),),
     "array_dims": (row("list -> varchar", per_value(lists.dimension_text)),),
+    "array_distinct": (row("T[] -> T[]", per_value(lists.distinct)),),
     "array_fill": (row("T, int[] -> T[]", per_value(lists.filled, takes_nulls=True)),),
+    "array_flatten": (_array_flatten(),),
     "array_length": (row("list, int -> int", per_value(lists.length)),),
     "array_lower": (row("list, int -> int", per_value(lists.lower_bound)),),
+    "array_max": (_of_ordered(per_value(lists.greatest), gives_list=False),),
+    "array_min": (_of_ordered(per_value(lists.least), gives_list=False),),
     "array_ndims": (row("list -> int", per_value(lists.dimensions)),),
     "array_position": (row("T[], T, int? -> int", per_value(lists.position, takes_nulls=True)),),
     "array_positions": (row("T[], T -> int[]", per_value(lists.positions, takes_nulls=True)),),
     "array_prepend": (row("T, T[] -> T[]", per_value(lists.prepended, takes_nulls=True)),),
     "array_remove": (row("T[], T -> T[]", per_value(lists.removed, takes_nulls=True)),),
     "array_replace": (row("T[], T, T -> T[]", per_value(lists.replaced, takes_nulls=True)),),
+    "array_reverse": (row("T[] -> T[]", per_value(lists.reversed_list)),),
+    "array_sort": (_of_ordered(per_value(lists.ascending), gives_list=True),),
+    "array_sum": (_array_sum(),),
     "array_to_string": (
         row("texts, varchar, varchar? -> varchar", per_value(lists.to_text, takes_nulls=True)),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import partial
 
 import pyarrow.compute as pc
@@ -54,6 +55,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "concat_ws": (row("varchar, text... -> varchar", per_value(text_values.join_known, takes_nulls=True)),),
     "convert_from": (row("bytea, varchar -> varchar", per_value(binary.converted_from)),),
     "convert_to": (row("varchar, varchar -> bytea", per_value(binary.converted_to)),),
+    "crc32": (row("bytea -> bigint", per_value(zlib.crc32)),),
     "decode": (row("varchar, varchar -> bytea", per_value(binary.decode)),),
     "encode": (row("bytea, varchar -> varchar", per_value(binary.encode)),),
     "format": (row("varchar, text... -> varchar", per_value(text_values.formatted, takes_nulls=True)),),
@@ -99,7 +101,10 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     ),
     "repeat": (row("varchar, int -> varchar", per_value(text_values.repeat)),),
     "replace": (row("varchar, varchar, varchar -> varchar", _REPLACE),),
-    "reverse": (row("varchar -> varchar", over_values(pc.utf8_reverse)),),
+    "reverse": (
+        row("varchar -> varchar", over_values(pc.utf8_reverse)),
+        row("bytea -> bytea", per_value(binary.reversed_bytes)),
+    ),
     "right": (row("varchar, int -> varchar", strings.by_constants(strings.right, per_value(text_values.right))),),
     "rpad": (row("varchar, int, varchar? -> varchar", per_value(text_values.pad_right)),),
     "set_bit": (row("bytea, int, int -> bytea", per_value(binary.with_bit)),),

@@ -4,7 +4,7 @@
     Limit over Sort, or over anything       TopN of the only group
 
 A number above k depends on all rows before it, so that one change may change all of them; TopN keeps the first ones
-only. A Sort that nothing limits, at the root of a view, has no effect: the rows of a view have no order.
+only. A Sort that nothing limits has no effect, and is removed: the rows of a view have no order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less"
 
 def rank_to_top_n(plan: LogicalPlan) -> LogicalPlan:
     """The plan without numbers and limits that TopN stands for."""
-    return transformed(plan, _changed)
+    return transformed(transformed(plan, _changed), lambda node: node.input if isinstance(node, Sort) else node)
 
 
 def _changed(plan: LogicalPlan) -> LogicalPlan:

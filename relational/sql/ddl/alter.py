@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from relational.catalog.alter import column_index, with_column, with_ttl, without_column
+from relational.catalog.ddl_plan import rename_column, rename_table
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, CatalogError, ParseError
 from relational.expr.bind import error_span
@@ -13,30 +15,49 @@ from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
 from relational.sql.ddl.options import CONNECTOR, TABLE_OPTIONS, TTL, parallelism_of, read_options, ttl_of
+from relational.sql.ddl.show_create import renamed_definition
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import JOB_KINDS, read_job_kind, read_name, resolved
-from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume, SetParallelism, SetTtl
+from relational.sql.statement import (
+    AddColumn,
+    DropColumn,
+    Nothing,
+    Rename,
+    RenameColumn,
+    Resume,
+    SetParallelism,
+    SetTtl,
+)
 
 _NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
 
 
 def bind_alter(
     piece: Piece, context: BindContext
-) -> AddColumn | DropColumn | Resume | SetParallelism | SetTtl | Nothing:
+) -> AddColumn | DropColumn | Rename | RenameColumn | Resume | SetParallelism | SetTtl | Nothing:
     """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT constant], DROP
     [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT], or SET (ttl = 'interval'). ALTER TABLE, MATERIALIZED VIEW, SINK or
-    INDEX name RESUME [SKIP n ROWS]; ALTER MATERIALIZED VIEW, SINK or INDEX name SET PARALLELISM [=|TO] {n | DEFAULT}.
+    INDEX name RESUME [SKIP n ROWS]. ALTER TABLE, VIEW, MATERIALIZED VIEW or INDEX name RENAME TO name; ALTER TABLE name
+    RENAME [COLUMN] column TO column. ALTER MATERIALIZED VIEW, SINK or INDEX name SET PARALLELISM [=|TO] {n | DEFAULT}.
     """
     reader = TokenReader(piece)
     reader.expect("ALTER")
     kind = read_job_kind(reader)
+    if kind is None and reader.accept("VIEW"):
+        kind = TableKind.VIEW
     if kind is None:
-        raise reader.fail(f"{listed(JOB_KINDS)} is expected here")
+        raise reader.fail(f"{listed((*JOB_KINDS, ('VIEW',)))} is expected here")
     if_exists = reader.accept("IF", "EXISTS")
     name, span = read_name(reader, kind.one)
     if if_exists and context.catalog.find(name) is None:
         return Nothing(f"there is no {kind} {name}")
     table = resolved(context.catalog, name, span)
+    if reader.accept("RENAME"):
+        if table.kind is not kind:
+            raise _other_kind(table, span)
+        return _rename(reader, table, context, span)
+    if kind is TableKind.VIEW:
+        raise reader.fail("RENAME is expected here")
     if reader.accept("RESUME"):
         if table.kind is not kind:
             raise _other_kind(table, span)
@@ -54,6 +75,35 @@ def bind_alter(
     if reader.accept("SET"):
         return _set_options(reader, table, span)
     raise reader.fail("ADD, DROP, SET or RESUME is expected here")
+
+
+def _rename(
+    reader: TokenReader, table: TableCatalog, context: BindContext, span: TextSpan
+) -> Rename | RenameColumn:
+    """TO name, or [COLUMN] column TO name, to the end of the statement."""
+    if reader.accept("TO"):
+        new_span = reader.span
+        new = reader.name(table.kind.one)
+        reader.finish()
+        definition = renamed_definition(table, replace(context.catalog.snapshot.name_of(table), name=new))
+        try:
+            rename_table(context.catalog.snapshot, table, new, definition)
+        except CatalogError as error:
+            raise BindError(str(error), **error_span(new_span)) from error
+        return Rename(table, new, definition)
+    if table.kind is not TableKind.TABLE:
+        raise reader.fail("TO is expected here")
+    reader.accept("COLUMN")
+    column_span = reader.span
+    column = reader.name("a column")
+    reader.expect("TO")
+    new = reader.name("a column")
+    reader.finish()
+    try:
+        rename_column(context.catalog.snapshot, table.id, column, new)
+    except CatalogError as error:
+        raise BindError(str(error), **error_span(column_span)) from error
+    return RenameColumn(table, column, new)
 
 
 def _set_options(reader: TokenReader, table: TableCatalog, span: TextSpan) -> SetTtl:

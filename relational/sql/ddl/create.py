@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,9 +12,10 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
 from relational.expr.bind import error_span
+from relational.expr.expression import InputRef
 from relational.expr.unbound import TextSpan
 from relational.plan.changes import column_of, writable
-from relational.plan.logical import EmitOnWindowClose, LogicalPlan
+from relational.plan.logical import EmitOnWindowClose, LogicalPlan, Project
 from relational.plan.view import index_of, plain_view_of, sink_into, sink_of, view_of
 from relational.sql.context import BindContext
 from relational.sql.ddl.create_table import read_table, source_of, table_as, table_of
@@ -46,6 +47,7 @@ from relational.sql.statement import (
     CreateView,
     Statement,
 )
+from relational.sql.system_catalog import SYSTEM_SCHEMAS
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 
@@ -178,6 +180,7 @@ def _materialized_view(
     reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str
 ) -> CreateMaterializedView:
     name, span = read_name(reader, "the view")
+    columns = _column_names(reader)
     options = read_options(reader) if reader.accept("WITH") else Options()
     backfill = options.take(BACKFILL, partial(choice_of, Backfill), Backfill.STREAM)
     vnode_count = take_vnode_count(options)
@@ -186,6 +189,7 @@ def _materialized_view(
     reader.expect("AS")
     query, views = _fresh_query(reader, context)
     reader.finish()
+    query = _named(query, columns)
     try:
         view, plan = view_of(name.name, query, definition, views, vnode_count)
     except BindError as error:
@@ -195,12 +199,26 @@ def _materialized_view(
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:
     name, span = read_name(reader, "the view")
+    columns = _column_names(reader)
     query, views = _query(reader, context)
+    query = _named(query, columns)
     try:
         view = plain_view_of(name.name, query, definition, views)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateView(_in_schema(view, context, name, span), if_not_exists)
+
+
+def _column_names(reader: TokenReader) -> list[tuple[str, TextSpan]]:
+    """[(column, …)] with their spans."""
+    names: list[tuple[str, TextSpan]] = []
+    if not reader.accept("("):
+        return names
+    while not names or reader.accept(","):
+        span = reader.span
+        names.append((reader.name("a column"), span))
+    reader.expect(")")
+    return names
 
 
 def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
@@ -209,6 +227,21 @@ def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froz
     tree = parse(reader.rest())
     binder = QueryBinder(context.catalog, Translator(tree))
     return binder.query(tree.node), binder.views
+
+
+def _named(query: LogicalPlan, columns: Sequence[tuple[str, TextSpan]]) -> LogicalPlan:
+    """The query, whose first columns are called as `columns` say. BindError at one too many."""
+    if not columns:
+        return query
+    shown = query.visible
+    if isinstance(query, EmitOnWindowClose):
+        return EmitOnWindowClose(_named(query.input, columns), shown.index(query.column))
+    if len(columns) > len(shown):
+        message = f"{len(columns)} names for the {len(shown)} columns of the query"
+        raise BindError(message, **error_span(columns[len(shown)][1]))
+    names = [name for name, _ in columns] + [query.schema.names[at] for at in shown[len(columns) :]]
+    inputs = tuple(InputRef(at, query.schema.types[at]) for at in shown)
+    return Project(query, inputs, tuple(names))
 
 
 def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateIndex:
@@ -257,8 +290,10 @@ def _column(reader: TokenReader, table: TableCatalog) -> int:
 
 
 def _schema(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSchema:
-    name, database, _ = read_schema_name(reader)
+    name, database, span = read_schema_name(reader)
     reader.finish()
+    if name in SYSTEM_SCHEMAS:
+        raise BindError(f"{name} is the schema of the system catalog", **error_span(span))
     return CreateSchema(name, database, if_not_exists)
 
 

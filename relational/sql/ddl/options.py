@@ -107,7 +107,8 @@ def read_options(reader: TokenReader) -> Options:
 
 def ttl_of(text: str) -> int:
     """Milliseconds of an interval, rounded up. ValueError unless it is above 0 and at most MAX_TTL_DAYS."""
-    interval = parse_interval(text) if len(text) <= MAX_TTL_CHARACTERS else None
+    has_unit = any(each.isalpha() or each == ":" for each in text)
+    interval = parse_interval(text) if has_unit and len(text) <= MAX_TTL_CHARACTERS else None
     if interval is None or not 0 < interval.total_microseconds <= MAX_TTL_DAYS * MICROSECONDS_PER_DAY:
         raise ValueError(f"an interval above 0 and up to {MAX_TTL_DAYS} days, such as '1 hour'")
     return -(-interval.total_microseconds // 1_000)

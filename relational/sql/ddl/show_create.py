@@ -14,6 +14,11 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_NAME = r'(?:"(?:[^"]|"")*"|[\w$]+)'
+_NAMED = re.compile(
+    rf"(\s*CREATE\s+(?:(?:MATERIALIZED\s+)?VIEW|INDEX)\s+(?:IF\s+NOT\s+EXISTS\s+)?){_NAME}(?:\s*\.\s*{_NAME})*",
+    re.IGNORECASE,
+)
 
 
 def definition_of(table: TableCatalog, name: ObjectName) -> str:
@@ -37,6 +42,15 @@ def definition_of(table: TableCatalog, name: ObjectName) -> str:
     if options:
         clauses += f" WITH ({', '.join(f'{key} = {_text(value)}' for key, value in options.items())})"
     return f"CREATE TABLE {'.'.join(map(_quoted, name.parts))} ({', '.join(parts)}){clauses}"
+
+
+def renamed_definition(table: TableCatalog, name: ObjectName) -> str:
+    """The text of a table, view or index with another `name`: that of a table is written anew where it is shown, others
+    keep theirs but for the name."""
+    match = None if table.kind is TableKind.TABLE else _NAMED.match(table.definition)
+    if match is None:
+        return ""
+    return match[1] + ".".join(map(_quoted, name.parts)) + table.definition[match.end() :]
 
 
 def _table_options(table: TableCatalog) -> dict[str, str]:

@@ -29,7 +29,8 @@ from tests.support.suites.sql_cases import CASES, catalog_of
 
 PATH = CASES / "functions.txt"
 OPERATORS = {
-    *INFIX, "array", "between", "bit_not", "concat_known", "in", "in_list", "is_not_null", "is_null", "like_escape",
+    *INFIX, "current_catalog", "current_role", "current_user", "session_user", "array", "between", "bit_not",
+    "concat_known", "in", "in_list", "is_not_null", "is_null", "like_escape",
     "negate", "not", "round_to", "single_value", "slice", "slice_from", "slice_to", "subscript",
 }
 """Functions that SQL writes otherwise than by their names."""

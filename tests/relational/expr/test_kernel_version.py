@@ -42,6 +42,21 @@ def test_what_the_first_kernels_computed_otherwise(query, changed):
     assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
 
 
+@pytest.mark.parametrize(
+    ("query", "changed"),
+    [
+        ("SELECT id, iv::varchar AS t, iv / 3 AS i FROM c", ("CAST(INTERVAL AS VARCHAR)", "divide(INTERVAL, DOUBLE)")),
+        ("SELECT id, to_char(iv, 'dd') AS t FROM c", ("to_char(INTERVAL, VARCHAR)",)),
+        ("SELECT COUNT(*) AS n FROM c WHERE t SIMILAR TO 'a%'", ("similar_to(VARCHAR, VARCHAR)",)),
+        ("SELECT id, t::int AS a, d::numeric AS n, n + m AS s, iv + iv AS i, extract(epoch FROM iv) AS e FROM c", ()),
+    ],
+)
+def test_what_the_second_kernels_compute_otherwise(query, changed):
+    statement = view(query)
+    assert kernels_changed(statement.plan, 1) == changed
+    assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
+
+
 def test_a_new_view_is_stamped_and_a_record_without_a_stamp_is_of_the_first():
     draft = view("SELECT t, COUNT(*) AS n FROM c GROUP BY t").view
     assert draft.kernel_version == KERNEL_VERSION > 0

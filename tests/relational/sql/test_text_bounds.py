@@ -328,7 +328,7 @@ SELECT DISTINCT ON (id) id FROM orders;
 SELECT x.a FROM orders AS o CROSS JOIN LATERAL jsonb_to_recordset('[]') AS x(a INT);
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
-    id BETWEEN SYMMETRIC 2 AND 1 FROM orders"""
+    id BETWEEN SYMMETRIC 2 AND 1, $$a$$, region COLLATE "C" FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:

@@ -194,7 +194,8 @@ def test_bytes_and_their_text(rng):
     texts = evaluate(Cast(InputRef(0, DataType.BYTEA), VARCHAR), chunk).to_pylist()
     assert texts == [*("\\x" + value.hex() for value in values[7:]), None]
     assert cast([" \\xAb ", *texts], "bytea") == [b"\xab", *values[7:], None]
-    assert cast(["\\x1", "\\xgg", "x00", "\\X00"], "bytea") == [None] * 4
+    assert cast(["\\x1", "\\xgg", "\\X00", "\\400", "a\\"], "bytea") == [None] * 5
+    assert cast(["x00", "a\\\\\\001é", "\\x 01 02"], "bytea") == [b"x00", b"a\\\x01\xc3\xa9", b"\x01\x02"]
 
 
 def test_a_kernel_that_raises_takes_the_value_of_its_own_row_alone(monkeypatch):
