@@ -1,15 +1,16 @@
 """From a logical plan to a batch plan: which operators evaluate a query.
 
-Filters that fix a whole primary key read one row; a limit ends the scans below it; the rows of a shared input are kept
-if they are fewer or cost more than those that are read.
+Conditions on a key read its rows only (see `access_path`); a limit ends the scans below it, and with an order along a
+key those in that order; the rows of a shared input are kept if they are fewer or cost more than those that are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any
 
+from relational.batch.access_path import Indexes, access, no_indexes
 from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
@@ -17,17 +18,15 @@ from relational.batch.plan import (
     BatchHashJoin,
     BatchLimit,
     BatchNode,
-    BatchPointGet,
     BatchProject,
     BatchRank,
-    BatchScan,
     BatchShare,
     BatchSort,
+    BatchTopN,
     BatchUnion,
     BatchValues,
 )
-from relational.expr.coercion import WIDE, digits
-from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts, input_refs
+from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, input_refs
 from relational.expr.window_functions import RANK_TYPE
 from relational.plan.logical import (
     Aggregate,
@@ -48,63 +47,99 @@ from relational.plan.logical import (
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.optimizer import optimize
-from relational.types.data_type import DataType, TypeKind
+from relational.types.data_type import DataType
+from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
 
+MOST_IN_ORDER = 65_536
+"""Rows up to which a limit reads along a key that is spread over many vnodes: more are sorted in memory."""
 
-def plan_query(query: LogicalPlan) -> BatchNode:
-    """The batch plan of a query, which is optimized first, unless it reads one row. BindError as `optimize`."""
-    if isinstance(query, Filter) and isinstance(query.input, Scan):
-        found = point_get(query.input, query.predicate)
-        if found is not None:
-            return found
-    return _Planner().plan(optimize(query))
+
+def plan_query(query: LogicalPlan, indexes: Indexes = no_indexes) -> BatchNode:
+    """The batch plan of a query, which is optimized first. `indexes`: those that may be read. BindError as `optimize`.
+    """
+    return _Planner(indexes).plan(optimize(query))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is needed of a node: `limit` rows at most (None: all), and its rows in `order`, which it can have."""
+
+    limit: int | None = None
+    order: tuple[SortKey, ...] = ()
+
+
+_ALL = _Wanted()
 
 
 class _Planner:
-    """Plans one query. `limit`: no more rows than that are read of a node (None: all)."""
+    """Plans one query."""
 
-    def __init__(self) -> None:
+    def __init__(self, indexes: Indexes) -> None:
+        self._indexes = indexes
         self._shares: dict[int, BatchShare] = {}
 
-    def plan(self, query: LogicalPlan, limit: int | None = None) -> BatchNode:
-        return _PLANNERS[type(query)](self, query, limit)
+    def plan(self, query: LogicalPlan, wanted: _Wanted = _ALL) -> BatchNode:
+        return _PLANNERS[type(query)](self, query, wanted)
 
-    def scan(self, query: Scan, limit: int | None) -> BatchNode:
-        return BatchScan(query.schema, query.table, query.columns, limit)
+    def scan(self, query: Scan, wanted: _Wanted) -> BatchNode:
+        return access(query, None, self._indexes, order=wanted.order, limit=wanted.limit)[0]
 
-    def values(self, query: Values, limit: int | None) -> BatchNode:
+    def _is_along_key(self, query: LogicalPlan, wanted: _Wanted) -> bool:
+        """Whether the rows of `query` can be read in the order that is wanted."""
+        while isinstance(query, Project):
+            order = _before(query, wanted.order)
+            if order is None:
+                return False
+            query, wanted = query.input, _Wanted(wanted.limit, order)
+        predicate = None
+        if isinstance(query, Filter):
+            query, predicate = query.input, query.predicate
+        if not isinstance(query, Scan):
+            return False
+        return access(query, predicate, self._indexes, order=wanted.order, limit=wanted.limit)[1]
+
+    def values(self, query: Values, wanted: _Wanted) -> BatchNode:
         return BatchValues(query.schema, query.rows)
 
-    def column_values(self, query: ColumnValues, limit: int | None) -> BatchNode:
+    def column_values(self, query: ColumnValues, wanted: _Wanted) -> BatchNode:
         return BatchColumnValues(query.schema, query.columns)
 
-    def filter(self, query: Filter, limit: int | None) -> BatchNode:
+    def filter(self, query: Filter, wanted: _Wanted) -> BatchNode:
         child = query.input
-        found = point_get(child, query.predicate) if isinstance(child, Scan) else None
-        if found is not None:
-            return found
+        if isinstance(child, Scan):
+            return access(child, query.predicate, self._indexes, order=wanted.order, limit=wanted.limit)[0]
         return BatchFilter(query.schema, self.plan(child), query.predicate)
 
-    def project(self, query: Project, limit: int | None) -> BatchNode:
-        return BatchProject(query.schema, self.plan(query.input, limit), query.expressions)
+    def project(self, query: Project, wanted: _Wanted) -> BatchNode:
+        order = _before(query, wanted.order)
+        assert order is not None, query
+        child = self.plan(query.input, _Wanted(wanted.limit, order))
+        return BatchProject(query.schema, child, query.expressions)
 
-    def aggregate(self, query: Aggregate, limit: int | None) -> BatchNode:
+    def aggregate(self, query: Aggregate, wanted: _Wanted) -> BatchNode:
         return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, query.calls)
 
-    def sort(self, query: Sort, limit: int | None) -> BatchNode:
+    def sort(self, query: Sort, wanted: _Wanted) -> BatchNode:
+        ordered = _Wanted(wanted.limit, query.keys)
+        is_short = wanted.limit is not None and wanted.limit <= MOST_IN_ORDER
+        if is_short and self._is_along_key(query.input, ordered):
+            return self.plan(query.input, ordered)
         return BatchSort(query.schema, self.plan(query.input), query.keys)
 
-    def limit(self, query: Limit, limit: int | None) -> BatchNode:
-        counts = [count for count in (query.count, limit) if count is not None]
+    def limit(self, query: Limit, wanted: _Wanted) -> BatchNode:
+        counts = [count for count in (query.count, wanted.limit) if count is not None]
         read = min(counts) + query.offset if counts else None
-        return BatchLimit(query.schema, self.plan(query.input, read), query.count, query.offset)
+        child = self.plan(query.input, _Wanted(read))
+        if isinstance(child, BatchSort) and query.count is not None:
+            return BatchTopN(query.schema, child.input, child.keys, query.count, query.offset)
+        return BatchLimit(query.schema, child, query.count, query.offset)
 
-    def rank(self, query: Rank, limit: int | None) -> BatchNode:
+    def rank(self, query: Rank, wanted: _Wanted) -> BatchNode:
         return BatchRank(query.schema, self.plan(query.input), query.groups, query.keys, query.input.stream_key or (),
                          query.kinds)
 
-    def top_n(self, query: TopN, limit: int | None) -> BatchNode:
+    def top_n(self, query: TopN, wanted: _Wanted) -> BatchNode:
         source = query.input
         width, last = len(source.schema), query.offset + query.limit
         schema = Schema((*source.schema, Field(query.name or query.kind, RANK_TYPE)))
@@ -117,10 +152,10 @@ class _Planner:
             return kept
         return BatchProject(query.schema, kept, input_refs(source.schema.types))
 
-    def union(self, query: Union, limit: int | None) -> BatchNode:
-        return BatchUnion(query.schema, tuple(self.plan(branch, limit) for branch in query.branches))
+    def union(self, query: Union, wanted: _Wanted) -> BatchNode:
+        return BatchUnion(query.schema, tuple(self.plan(branch, _Wanted(wanted.limit)) for branch in query.branches))
 
-    def join(self, query: Join, limit: int | None) -> BatchNode:
+    def join(self, query: Join, wanted: _Wanted) -> BatchNode:
         """By the columns or expressions that must be equal; without any, by a constant that all rows have."""
         pairs, rest = query.equalities
         pairs = pairs or (EVERY_PAIR,)
@@ -137,14 +172,14 @@ class _Planner:
             (len(query.left.schema), len(query.right.schema)),
         )
 
-    def share(self, query: Share, limit: int | None) -> BatchNode:
+    def share(self, query: Share, wanted: _Wanted) -> BatchNode:
         if query.number not in self._shares:
             is_kept = any(isinstance(node, Aggregate | Join | Rank | Sort | Limit) for node in nodes(query.input))
             self._shares[query.number] = BatchShare(query.schema, self.plan(query.input), query.number, is_kept)
         return self._shares[query.number]
 
 
-_PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNode]] = {
+_PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, _Wanted], BatchNode]] = {
     Scan: _Planner.scan,
     Values: _Planner.values,
     ColumnValues: _Planner.column_values,
@@ -167,52 +202,10 @@ def _with_keys(node: BatchNode, keys: Sequence[Expression]) -> tuple[BatchNode, 
     return (node if added is None else BatchProject(added[0], node, added[1])), positions
 
 
-def point_get(scan: Scan, predicate: Expression) -> BatchNode | None:
-    """The rows of `scan` for which `predicate` is true, by a point get if it fixes every primary key column; else None.
-    Conditions not implied by the key remain as a filter above."""
-    if not scan.table.pk:
+def _before(project: Project, order: Sequence[SortKey]) -> tuple[SortKey, ...] | None:
+    """The order of the input of a projection that makes its rows come in `order`; None if none does."""
+    sources = [project.expressions[key.column] for key in order]
+    if not all(isinstance(source, InputRef) for source in sources):
         return None
-    fixed: dict[int, tuple[Literal, Expression]] = {}
-    terms = conjuncts(predicate)
-    for term in terms:
-        found = _fixed_column(term, scan)
-        if found is not None:
-            fixed.setdefault(found[0], (found[1], term))
-    key = scan.table.pk_indices
-    if not all(column in fixed for column in key):
-        return None
-    get = BatchPointGet(scan.schema, scan.table, scan.columns, tuple(fixed[column][0] for column in key))
-    used = [fixed[column][1] for column in key]
-    rest = tuple(term for term in terms if not any(term is each for each in used))
-    return BatchFilter(scan.schema, get, conjunction(rest)) if rest else get
-
-
-def _fixed_column(term: Expression, scan: Scan) -> tuple[int, Literal] | None:
-    """The table column and constant of `column = constant`, `column IS NOT DISTINCT FROM constant`, `column IS NULL`;
-    None for any other term."""
-    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct", "is_null"):
-        return None
-    if term.function == "is_null":
-        (column,) = term.args
-        return (scan.columns[column.index], Literal(None, column.data_type)) if isinstance(column, InputRef) else None
-    for column, value in (term.args, term.args[::-1]):
-        if isinstance(column, InputRef) and isinstance(value, Literal):
-            if value.value is None and term.function == "equal":
-                return None
-            exact = _as_type(value, column.data_type)
-            return None if exact is None else (scan.columns[column.index], exact)
-    return None
-
-
-def _as_type(value: Literal, data_type: DataType) -> Literal | None:
-    """The same constant in the column's own type; None if the column cannot represent it."""
-    if value.data_type == data_type:
-        return value
-    if value.data_type.kind is not TypeKind.NUMERIC or data_type.kind is not TypeKind.NUMERIC:
-        return None
-    if value.value is None:
-        return Literal(None, data_type)
-    whole, scale = digits(data_type)
-    scaled = value.value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
-    fits = scaled == value.value and scaled.copy_abs() < Decimal(10) ** whole
-    return Literal(scaled, data_type) if fits else None
+    pairs = zip(sources, order, strict=True)
+    return tuple(SortKey(source.index, key.order) for source, key in pairs if isinstance(source, InputRef))

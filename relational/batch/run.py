@@ -7,7 +7,7 @@ aggregation and kept shared inputs hold their rows in memory. Any thread; a quer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,31 +17,35 @@ import pyarrow.compute as pc
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
+from relational.batch.access_path import MANY_LOOKUPS, Indexes, no_indexes
 from relational.batch.hash_join import HashJoin
 from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
+    BatchIndexLookup,
     BatchLimit,
     BatchNode,
-    BatchPointGet,
     BatchProject,
     BatchRank,
     BatchScan,
     BatchShare,
     BatchSort,
+    BatchTopN,
     BatchUnion,
     BatchValues,
+    ScanOrder,
 )
 from relational.batch.planner import plan_query
+from relational.batch.top_rows import TopRows
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
-from relational.expr.eval import Evaluator, context_of, evaluate_constant, masks_of
-from relational.expr.expression import Expression, Literal
+from relational.expr.eval import Evaluator, constant_value, context_of, masks_of
+from relational.expr.expression import Expression
 from relational.order.ranking import group_numbers, ranking
-from relational.plan.logical import LogicalPlan, table_schema
+from relational.plan.logical import LogicalPlan
 from relational.table.column_cache import ColumnCache
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
@@ -49,20 +53,32 @@ from relational.types.schema import Schema
 Chunks = Iterator[DataChunk]
 
 
-def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None) -> pa.Table:
+def run_query(
+    plan: LogicalPlan,
+    store: StateStore,
+    epoch: Epoch,
+    cache: ColumnCache | None = None,
+    indexes: Indexes = no_indexes,
+) -> pa.Table:
     """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
-    a cache of the store's columns.
+    a cache of the store's columns. `indexes`: those that may be read instead of their tables.
     """
-    shown = plan.visible
+    return table_of(plan_query(plan, indexes), plan.visible, store, epoch, cache)
+
+
+def table_of(
+    plan: BatchNode, shown: Sequence[int], store: StateStore, epoch: Epoch, cache: ColumnCache | None = None
+) -> pa.Table:
+    """As `run_query`, of the columns `shown` of a batch plan."""
     schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch, cache).run(plan_query(plan))
+    chunks = _Query(store, epoch, cache).run(plan)
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
-def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
+def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch, indexes: Indexes = no_indexes) -> Chunks:
     """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
-    for chunk in _Query(store, epoch).run(plan_query(plan)):
+    for chunk in _Query(store, epoch).run(plan_query(plan, indexes)):
         if chunk.visible_rows:
             yield chunk.compact()
 
@@ -85,14 +101,26 @@ class _Query:
             reason = f"source {name!r} stores no rows: read it through a materialized view or a sink"
             raise CatalogError(reason, name=name)
         table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
-        return table.scan(self._epoch, limit=plan.limit)
+        is_ordered, is_reverse = plan.order is not None, plan.order is ScanOrder.REVERSE
+        if plan.keys is None:
+            return table.scan(self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
+        keys = plan.keys.resolve()
+        return table.rows_of(keys, self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
 
-    def point_get(self, plan: BatchPointGet) -> Chunks:
+    def index_lookup(self, plan: BatchIndexLookup) -> Chunks:
+        """Looks up the keys of some chunks; the keys of too many are forgotten, and the whole table is read."""
         table = StorageTable(plan.table, self._store, plan.columns)
-        key = DataChunk.from_rows(table_schema(plan.table, plan.table.pk_indices), [tuple(_values(plan.key))])
-        rows, found = table.get_rows(key, self._epoch)
-        if found[0]:
-            yield rows
+        keys: list[DataChunk] = []
+        rows = 0
+        for chunk in self.run(plan.input):
+            keys.append(chunk)
+            rows += chunk.visible_rows
+            if rows > MANY_LOOKUPS and plan.otherwise is not None:
+                yield from self.run(plan.otherwise)
+                return
+        for chunk in keys:
+            found, is_present = table.get_rows(chunk, self._epoch)
+            yield found.filter(is_present)
 
     def values(self, plan: BatchValues) -> Chunks:
         if not plan.rows:
@@ -148,6 +176,17 @@ class _Query:
         encoded = keys.encode([rows.columns[key.column] for key in plan.keys])
         yield rows.take(pc.array_sort_indices(encoded.to_arrow()).to_numpy().astype(np.int32))
 
+    def top_n(self, plan: BatchTopN) -> Chunks:
+        """Of each chunk only the rows before the last one that is kept are added to those."""
+        most = plan.offset + plan.count
+        encoder = KeyEncoder([plan.schema.types[key.column] for key in plan.keys], [key.order for key in plan.keys])
+        kept = TopRows(encoder, [key.column for key in plan.keys], most)
+        for chunk in self.run(plan.input) if plan.count else ():
+            kept.add(chunk)
+        rows = kept.rows()
+        if rows is not None and rows.capacity > plan.offset:
+            yield rows.slice(plan.offset, rows.capacity - plan.offset)
+
     def rank(self, plan: BatchRank) -> Chunks:
         rows = _gathered(self.run(plan.input), plan.input.schema)
         numbers = group_numbers([rows.columns[column] for column in plan.groups], rows.capacity)
@@ -197,13 +236,14 @@ class _Query:
 
 _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchScan: _Query.scan,
-    BatchPointGet: _Query.point_get,
+    BatchIndexLookup: _Query.index_lookup,
     BatchValues: _Query.values,
     BatchColumnValues: _Query.column_values,
     BatchFilter: _Query.filter,
     BatchProject: _Query.project,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
+    BatchTopN: _Query.top_n,
     BatchRank: _Query.rank,
     BatchLimit: _Query.limit,
     BatchUnion: _Query.union,
@@ -214,7 +254,7 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
 
 def _values(cells: tuple[Expression, ...]) -> list[object]:
     """The Python values of expressions without inputs."""
-    return [cell.value if isinstance(cell, Literal) else evaluate_constant(cell) for cell in cells]
+    return list(map(constant_value, cells))
 
 
 def _gathered(chunks: Chunks, schema: Schema) -> DataChunk:

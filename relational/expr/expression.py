@@ -238,6 +238,11 @@ class Case(Expression):
         return f"CASE {branches} ELSE {self.otherwise.describe(names)} END"
 
 
+def is_constant(expression: Expression) -> bool:
+    """Whether it has one value in all rows, which is known when the statement is executed."""
+    return isinstance(expression, Literal)
+
+
 def walk(expression: Expression) -> Iterator[Expression]:
     """The node and all its descendants, in pre-order."""
     todo = [expression]

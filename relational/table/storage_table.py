@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from hummock.base.key import KeyRange, user_key
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, user_key
+from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch, pure_epoch
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
@@ -19,11 +21,12 @@ from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.chunk.vnode_map import vnode_ranges
 from relational.table.column_cache import ColumnCache
-from relational.table.key_ranges import RowRange, key_ranges
+from relational.table.key_ranges import ranges_of
 from relational.table.overlay import rows_of_changes
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.scan import concatenated, in_key_order
+from relational.table.scan import concatenated, within
 from relational.types import Schema
+from relational.types.key_set import KeySet, RowRange
 
 
 class StorageTable:
@@ -73,17 +76,45 @@ class StorageTable:
         `ordered`: in key order, by a merge over the vnodes if the prefix does not determine the vnode. Otherwise in key
         order within each vnode. At most `limit` rows.
         """
-        is_table = not (prefix or bounds or ordered)
-        ranges = [KeyRange.table(self.catalog.id)] if is_table else key_ranges(self.serde, tuple(prefix), bounds)
-        read = in_key_order if ordered else concatenated
-        batches = read(self._stored, ranges, epoch, reverse=reverse, limit=limit)
-        chunks = (self.serde.decode(batch.keys, batch.values) for batch in batches)
         is_whole = not (prefix or bounds or ordered or reverse or limit is not None)
+        if prefix or bounds or ordered:
+            return self.rows_of(KeySet((tuple(prefix),), bounds), epoch, ordered=ordered, reverse=reverse, limit=limit)
+        batches = concatenated(self._stored, [KeyRange.table(self.catalog.id)], epoch, reverse=reverse, limit=limit)
+        chunks = self._decoded(batches)
         if self._cache is None or not is_whole or not self.serde.columns or epoch > self._store.committed_epoch:
             return chunks
         ids = self.catalog.column_ids
         names = [(self.catalog.id, pure_epoch(epoch), ids[column]) for column in self.serde.columns]
         return self._cache.scanned(names, chunks)
+
+    def rows_of(
+        self, keys: KeySet, epoch: Epoch, *, ordered: bool = False, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[DataChunk]:
+        """The rows of a set at `epoch`, in the order of `scan`. Whole keys are looked up; the rest is read in ranges."""
+        if keys.prefixes and len(keys.prefixes[0]) == len(self.serde.pk) and keys.bounds is None:
+            return self._looked_up(keys, epoch, ordered=ordered, reverse=reverse, limit=limit)
+        ranges = ranges_of(self.serde, keys)
+        return self._decoded(within(self._stored, ranges, epoch, ordered=ordered, reverse=reverse, limit=limit))
+
+    def _looked_up(
+        self, keys: KeySet, epoch: Epoch, *, ordered: bool, reverse: bool, limit: int | None
+    ) -> Iterator[DataChunk]:
+        """The rows under whole keys, in one read."""
+        pks = self.serde.pk_chunk(keys.prefixes)
+        wanted, _ = self.serde.keys_of_pks(pks.columns, pks.capacity)
+        if len(wanted) > 1:
+            skip = USER_KEY_PREFIX_BYTES if ordered else 0
+            each = sorted(set(wanted), key=lambda key: key[skip:], reverse=reverse)
+            wanted = BinaryColumn.from_pylist(each)
+        values = self._stored.get_many(wanted, epoch)
+        found = np.flatnonzero(present_in(values))[:limit]
+        if len(found) == len(wanted):
+            return iter([self.serde.decode(wanted, values)])
+        batch = KvBatch(wanted.to_arrow().take(found), values.to_arrow().take(found))
+        return self._decoded(iter([batch] if len(found) else []))
+
+    def _decoded(self, batches: Iterator[KvBatch]) -> Iterator[DataChunk]:
+        return (self.serde.decode(batch.keys, batch.values) for batch in batches)
 
     def changes(self, since: Epoch, until: Epoch, partition: KeyRange | None = None) -> Iterator[StreamChunk]:
         """The changes from the rows at `since` to those at `until`: inserts, deletes and updates whose halves differ in
@@ -109,8 +140,7 @@ class StorageTable:
 
     def scan_partition(self, epoch: Epoch, partition: KeyRange) -> Iterator[DataChunk]:
         """The rows at `epoch` of one of `partitions`, in key order within each vnode."""
-        for batch in concatenated(self._stored, [partition], epoch):
-            yield self.serde.decode(batch.keys, batch.values)
+        return self._decoded(concatenated(self._stored, [partition], epoch))
 
     def scan_slices(self, epoch: Epoch, key_range: KeyRange, rows: int) -> Iterator[tuple[DataChunk, bytes]]:
         """The rows at `epoch` of a range of user keys, in key order, at most `rows` at a time; each with the user key

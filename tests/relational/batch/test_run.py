@@ -141,9 +141,9 @@ def scans(monkeypatch):
     """The limits of the scans of a query, in order."""
     found, scan = [], StorageTable.scan
 
-    def counted(self, epoch, *, limit=None):
+    def counted(self, epoch, *, limit=None, **how):
         found.append(limit)
-        return scan(self, epoch, limit=limit)
+        return scan(self, epoch, limit=limit, **how)
 
     monkeypatch.setattr(StorageTable, "scan", counted)
     return found

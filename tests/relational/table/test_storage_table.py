@@ -6,10 +6,10 @@ from hummock.epoch import EpochPair
 from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import ASCENDING, DESCENDING, DataType, Schema, SortKey
+from relational.types.key_set import RowRange
 from tests.relational.row_formats import formatted
 
 pytestmark = pytest.mark.usefixtures("row_format")
