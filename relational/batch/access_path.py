@@ -64,7 +64,8 @@ def access(
     order: Sequence[SortKey] = (),
     limit: int | None = None,
 ) -> tuple[BatchNode, bool]:
-    """The rows of `scan` for which `predicate` is true, and whether they are in `order`. `limit`: no more are needed."""
+    """The rows of `scan` for which `predicate` is true, and whether they are in `order`. `limit`: of rows that are
+    needed."""
     terms = () if predicate is None else conjuncts(predicate)
     own = _path(scan, scan.table, scan.columns, terms, order)
     paths = [own]

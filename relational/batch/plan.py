@@ -57,7 +57,7 @@ class ScanOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchScan(BatchNode):
-    """Columns of a table: of the rows whose key fulfils `keys` (None: of all), `limit` rows at most (None: all), in this
+    """Columns of a table: of the rows whose key fulfils `keys` (None: of all), `limit` rows at most (None: all), in
     `order` (None: in any). A condition on the whole key looks its rows up."""
 
     table: TableCatalog
@@ -182,8 +182,8 @@ class BatchTopN(_Unary):
 
 @dataclass(frozen=True, slots=True)
 class BatchIndexLookup(_Unary):
-    """The rows of a table, `columns` of it, whose keys an index has: the `input`, in its order, reads the table's key in
-    key order. If that has many rows, `otherwise` is read, which has the same rows in any order; None: it has few."""
+    """The rows of a table, `columns` of it, whose keys are the rows of the `input`, which reads an index; in its order.
+    If these are many, `otherwise` is read, which has the same rows in any order; None: they are few."""
 
     table: TableCatalog
     columns: tuple[int, ...]

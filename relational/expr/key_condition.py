@@ -263,9 +263,9 @@ def _floor_integer(value: Any, limit: int) -> tuple[int | None, bool]:
 def _floor_numeric(value: Decimal, data_type: DataType) -> tuple[Decimal | None, bool]:
     whole, scale = digits(data_type)
     step = Decimal(1).scaleb(-scale)
-    most = (Decimal(10) ** whole).quantize(step, context=WIDE) - step if whole + scale else Decimal(0)
+    most = WIDE.subtract(Decimal(1).scaleb(whole), step)
     found = value.quantize(step, rounding=ROUND_FLOOR, context=WIDE)
-    if found < -most:
+    if found < most.copy_negate():
         return None, False
     return (most, False) if found > most else (found, found == value)
 

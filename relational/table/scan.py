@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, successor_of_prefix
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch
@@ -72,7 +72,8 @@ def within(
     longer = np.flatnonzero(counts == most) if most != limit else np.empty(0, np.int64)
     if not ordered:
         lasts = np.cumsum(counts)[longer] - 1
-        left = [KeyRange(first.keys[last] + b"\0", ranges[at].end) for at, last in zip(longer, lasts, strict=True)]
+        left = [KeyRange(successor_of_prefix(first.keys[last]) or b"", ranges[at].end)  # a row may have several entries
+                for at, last in zip(longer, lasts, strict=True)]
         return _limited(first, left, store, epoch, limit)
     if len(longer):
         return in_key_order(store, ranges, epoch, limit=limit)

@@ -90,7 +90,7 @@ class StorageTable:
     def rows_of(
         self, keys: KeySet, epoch: Epoch, *, ordered: bool = False, reverse: bool = False, limit: int | None = None
     ) -> Iterator[DataChunk]:
-        """The rows of a set at `epoch`, in the order of `scan`. Whole keys are looked up; the rest is read in ranges."""
+        """The rows of a set at `epoch`, in the order of `scan`. Whole keys are looked up, others read as ranges."""
         if keys.prefixes and len(keys.prefixes[0]) == len(self.serde.pk) and keys.bounds is None:
             return self._looked_up(keys, epoch, ordered=ordered, reverse=reverse, limit=limit)
         ranges = ranges_of(self.serde, keys)

@@ -140,12 +140,7 @@ def _compare(one: object, other: object) -> int | None:
     if one is None or other is None:
         return None
     if isinstance(one, float) or isinstance(other, float):
-        pair = [value if isinstance(value, float) and not math.isfinite(value) else Decimal(value)
-                for value in (one, other)]
-        one, other = (
-            (2, 0) if isinstance(value, float) and math.isnan(value) else
-            (math.copysign(1, value), 0) if isinstance(value, float) else (0, value) for value in pair
-        )
+        one, other = float(one), float(other)
     elif isinstance(one, dt.datetime) != isinstance(other, dt.datetime):
         one, other = (value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time(0))
                       for value in (one, other))
