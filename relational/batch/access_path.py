@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from relational.batch.plan import BatchFilter, BatchIndexLookup, BatchNode, BatchProject, BatchScan, ScanOrder
 from relational.catalog.objects import TableCatalog
 from relational.expr.expression import Expression, conjunction, conjuncts, input_columns, input_refs, remap
-from relational.expr.key_condition import MOST_PREFIXES, KeyCondition, key_condition
+from relational.expr.key_condition import KeyCondition, key_condition, most_combinations
 from relational.plan.logical import Scan, table_schema
 from relational.types.ordering import OrderType, SortKey
 
 Indexes = Callable[[int], Sequence[TableCatalog]]
 """The complete indexes of a table, by its id."""
-MOST_RANGES = 4_096
-"""Ranges of user keys that a scan reads because of constants in its condition."""
 MANY_LOOKUPS = 10_000
 """Rows found in an index from which on the whole table is read instead."""
 
@@ -95,10 +93,7 @@ def _path(
     types = [table.columns[column].data_type for column in pk]
 
     def most(width: int) -> int:
-        if width == len(pk):
-            return MOST_PREFIXES
-        is_in_one_vnode = set(table.distribution_key) <= set(pk[:width])
-        return MOST_RANGES if is_in_one_vnode else max(MOST_RANGES // table.vnode_count, 1)
+        return most_combinations(width, pk, table.distribution_key, table.vnode_count)
 
     keys, rest = key_condition(terms, positions, types, most) if terms and pk else (None, terms)
     fixed = 0 if keys is None else sum(len(alternatives) == 1 for alternatives in keys.equal)

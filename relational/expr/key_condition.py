@@ -26,8 +26,10 @@ from relational.expr.expression import Call, Cast, Expression, InputRef, Literal
 from relational.types.data_type import DataType, TypeKind
 from relational.types.key_set import KeySet, RowRange
 
-MOST_PREFIXES = 16_384
-"""Combinations of the constants of a condition."""
+MOST_KEYS = 16_384
+"""Whole keys that are looked up for one condition."""
+MOST_RANGES = 4_096
+"""Ranges of keys, one for each vnode, that are read for one condition because of its constants."""
 _SIGNS = {"equal": "=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGER_BITS = {TypeKind.SMALLINT: 15, TypeKind.INT: 31, TypeKind.BIGINT: 63}
@@ -119,6 +121,13 @@ def key_condition(
         return None, rest
     width = len(equal) + bool(bounds)
     return KeyCondition(tuple(equal), tuple(bounds), tuple(types[:width])), rest
+
+
+def most_combinations(width: int, key: Sequence[int], distribution: Sequence[int], vnodes: int) -> int:
+    """How many combinations of constants of the first `width` columns of the key of a stored table are tried."""
+    if width == len(key):
+        return MOST_KEYS
+    return MOST_RANGES if set(distribution) <= set(key[:width]) else max(MOST_RANGES // vnodes, 1)
 
 
 def _comparisons(term: Expression) -> tuple[int | None, tuple[Comparison, ...]]:

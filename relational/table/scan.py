@@ -72,8 +72,8 @@ def within(
     longer = np.flatnonzero(counts == most) if most != limit else np.empty(0, np.int64)
     if not ordered:
         lasts = np.cumsum(counts)[longer] - 1
-        left = [KeyRange(successor_of_prefix(first.keys[last]) or b"", ranges[at].end)  # a row may have several entries
-                for at, last in zip(longer, lasts, strict=True)]
+        nexts = [successor_of_prefix(first.keys[last]) for last in lasts]  # a row may have several entries
+        left = [KeyRange(start, ranges[at].end) for start, at in zip(nexts, longer, strict=True) if start is not None]
         return _limited(first, left, store, epoch, limit)
     if len(longer):
         return in_key_order(store, ranges, epoch, limit=limit)

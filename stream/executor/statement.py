@@ -16,7 +16,8 @@ from relational.catalog.objects import RowFormat
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import DamagedRow, EncodingError, EvaluationError, InvalidValue, shortened
 from relational.expr.eval import Evaluator, evaluate
-from relational.expr.expression import Expression, input_columns
+from relational.expr.expression import Expression, conjunction, conjuncts, input_columns
+from relational.expr.key_condition import key_condition, most_combinations
 from relational.table.row_checks import check_rows
 from relational.table.state_table import StateTable
 from stream.errors import AppendOnlyViolation, InvalidStatement
@@ -39,6 +40,7 @@ class StatementEvaluator:
         self._has_row_ids = table.catalog.row_id_index is not None
         self._name = table.catalog.name
         self._pk = table.catalog.pk_indices
+        self._key_types = [table.catalog.columns[column].data_type for column in self._pk]
 
     def run(self, statement: Statement) -> Resolved:
         """The changes, which were written to the table. StatementError: none of them was written."""
@@ -131,10 +133,20 @@ class StatementEvaluator:
     def _matching(
         self, predicate: Expression | None, chunks: Iterable[DataChunk] | None = None
     ) -> DataChunk | None:
-        """All rows for which `predicate` is true, in one chunk; None if there are none."""
+        """All rows for which `predicate` is true, in one chunk; None if there are none. A condition on the key reads its
+        rows only."""
+        if chunks is None and predicate is not None:
+            keys, rest = key_condition(conjuncts(predicate), self._pk, self._key_types, self._most_combinations)
+            if keys is not None:
+                predicate = conjunction(rest) if rest else None
+                chunks = self._table.rows_of(keys.resolve())
         rows = self._table.scan_chunks() if chunks is None else chunks
         found = [rows for rows in self._matches(predicate, rows) if rows.capacity]
         return DataChunk.concat(found) if found else None
+
+    def _most_combinations(self, width: int) -> int:
+        catalog = self._table.catalog
+        return most_combinations(width, self._pk, catalog.distribution_key, catalog.vnode_count)
 
     def _matches(self, predicate: Expression | None, chunks: Iterable[DataChunk]) -> Iterator[DataChunk]:
         matches = None if predicate is None else Evaluator(predicate)
