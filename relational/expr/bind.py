@@ -19,7 +19,7 @@ from relational.errors import BindError, EvaluationError
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
 from relational.expr.eval_context import EvalContext, python_value
-from relational.expr.expression import INFIX, Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.expression import INFIX, Call, Case, Cast, Expression, InputRef, Literal, Parameter
 from relational.expr.functions import ALIASES, FUNCTIONS, VOLATILE, adapt, resolve
 from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
@@ -38,6 +38,7 @@ from relational.expr.unbound import (
     UnboundExpr,
     UnboundLiteral,
     UnboundNow,
+    UnboundParameter,
     UnboundSubquery,
     UnboundWindow,
 )
@@ -96,6 +97,8 @@ class ExprBinder:
             return literal(term)
         if isinstance(term, UnboundNow):
             return NOW
+        if isinstance(term, UnboundParameter):
+            return Parameter(term.number, term.data_type)
         if self._depth == MAX_DEPTH:
             raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **error_span(span_of(term)))
         self._depth += 1
@@ -233,6 +236,9 @@ def convert(operand: Expression, data_type: DataType, span: TextSpan | None = No
         return operand
     if isinstance(operand, Literal) and operand.value is None:
         return Literal(None, data_type)
+    if isinstance(operand, Parameter) and operand.data_type.is_integer and data_type.is_integer:
+        if operand.data_type.kind < data_type.kind:
+            return Parameter(operand.number, data_type)
     if not can_cast(operand.data_type, data_type):
         raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **error_span(span))
     cast = Cast(operand, data_type)
@@ -309,6 +315,7 @@ _LITERAL_TYPES: tuple[tuple[type, DataType], ...] = (
     (bool, DataType.BOOLEAN),
     (float, DataType.DOUBLE),
     (str, DataType.VARCHAR),
+    (bytes, DataType.BYTEA),
     (date, DataType.DATE),
     (time, DataType.TIME),
     (Interval, DataType.INTERVAL),
@@ -335,7 +342,9 @@ def _decimal(value: Decimal, span: TextSpan | None) -> Literal:
 
 
 def is_unknown(value: Expression) -> bool:
-    """Whether this is a text or NULL literal, whose type depends on the context."""
+    """Whether this is a text or NULL literal, or a parameter that is a text: its type depends on the context."""
+    if isinstance(value, Parameter):
+        return value.data_type.kind is TypeKind.VARCHAR
     return isinstance(value, Literal) and (value.value is None or value.data_type.kind is TypeKind.VARCHAR)
 
 

@@ -66,7 +66,7 @@ class KeyCondition:
     def resolve(self) -> KeySet:
         """The set of rows; EvaluationError for a constant without a value."""
         values = [
-            [found for each in alternatives for found in _equal_values(each, data_type)]
+            [found for each in alternatives for found in equal_values(each, data_type)]
             for alternatives, data_type in zip(self.equal, self.types, strict=False)
         ]
         prefixes = tuple(product(*values))
@@ -204,7 +204,7 @@ def _shortened(shown: Sequence[str], most: int = 4) -> str:
 # -- values ------------------------------------------------------------------------------------------------
 
 
-def _equal_values(each: Comparison, data_type: DataType) -> tuple[Any, ...]:
+def equal_values(each: Comparison, data_type: DataType) -> tuple[Any, ...]:
     """The value of the column that a comparison is true for; () for none."""
     value = constant_value(each.value)
     if value is None:

@@ -197,6 +197,30 @@ class Select:
     views: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """The statement `text` under a name; `types`: those that the values of its first parameters are converted to."""
+
+    name: str
+    text: str
+    types: tuple[DataType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """A prepared statement with the values of its parameters."""
+
+    name: str
+    values: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    """Forgets a prepared statement; `name` None: all of them."""
+
+    name: str | None
+
+
 class ShowKind(StrEnum):
     """What SHOW lists."""
 
@@ -312,6 +336,9 @@ Statement = (
     | Delete
     | Flush
     | Select
+    | Prepare
+    | Execute
+    | Deallocate
     | Show
     | ShowJobs
     | ShowEpochs

@@ -224,6 +224,7 @@ class StateTable:
         ranges = key_ranges(self.serde, (), bounds, self._vnodes)
         parts = [(part, mem.range(part.start, part.end)) for part in ranges]
         return self._opened(self._chunks(parts, self._read_epoch))
+
     def rows_of(self, keys: KeySet) -> Iterator[DataChunk]:
         """The rows of a set, in their current state. Whole keys are looked up, others read as ranges. REQUIRES that this
         instance owns all vnodes."""

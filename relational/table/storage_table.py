@@ -23,6 +23,7 @@ from relational.chunk.vnode_map import vnode_ranges
 from relational.table.column_cache import ColumnCache
 from relational.table.key_ranges import ranges_of
 from relational.table.overlay import rows_of_changes
+from relational.table.row_layout import WholeRows
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import concatenated, within
 from relational.types import Schema
@@ -51,6 +52,16 @@ class StorageTable:
         """The row under `pk` at `epoch`, or None."""
         rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
         return next(iter(rows.rows())) if found[0] else None
+
+    def get_arrays(self, pk: Sequence[object], epoch: Epoch) -> list[pa.Array] | None:
+        """The selected columns of the row under `pk`, whose values are of the types of the key, an array of one value
+        each; None if there is no such row. The path of single lookups."""
+        if not isinstance(self._stored, WholeRows):
+            rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
+            return rows.arrays if found[0] else None
+        arrays = self.serde.pk_arrays(pk)
+        value = self._store.get(self.serde.key_of(arrays), epoch)
+        return None if value is None else self.serde.decode_one(arrays, value)
 
     def get_rows(self, pks: DataChunk, epoch: Epoch) -> tuple[DataChunk, np.ndarray]:
         """(rows, found uint8) for each visible row of `pks`, which has the pk columns in key order, in one read. If
