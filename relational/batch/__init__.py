@@ -1,6 +1,7 @@
 """Queries at one epoch: the batch plan of a logical plan, and its evaluation over committed rows."""
 
 from relational.batch.planner import plan_query
+from relational.batch.prepared import PreparedQuery
 from relational.batch.run import query_chunks, run_query
 
-__all__ = ["plan_query", "query_chunks", "run_query"]
+__all__ = ["PreparedQuery", "plan_query", "query_chunks", "run_query"]

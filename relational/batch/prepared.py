@@ -6,7 +6,7 @@ looked up and decoded for itself, without a plan that is run chunk by chunk and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -16,10 +16,12 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld
 from hummock.state_store import StateStore
-from relational.batch.plan import BatchNode, BatchProject, BatchScan
-from relational.batch.run import table_of
-from relational.catalog.objects import TableCatalog
-from relational.expr.expression import Expression, InputRef, Literal, Parameter
+from relational.batch.plan import BatchNode, BatchProject, BatchScan, BatchValues
+from relational.batch.run import chunks_of, table_of
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.chunk import Column, DataChunk
+from relational.expr.eval import evaluate
+from relational.expr.expression import Expression, InputRef, Literal, Parameter, transform
 from relational.expr.key_condition import Comparison, KeyCondition, equal_values
 from relational.expr.parameters import has_parameters, with_values
 from relational.table.column_cache import ColumnCache
@@ -39,17 +41,57 @@ class PreparedQuery:
         self.plan, self._shown, self._store = plan, tuple(shown), store
         self._lookup = point_lookup(plan, self._shown, store)
         self._has_parameters = any_parameters(plan)
+        self.indexes = frozenset(scan.table.id for scan in _scans(plan) if scan.table.kind is TableKind.INDEX)
+        """Ids of those that the plan reads."""
 
     def rows(self, values: Values, pin: Pin, cache: ColumnCache | None = None) -> pa.Table:
-        """The rows at one committed epoch. `values`: of the parameters by number, that of 0 is the time. ParameterError,
-        EvaluationError."""
+        """The rows at one committed epoch, which `pin` pins. `values`: of the parameters by number, that of 0 is the
+        time. ParameterError, EvaluationError."""
         if self._lookup is not None:
             found = self._lookup.rows(values)
             if found is not None:
                 return found
-        plan = with_parameters(self.plan, values) if self._has_parameters else self.plan
         with pin() as epoch:
-            return table_of(plan, self._shown, self._store, epoch, cache)
+            return table_of(self._plan_of(values), self._shown, self._store, epoch, cache)
+
+    def chunks(self, values: Values, epoch: Epoch) -> Iterator[DataChunk]:
+        """As `rows`, all columns as chunks without hidden rows."""
+        return chunks_of(self._plan_of(values), self._store, epoch)
+
+    def rows_of_many(self, many: Sequence[Values]) -> DataChunk | None:
+        """The rows of all values together, of a plan that is one row of expressions; None of any other plan. The values
+        of a parameter have one type. EvaluationError."""
+        if not isinstance(self.plan, BatchValues) or len(self.plan.rows) != 1:
+            return None
+        columns = _ParameterColumns(many)
+        expressions = [columns.over(cell) for cell in self.plan.rows[0]]
+        chunk = DataChunk(columns.columns, capacity=len(many))
+        return DataChunk([evaluate(each, chunk, strict=True) for each in expressions], capacity=len(many))
+
+    def _plan_of(self, values: Values) -> BatchNode:
+        found = with_parameters(self.plan, values) if self._has_parameters else self.plan
+        assert isinstance(found, BatchNode)
+        return found
+
+
+class _ParameterColumns:
+    """The values of parameters as columns, one row for each of `many`."""
+
+    def __init__(self, many: Sequence[Values]) -> None:
+        self._many = many
+        self._positions: dict[Parameter, int] = {}
+        self.columns: list[Column] = []
+
+    def over(self, expression: Expression) -> Expression:
+        """The expression over these columns."""
+        return transform(expression, lambda node: self._column(node) if isinstance(node, Parameter) else node)
+
+    def _column(self, parameter: Parameter) -> InputRef:
+        if parameter not in self._positions:
+            self._positions[parameter] = len(self.columns)
+            values = [each[parameter.number].value for each in self._many]
+            self.columns.append(Column.from_pylist(values, parameter.data_type))
+        return InputRef(self._positions[parameter], parameter.data_type)
 
 
 class PointLookup:
@@ -112,6 +154,13 @@ def point_lookup(plan: BatchNode, shown: Sequence[int], store: StateStore) -> Po
         return None
     key = [alternatives[0] for alternatives in plan.keys.equal]
     return PointLookup(plan.table, [plan.columns[column] for column in columns], key, schema, store)
+
+
+def _scans(plan: BatchNode) -> Iterator[BatchScan]:
+    if isinstance(plan, BatchScan):
+        yield plan
+    for each in plan.inputs:
+        yield from _scans(each)
 
 
 def any_parameters(part: Any) -> bool:

@@ -78,9 +78,12 @@ def table_of(
 
 def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch, indexes: Indexes = no_indexes) -> Chunks:
     """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
-    for chunk in _Query(store, epoch).run(plan_query(plan, indexes)):
-        if chunk.visible_rows:
-            yield chunk.compact()
+    return chunks_of(plan_query(plan, indexes), store, epoch)
+
+
+def chunks_of(plan: BatchNode, store: StateStore, epoch: Epoch) -> Chunks:
+    """As `query_chunks`, of a batch plan."""
+    return (chunk.compact() for chunk in _Query(store, epoch).run(plan) if chunk.visible_rows)
 
 
 class _Query:
