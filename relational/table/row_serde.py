@@ -18,6 +18,7 @@ from hummock.state_store import StateStore
 from relational.catalog.objects import RowFormat, TableCatalog
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
+from relational.chunk.python_values import array_of_values
 from relational.chunk.vnode import vnodes_of
 from relational.encoding.cells import CellEncoder
 from relational.encoding.key.encoder import KeyEncoder
@@ -25,12 +26,8 @@ from relational.encoding.value.encoder import ValueEncoder
 from relational.errors import DamagedRow, EncodingError
 from relational.table.cell_rows import CellRows
 from relational.table.row_layout import RowStore, WholeRows
-from relational.types.data_type import TypeKind
 
 Row = tuple[object, ...]
-_PLAIN = (TypeKind.BOOLEAN, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT, TypeKind.DOUBLE, TypeKind.VARCHAR,
-          TypeKind.DATE)
-"""Types whose Python values Arrow converts to our layout."""
 
 
 class RowSerde:
@@ -84,10 +81,7 @@ class RowSerde:
 
     def pk_arrays(self, pk: Sequence[object]) -> list[pa.Array]:
         """One row of pk values, each of its column's type, as arrays."""
-        return [
-            pa.array((value,), data_type.arrow) if data_type.kind in _PLAIN else Column.from_pylist([value], data_type).array
-            for value, data_type in zip(pk, self._pk_types, strict=True)
-        ]
+        return [array_of_values((value,), data_type) for value, data_type in zip(pk, self._pk_types, strict=True)]
 
     def key_of(self, arrays: Sequence[pa.Array]) -> bytes:
         """The user key of one row of pk columns."""
@@ -124,6 +118,10 @@ class RowSerde:
 
     def pk_chunk(self, pks: Sequence[Row], width: int | None = None) -> DataChunk:
         """Rows of pk values (of the first `width` pk columns) as a chunk."""
+        if len(pks) == 1 and len(pks[0]) == (len(self.pk) if width is None else width):
+            types = self._pk_types[: len(pks[0])]
+            row = [Column.from_pylist([value], data_type) for value, data_type in zip(pks[0], types, strict=True)]
+            return DataChunk(row, capacity=1)
         schema = self.catalog.schema.project(self.pk[: len(self.pk) if width is None else width])
         return DataChunk.from_rows(schema, pks)
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from relational.errors import BindError, NotFound
+from relational.errors import BindError, NotFound, SourceTextError
 from relational.expr.bind import convert
 from relational.expr.expression import Literal
 from relational.expr.parameters import ParameterError, parameter
 from relational.relation import Relation
 from relational.sql import statement as bound
+from relational.sql.constants import lifted
 from relational.sql.parameters import Given
 from stream.errors import InvalidStatement
 from stream.session.statement_cache import CachedStatement, StatementCache
@@ -51,6 +52,12 @@ class Executions:
 
     def query(self, text: str, given: Given = ()) -> pa.Table:
         """The rows of one SELECT. InvalidStatement for any other statement."""
+        simple = None if len(given) or self.cache.has(text) else lifted(text)
+        if simple is not None:
+            try:
+                return self._rows(*self.cache.find(*simple))
+            except SourceTextError:
+                pass  # whose position is that in the text as it was given
         found, values = self.cache.find(text, given)
         if not isinstance(found.statement, bound.Select):
             raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")

@@ -212,6 +212,10 @@ class StatementCache:
             if not shape.keys:
                 del self._texts[gone.text]
 
+    def has(self, text: str) -> bool:
+        """Whether plans of this very text are kept."""
+        return text in self._texts
+
     def may_have(self, text: str) -> bool:
         """Whether a text without parameters is kept, or will be as it comes a second time: that of one query or data
         change."""
