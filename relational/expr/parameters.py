@@ -17,7 +17,7 @@ from relational.errors import BindError, shortened
 from relational.expr.bind import convert, literal
 from relational.expr.expression import Cast, Expression, Literal, Parameter, walk
 from relational.expr.unbound import UnboundLiteral, as_unbound
-from relational.types.data_type import DataType
+from relational.types.data_type import DataType, TypeKind
 
 _INT, _BIGINT = 1 << 31, 1 << 63
 _TYPES: dict[type, DataType] = {
@@ -28,6 +28,8 @@ _TYPES: dict[type, DataType] = {
     date: DataType.DATE,
     time: DataType.TIME,
 }
+_SIMPLE = frozenset(TypeKind) - {TypeKind.NUMERIC, TypeKind.STRUCT, TypeKind.LIST}
+"""Kinds of one type each."""
 _NULL = Literal(None, DataType.VARCHAR)
 
 
@@ -96,4 +98,7 @@ def with_values(expression: Expression, values: Sequence[Literal]) -> Expression
 
 def kinds_of(values: Sequence[Literal]) -> tuple[Any, ...]:
     """What a plan depends on: the types of the values, and which of them are NULL."""
-    return tuple(None if each.value is None else each.data_type for each in values)
+    return tuple([
+        None if each.value is None else int(kind) if (kind := each.data_type.kind) in _SIMPLE else each.data_type
+        for each in values
+    ])

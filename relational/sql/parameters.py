@@ -31,13 +31,14 @@ class Parameters:
     `spans` its first position in the text."""
 
     def __init__(self, given: Given = (), *, is_by_value: bool = False) -> None:
-        self._given, self._is_by_value = given, is_by_value
+        self._given, self.is_by_value = given, is_by_value
         self._numbers: dict[int, int] = {}  # of each mark in the tree, by its id
         self._tree: Tree | None = None
         self._values: list[Literal] = []
         self.names: tuple[str | int, ...] = ()
         self.spans: list[TextSpan | None] = []
         self.constants: set[int] = set()
+        self.reads_time = False
 
     def term(self, node: exp.Placeholder, tree: Tree) -> UnboundExpr:
         """What a mark is bound as. BindError if no value is given for it."""
@@ -45,7 +46,7 @@ class Parameters:
         number = self._numbers[id(node)]
         value, span = self._values[number], tree.location(node)
         is_count = isinstance(node.parent, _COUNTS)
-        if self._is_by_value or is_count:
+        if self.is_by_value or is_count:
             self.constants.add(number)
         elif value.value is not None:
             return UnboundParameter(number + 1, value.data_type, span)
@@ -54,7 +55,8 @@ class Parameters:
 
     def now(self) -> UnboundExpr | None:
         """The time of the statement as a parameter; None if it is a constant as all others."""
-        return None if self._is_by_value else UnboundParameter(0, DataType.TIMESTAMPTZ)
+        self.reads_time = True
+        return None if self.is_by_value else UnboundParameter(0, DataType.TIMESTAMPTZ)
 
     def _read(self, tree: Tree) -> None:
         """Numbers the marks of a tree. BindError for two forms in one statement, and for missing values."""

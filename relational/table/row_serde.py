@@ -26,8 +26,11 @@ from relational.encoding.value.encoder import ValueEncoder
 from relational.errors import DamagedRow, EncodingError
 from relational.table.cell_rows import CellRows
 from relational.table.row_layout import RowStore, WholeRows
+from relational.types.data_type import TypeKind
 
 Row = tuple[object, ...]
+_PLAIN = {TypeKind.SMALLINT: int, TypeKind.INT: int, TypeKind.BIGINT: int, TypeKind.VARCHAR: str}
+"""Types whose values, of one Python class, Arrow converts to our layout."""
 
 
 class RowSerde:
@@ -58,6 +61,7 @@ class RowSerde:
         self._locations = tuple(self._location(column) for column in self.columns)
         self._in_value = [position for is_in_key, position in self._locations if not is_in_key]
         self._pk_types = [self.types[index] for index in self.pk]
+        self._pk_values = [(each, _PLAIN.get(each.kind), each.arrow) for each in self._pk_types]
 
     def rows_in(self, store: StateStore) -> RowStore:
         """The rows of the table in `store`, in its row format."""
@@ -81,7 +85,10 @@ class RowSerde:
 
     def pk_arrays(self, pk: Sequence[object]) -> list[pa.Array]:
         """One row of pk values, each of its column's type, as arrays."""
-        return [array_of_values((value,), data_type) for value, data_type in zip(pk, self._pk_types, strict=True)]
+        return [
+            pa.array((value,), arrow) if type(value) is plain else array_of_values((value,), data_type)
+            for value, (data_type, plain, arrow) in zip(pk, self._pk_values, strict=True)
+        ]
 
     def key_of(self, arrays: Sequence[pa.Array]) -> bytes:
         """The user key of one row of pk columns."""

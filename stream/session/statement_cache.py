@@ -24,6 +24,7 @@ from relational.sql.lexer import statements
 from relational.sql.parameters import Given, Parameters, literals_of
 from relational.sql.prepare import PREPARABLE
 from relational.sql.statement import Delete, Insert, Select, Statement, Update
+from relational.types import DataType
 from stream.session.queries import PlannedQuery, plan_for
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ MOST_CHARACTERS = 4 << 20
 LONGEST_TEXT = 64 << 10
 MOST_SEEN = 4_096
 """Texts without parameters that were executed once: the second time they are kept."""
+TOUCHED_EVERY = 16
+"""Of so many statements that are found, one is noted as used last."""
+_NO_TIME = Literal(None, DataType.TIMESTAMPTZ)
 MOST_CONSTANTS = 64
 """Plans of one text that differ in the values of constants, beyond which the text is not kept."""
 
@@ -50,6 +54,7 @@ class CachedStatement:
     planned: PlannedQuery | None
     spans: Sequence[tuple[int, int] | None]
     has_parameters: bool
+    reads_time: bool
 
     def bound(self, values: Sequence[Literal]) -> Update | Delete:
         """The data change with these values. BindError at the parameter whose value does not fit."""
@@ -118,13 +123,15 @@ class StatementCache:
                 values = literals_of(given, shape.names)
             except (LookupError, BindError):
                 return self._bound(text, given, known)  # which names the value
-            found = self._found.get(self._key(text, shape, values))
+            key = self._key(text, shape, values)
+            found = self._found.get(key)
             if found is not None:
                 self.hits += 1
-                with self._lock:
-                    if found.text in self._texts:
-                        self._found.move_to_end(self._key(text, shape, values))
-                return found, [parameter(self._now()), *values]
+                if self.hits % TOUCHED_EVERY == 0:
+                    with self._lock:
+                        if key in self._found:
+                            self._found.move_to_end(key)
+                return found, [self._time(found), *values]
         return self._bound(text, given, known)
 
     def by_value(self, text: str, given: Given) -> Statement:
@@ -150,7 +157,11 @@ class StatementCache:
         values = literals_of(given, parameters.names)
         found = self._planned(text, statement, parameters, known)
         self._keep(text, found, parameters, values, known)
-        return found, [parameter(self._now()), *values]
+        return found, [self._time(found), *values]
+
+    def _time(self, found: CachedStatement) -> Literal:
+        """The time of an execution, if it is needed."""
+        return parameter(self._now()) if found.reads_time else _NO_TIME
 
     def _bind(self, text: str, given: Given, *, is_by_value: bool) -> tuple[Statement, Parameters]:
         parameters = Parameters(given, is_by_value=is_by_value)
@@ -170,7 +181,9 @@ class StatementCache:
         elif isinstance(statement, Update | Delete):
             parts = (statement.predicate, *(statement.assignments if isinstance(statement, Update) else ()))
             has_parameters = any_parameters(parts)
-        return CachedStatement(text, parameters.names, statement, planned, parameters.spans, has_parameters)
+        return CachedStatement(
+            text, parameters.names, statement, planned, parameters.spans, has_parameters, parameters.reads_time
+        )
 
     def _keep(
         self,
@@ -180,7 +193,8 @@ class StatementCache:
         values: Sequence[Literal],
         known: CatalogSnapshot,
     ) -> None:
-        if len(text) > LONGEST_TEXT or known is not self._catalog.snapshot:
+        is_of_now = parameters.is_by_value and parameters.reads_time
+        if len(text) > LONGEST_TEXT or known is not self._catalog.snapshot or is_of_now:
             return
         with self._lock:
             if known is not self._known:
