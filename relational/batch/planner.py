@@ -20,6 +20,7 @@ from relational.batch.plan import (
     BatchNode,
     BatchProject,
     BatchRank,
+    BatchScan,
     BatchShare,
     BatchSort,
     BatchTopN,
@@ -161,15 +162,17 @@ class _Planner:
         pairs = pairs or (EVERY_PAIR,)
         left, left_keys = _with_keys(self.plan(query.left), [each.left for each in pairs])
         right, right_keys = _with_keys(self.plan(query.right), [each.right for each in pairs])
+        null_safe = tuple(each.is_null_safe for each in pairs)
         return BatchHashJoin(
             query.schema,
             left,
             right,
             query.kind,
             tuple(zip(left_keys, right_keys, strict=True)),
-            tuple(each.is_null_safe for each in pairs),
+            null_safe,
             conjunction(rest) if rest else None,
             (len(query.left.schema), len(query.right.schema)),
+            None if query.kind.keeps_right else _lookup(right, tuple(zip(left_keys, right_keys, strict=True)), null_safe),
         )
 
     def share(self, query: Share, wanted: _Wanted) -> BatchNode:
@@ -200,6 +203,37 @@ def _with_keys(node: BatchNode, keys: Sequence[Expression]) -> tuple[BatchNode, 
     """The node with a column more for each key that is not a column, and the positions of the keys."""
     positions, added = key_columns(node.schema, keys)
     return (node if added is None else BatchProject(added[0], node, added[1])), positions
+
+
+def _lookup(
+    right: BatchNode, keys: Sequence[tuple[int, int]], null_safe: Sequence[bool]
+) -> tuple[int, ...] | None:
+    """The left columns that are the key of the table that `right` reads, or its first columns, of which the vnode is
+    known; None if that is no filtered and projected scan of a whole table, or the join is by other columns."""
+    sources: list[int | None] = list(range(len(right.schema)))  # the column of the current node that each is
+    while not isinstance(right, BatchScan):
+        if isinstance(right, BatchProject):
+            passed = right.expressions
+            sources = [None if source is None else _column_of(passed[source]) for source in sources]
+        elif not isinstance(right, BatchFilter):
+            return None
+        right = right.input
+    if right.limit is not None or right.keys is not None or not right.table.kind.has_rows:
+        return None
+    by_column = {
+        right.columns[source]: left
+        for (left, column), is_safe in zip(keys, null_safe, strict=True)
+        if (source := sources[column]) is not None and not is_safe
+    }
+    pk = right.table.pk_indices
+    width = next((number for number, column in enumerate(pk) if column not in by_column), len(pk))
+    if not width or not set(right.table.distribution_key) <= set(pk[:width]):
+        return None
+    return tuple(by_column[column] for column in pk[:width])
+
+
+def _column_of(expression: Expression) -> int | None:
+    return expression.index if isinstance(expression, InputRef) else None
 
 
 def _before(project: Project, order: Sequence[SortKey]) -> tuple[SortKey, ...] | None:

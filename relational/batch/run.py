@@ -136,15 +136,21 @@ class _Query:
         yield DataChunk([Column(array) for array in plan.columns], capacity=len(plan.columns[0]))
 
     def filter(self, plan: BatchFilter) -> Chunks:
+        return self._filtered(plan, self.run(plan.input))
+
+    def _filtered(self, plan: BatchFilter, chunks: Chunks) -> Chunks:
         predicate = Evaluator(plan.predicate)
-        for chunk in self.run(plan.input):
+        for chunk in chunks:
             kept = chunk.filter(predicate(chunk, strict=True))
             if kept.visible_rows:
                 yield kept
 
     def project(self, plan: BatchProject) -> Chunks:
+        return self._projected(plan, self.run(plan.input))
+
+    def _projected(self, plan: BatchProject, chunks: Chunks) -> Chunks:
         evaluators = [Evaluator(each) for each in plan.expressions]
-        for chunk in self.run(plan.input):
+        for chunk in chunks:
             context = context_of(chunk, strict=True)
             columns = [evaluator.over(chunk, context) for evaluator in evaluators]
             yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
@@ -217,7 +223,23 @@ class _Query:
             yield from self.run(branch)
 
     def join(self, plan: BatchHashJoin) -> Chunks:
-        yield from HashJoin(plan, self.run(plan.right)).rows(self.run(plan.left))
+        lookup = None if plan.lookup is None else lambda rows: self._looked_up(plan, rows)
+        return HashJoin(plan).rows(self.run(plan.left), self.run(plan.right), lookup)
+
+    def _looked_up(self, plan: BatchHashJoin, left: DataChunk) -> Chunks:
+        """The right rows of a join whose key is that of one of the left rows."""
+        assert plan.lookup is not None
+        prefixes = left.project(plan.lookup)
+        return self._over_rows(plan.right, lambda table: table.rows_under(prefixes, self._epoch))
+
+    def _over_rows(self, plan: BatchNode, read: Callable[[StorageTable], Chunks]) -> Chunks:
+        """The rows of a filtered and projected scan, of whose table `read` reads some."""
+        if isinstance(plan, BatchFilter):
+            return self._filtered(plan, self._over_rows(plan.input, read))
+        if isinstance(plan, BatchProject):
+            return self._projected(plan, self._over_rows(plan.input, read))
+        assert isinstance(plan, BatchScan), plan
+        return read(StorageTable(plan.table, self._store, plan.columns))
 
     def share(self, plan: BatchShare) -> Chunks:
         if not plan.is_kept:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, user_key
 from hummock.columnar.binary_column import BinaryColumn
@@ -106,6 +107,20 @@ class StorageTable:
             return self._looked_up(keys, epoch, ordered=ordered, reverse=reverse, limit=limit)
         ranges = ranges_of(self.serde, keys)
         return self._decoded(within(self._stored, ranges, epoch, ordered=ordered, reverse=reverse, limit=limit))
+
+    def rows_under(self, prefixes: DataChunk, epoch: Epoch) -> Iterator[DataChunk]:
+        """The rows at `epoch` whose pk begins with one of the rows of `prefixes`, leading pk columns that determine the
+        vnode; each once. NULL equals NULL."""
+        columns = prefixes.compact().columns
+        keys, _ = self.serde.keys_of_pks(columns, len(columns[0]))
+        wanted = BinaryColumn.from_arrow(pc.unique(keys.to_arrow()))
+        if len(columns) < len(self.serde.pk):
+            _, batch = self._stored.scan_prefixes(wanted, epoch)
+            return self._decoded(iter([batch] if len(batch) else []))
+        values = self._stored.get_many(wanted, epoch)
+        found = np.flatnonzero(present_in(values))
+        batch = KvBatch(wanted.to_arrow().take(found), values.to_arrow().take(found))
+        return self._decoded(iter([batch] if len(found) else []))
 
     def _looked_up(
         self, keys: KeySet, epoch: Epoch, *, ordered: bool, reverse: bool, limit: int | None
