@@ -29,6 +29,7 @@ from relational.batch.plan import (
 )
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, input_refs
 from relational.expr.window_functions import RANK_TYPE
+from relational.plan.cardinality import TableRows
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -48,6 +49,7 @@ from relational.plan.logical import (
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.optimizer import optimize
+from relational.plan.rules.order_joins import order_joins_by
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
@@ -56,10 +58,13 @@ MOST_IN_ORDER = 65_536
 """Rows up to which a limit reads along a key that is spread over many vnodes: more are sorted in memory."""
 
 
-def plan_query(query: LogicalPlan, indexes: Indexes = no_indexes) -> BatchNode:
-    """The batch plan of a query, which is optimized first. `indexes`: those that may be read. BindError as `optimize`.
-    """
-    return _Planner(indexes).plan(optimize(query))
+def plan_query(query: LogicalPlan, indexes: Indexes = no_indexes, rows: TableRows | None = None) -> BatchNode:
+    """The batch plan of a query, which is optimized first. `indexes`: those that may be read. `rows`: estimates, by
+    which joins are ordered; None: in the order of the query, as far as possible. BindError as `optimize`."""
+    plan = optimize(query)
+    if rows is not None and any(isinstance(node, Join) for node in nodes(plan)):
+        plan = optimize(order_joins_by(rows)(plan))
+    return _Planner(indexes).plan(plan)
 
 
 @dataclass(frozen=True, slots=True)

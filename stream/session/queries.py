@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from relational.batch import PreparedQuery, plan_query
-from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.chunk import DataChunk, StreamChunk
 from relational.errors import InvalidValue
@@ -29,7 +29,7 @@ from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
-    from hummock.state_store import StateStore
+    from hummock.store.storage import HummockStorage
     from stream.playground import Playground
 
 
@@ -55,10 +55,10 @@ def plan_for(
     plan: LogicalPlan,
     shown: Sequence[int],
     known: CatalogSnapshot | None,
-    store: StateStore,
+    store: HummockStorage,
     failed: Container[int],
 ) -> PlannedQuery:
-    """Plans a query, which may read the indexes that `known` has, unless these are incomplete or `failed`. BindError
+    """Plans a query, whose joins are ordered by the sizes of the tables, and which may read the indexes that `known` has, unless these are incomplete or `failed`. BindError
     for a plan that is too deep."""
 
     def indexes(table_id: int) -> list[TableCatalog]:
@@ -66,7 +66,15 @@ def plan_for(
         return [index for index in found if index.id not in failed]
 
     tables = tuple(dict.fromkeys(node.table.id for node in nodes(plan) if isinstance(node, Scan)))
-    return PlannedQuery(plan, shown, tables, PreparedQuery(plan_query(plan, indexes), shown, store), known)
+    rows: dict[int, float] = {}
+
+    def rows_of(table: TableCatalog) -> float:
+        if not rows:
+            rows.update(store.table_entries(tables))
+        entries = len(table.columns) - len(table.pk) + 1 if table.row_format is RowFormat.CELL else 1
+        return rows[table.id] / entries
+
+    return PlannedQuery(plan, shown, tables, PreparedQuery(plan_query(plan, indexes, rows_of), shown, store), known)
 
 
 class SessionQueries:

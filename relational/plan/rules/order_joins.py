@@ -9,10 +9,11 @@ their own, which may be equalities: (p AND q) OR (p AND r) is p AND (q OR r), wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relational.expr.expression import (
     Call,
+    Cast,
     Expression,
     InputRef,
     conjunction,
@@ -22,6 +23,7 @@ from relational.expr.expression import (
     remap,
     transform,
 )
+from relational.plan.cardinality import JoinGraph, TableRows
 from relational.plan.descent import transformed
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, only
 from relational.types.data_type import DataType
@@ -35,6 +37,28 @@ def share_terms(plan: LogicalPlan) -> LogicalPlan:
 def order_joins(plan: LogicalPlan) -> LogicalPlan:
     """The plan without joins of all pairs, where another order has equalities."""
     return transformed(plan, _ordered)
+
+
+def order_joins_by(rows: TableRows) -> Callable[[LogicalPlan], LogicalPlan]:
+    """A rule that orders the inputs of each tree of joins by the estimated rows of the joins."""
+
+    def rule(plan: LogicalPlan) -> LogicalPlan:
+        shares: dict[int, LogicalPlan] = {}
+
+        def visit(node: LogicalPlan, is_within: bool) -> LogicalPlan:
+            if node.share_number is not None and node.share_number in shares:
+                return shares[node.share_number]
+            is_part = _is_movable(node) or _is_selection(node)
+            found = node.over(tuple(visit(each, is_part) for each in node.inputs)) if node.inputs else node
+            if is_part and not is_within:
+                found = _ordered(found, rows)
+            if node.share_number is not None:
+                shares[node.share_number] = found
+            return found
+
+        return visit(plan, False)
+
+    return rule
 
 
 def _shared(plan: LogicalPlan) -> LogicalPlan:
@@ -58,17 +82,21 @@ def _factored(expression: Expression) -> Expression:
     return conjunction([*common, either])
 
 
-def _ordered(plan: LogicalPlan) -> LogicalPlan:
+def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
     """The joins below `plan`, the lowest of which were looked at before."""
-    if not isinstance(plan, Join) or not _is_movable(plan):
+    if not _is_movable(plan) and not (rows is not None and _is_selection(plan)):
         return plan
     inputs, terms, columns = _flattened(plan)
     starts = [0]
     for each in inputs:
         starts.append(starts[-1] + len(each.schema))
     owner = [number for number, each in enumerate(inputs) for _ in each.schema]
-    order = _order(len(inputs), owner, terms)
-    if _all_equated(plan) or order == list(range(len(inputs))):
+    if rows is None:
+        order = _order(len(inputs), owner, terms)
+    else:
+        pairs = [pair for pair in map(_columns_equated, terms) if pair is not None]
+        order = JoinGraph(inputs, starts, pairs, rows).order()
+    if (rows is None and _all_equated(plan)) or order == list(range(len(inputs))):
         return plan
     joined, position = _joined(inputs, starts, order, terms)
     return only(joined, [position[column] for column in columns])
@@ -134,6 +162,14 @@ def _equated(term: Expression, owner: Sequence[int]) -> tuple[frozenset[int], fr
         return None
     one, other = (frozenset(owner[column] for column in input_columns(arg)) for arg in term.args)
     return (one, other) if one and other and not one & other else None
+
+
+def _columns_equated(term: Expression) -> tuple[int, int] | None:
+    """The columns that a term equates, possibly converted; None for other terms."""
+    if not is_equality(term):
+        return None
+    one, other = (each.operand if isinstance(each, Cast) else each for each in term.args)
+    return (one.index, other.index) if isinstance(one, InputRef) and isinstance(other, InputRef) else None
 
 
 def _joined(
