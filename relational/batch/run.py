@@ -37,6 +37,7 @@ from relational.batch.plan import (
     BatchValues,
     ScanOrder,
 )
+from relational.batch.parallel import Change, mapped
 from relational.batch.planner import plan_query
 from relational.batch.top_rows import TopRows
 from relational.chunk import Column, DataChunk
@@ -51,6 +52,8 @@ from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
 
 Chunks = Iterator[DataChunk]
+DENSE_SHARE = 0.7
+"""Of visible rows below which a chunk is compacted before expressions are evaluated over it."""
 
 
 def run_query(
@@ -135,25 +138,10 @@ class _Query:
     def column_values(self, plan: BatchColumnValues) -> Chunks:
         yield DataChunk([Column(array) for array in plan.columns], capacity=len(plan.columns[0]))
 
-    def filter(self, plan: BatchFilter) -> Chunks:
-        return self._filtered(plan, self.run(plan.input))
-
-    def _filtered(self, plan: BatchFilter, chunks: Chunks) -> Chunks:
-        predicate = Evaluator(plan.predicate)
-        for chunk in chunks:
-            kept = chunk.filter(predicate(chunk, strict=True))
-            if kept.visible_rows:
-                yield kept
-
-    def project(self, plan: BatchProject) -> Chunks:
-        return self._projected(plan, self.run(plan.input))
-
-    def _projected(self, plan: BatchProject, chunks: Chunks) -> Chunks:
-        evaluators = [Evaluator(each) for each in plan.expressions]
-        for chunk in chunks:
-            context = context_of(chunk, strict=True)
-            columns = [evaluator.over(chunk, context) for evaluator in evaluators]
-            yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
+    def staged(self, plan: BatchFilter | BatchProject) -> Chunks:
+        """A sequence of filters and projections, which are applied chunk by chunk."""
+        source, change = _stages(plan)
+        return _shown(mapped(self.run(source), change))
 
     def aggregate(self, plan: BatchHashAgg) -> Chunks:
         types = plan.input.schema.types
@@ -230,16 +218,10 @@ class _Query:
         """The right rows of a join whose key is that of one of the left rows."""
         assert plan.lookup is not None
         prefixes = left.project(plan.lookup)
-        return self._over_rows(plan.right, lambda table: table.rows_under(prefixes, self._epoch))
-
-    def _over_rows(self, plan: BatchNode, read: Callable[[StorageTable], Chunks]) -> Chunks:
-        """The rows of a filtered and projected scan, of whose table `read` reads some."""
-        if isinstance(plan, BatchFilter):
-            return self._filtered(plan, self._over_rows(plan.input, read))
-        if isinstance(plan, BatchProject):
-            return self._projected(plan, self._over_rows(plan.input, read))
-        assert isinstance(plan, BatchScan), plan
-        return read(StorageTable(plan.table, self._store, plan.columns))
+        scan, change = _stages(plan.right)
+        assert isinstance(scan, BatchScan), scan
+        table = StorageTable(scan.table, self._store, scan.columns)
+        return _shown(map(change, table.rows_under(prefixes, self._epoch)))
 
     def share(self, plan: BatchShare) -> Chunks:
         if not plan.is_kept:
@@ -264,8 +246,8 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchIndexLookup: _Query.index_lookup,
     BatchValues: _Query.values,
     BatchColumnValues: _Query.column_values,
-    BatchFilter: _Query.filter,
-    BatchProject: _Query.project,
+    BatchFilter: _Query.staged,
+    BatchProject: _Query.staged,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
     BatchTopN: _Query.top_n,
@@ -275,6 +257,45 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchHashJoin: _Query.join,
     BatchShare: _Query.share,
 }
+
+
+def _stages(plan: BatchNode) -> tuple[BatchNode, Change]:
+    """The input of the filters and projections that begin with `plan`, and what they make of a chunk of it."""
+    stages: list[Change] = []
+    while isinstance(plan, BatchFilter | BatchProject):
+        stages.append(_filtering(plan) if isinstance(plan, BatchFilter) else _projecting(plan))
+        plan = plan.input
+    stages.reverse()
+
+    def change(chunk: DataChunk) -> DataChunk:
+        for stage in stages:
+            chunk = stage(chunk)
+        return chunk
+
+    return plan, change
+
+
+def _filtering(plan: BatchFilter) -> Change:
+    predicate = Evaluator(plan.predicate)
+    return lambda chunk: chunk.filter(predicate(chunk, strict=True))
+
+
+def _projecting(plan: BatchProject) -> Change:
+    evaluators = [Evaluator(each) for each in plan.expressions]
+
+    def change(chunk: DataChunk) -> DataChunk:
+        if chunk.visible_rows < chunk.capacity * DENSE_SHARE:
+            chunk = chunk.compact()
+        context = context_of(chunk, strict=True)
+        columns = [evaluator.over(chunk, context) for evaluator in evaluators]
+        return DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
+
+    return change
+
+
+def _shown(chunks: Iterator[DataChunk]) -> Chunks:
+    """Those with visible rows."""
+    return (chunk for chunk in chunks if chunk.visible_rows)
 
 
 def _values(cells: tuple[Expression, ...]) -> list[object]:
