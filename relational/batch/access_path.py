@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from relational.batch.plan import BatchFilter, BatchIndexLookup, BatchNode, BatchProject, BatchScan, ScanOrder
 from relational.catalog.objects import TableCatalog
 from relational.expr.expression import Expression, conjunction, conjuncts, input_columns, input_refs, remap
-from relational.expr.key_condition import KeyCondition, key_condition, most_combinations
+from relational.expr.key_condition import KeyCondition, key_condition, most_combinations, narrowed
 from relational.plan.logical import Scan, table_schema
 from relational.types.ordering import OrderType, SortKey
 
@@ -129,7 +129,7 @@ def _scanned(scan: Scan, path: AccessPath, limit: int | None) -> BatchNode:
     columns = tuple(column for column in path.columns if column is not None)
     most = None if path.rest else limit
     node: BatchNode = BatchScan(scan.schema, path.table, columns, most, path.keys, path.order)
-    return BatchFilter(scan.schema, node, conjunction(path.rest)) if path.rest else node
+    return BatchFilter(scan.schema, node, conjunction(list(map(narrowed, path.rest)))) if path.rest else node
 
 
 def _looked_up(scan: Scan, path: AccessPath, own: AccessPath, limit: int | None) -> BatchNode:

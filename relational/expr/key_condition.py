@@ -31,6 +31,7 @@ MOST_KEYS = 16_384
 MOST_RANGES = 4_096
 """Ranges of keys, one for each vnode, that are read for one condition because of its constants."""
 _SIGNS = {"equal": "=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_FUNCTIONS = {sign: function for function, sign in _SIGNS.items()}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGER_BITS = {TypeKind.SMALLINT: 15, TypeKind.INT: 31, TypeKind.BIGINT: 63}
 _FLOAT_DIGITS = {TypeKind.SMALLINT: (TypeKind.REAL, TypeKind.DOUBLE), TypeKind.INT: (TypeKind.DOUBLE,),
@@ -121,6 +122,30 @@ def key_condition(
         return None, rest
     width = len(equal) + bool(bounds)
     return KeyCondition(tuple(equal), tuple(bounds), tuple(types[:width])), rest
+
+
+def narrowed(term: Expression) -> Expression:
+    """A term of a filter as a comparison in the type of its column, where that is converted to the wider type of a
+    literal: true for the same rows, but FALSE may stand for NULL."""
+    column, comparisons = _comparisons(term)
+    if column is None or len(comparisons) != 1 or not isinstance(term, Call) or len(term.args) != 2:
+        return term
+    (each,) = comparisons
+    side = next((arg for arg in term.args if not isinstance(arg, Literal)), None)
+    if not isinstance(side, Cast) or not isinstance(each.value, Literal) or each.value.value is None:
+        return term
+    while isinstance(side, Cast):
+        side = side.operand
+    found, is_exact_value = _floor(each.value.value, side.data_type)
+    if is_exact_value:
+        return Call(_FUNCTIONS[each.sign], (side, Literal(found, side.data_type)), DataType.BOOLEAN)
+    if each.sign == "=":
+        return Literal(False, DataType.BOOLEAN)
+    if found is None:
+        return Literal(False, DataType.BOOLEAN) if each.sign[0] == "<" else Call(
+            "is_not_null", (side,), DataType.BOOLEAN)
+    sign = "<=" if each.sign[0] == "<" else ">"
+    return Call(_FUNCTIONS[sign], (side, Literal(found, side.data_type)), DataType.BOOLEAN)
 
 
 def most_combinations(width: int, key: Sequence[int], distribution: Sequence[int], vnodes: int) -> int:
