@@ -7,7 +7,7 @@ values that are equated are distributed evenly over the values of a key among th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from relational.catalog.objects import TableCatalog
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjuncts
@@ -73,37 +73,57 @@ def base_rows(plan: LogicalPlan, rows: TableRows) -> float:
     return estimated_rows(plan, rows)
 
 
-@dataclass(slots=True)
+class Equated(NamedTuple):
+    """Two columns that are equal in all rows. `is_transitive`: what equals one of them equals the other."""
+
+    one: int
+    other: int
+    is_transitive: bool
+
+
 class JoinGraph:
     """The inputs of inner joins, and the equalities among columns of all of them: `starts` is the first column of each
-    input, `equated` are pairs of columns."""
+    input."""
 
-    inputs: Sequence[LogicalPlan]
-    starts: Sequence[int]
-    equated: Sequence[tuple[int, int]]
-    rows: TableRows
-    _class_of: dict[int, int] = field(default_factory=dict)  # of equal columns, by column
-    _sizes: list[float] = field(default_factory=list)
-    _bases: list[float] = field(default_factory=list)
+    def __init__(
+        self, inputs: Sequence[LogicalPlan], starts: Sequence[int], equated: Sequence[Equated], rows: TableRows
+    ) -> None:
+        self._inputs, self._starts = inputs, starts
+        self._sizes = [estimated_rows(each, rows) for each in inputs]
+        self._bases = [base_rows(each, rows) for each in inputs]
+        self.chains: list[set[int]] = []
+        """Columns that are equal to each other."""
+        for pair in equated:
+            if pair.is_transitive:
+                found = [each for each in self.chains if not each.isdisjoint(pair[:2])]
+                self.chains = [each for each in self.chains if each.isdisjoint(pair[:2])]
+                self.chains.append({pair.one, pair.other}.union(*found))
+        links = [*self.chains, *({pair.one, pair.other} for pair in equated if not pair.is_transitive)]
+        self._links = links
+        self._links_of = [
+            {number for number, link in enumerate(links) if not link.isdisjoint(self.columns(each))}
+            for each in range(len(inputs))
+        ]
 
-    def __post_init__(self) -> None:
-        for one, other in self.equated:
-            old, new = self._class_of.get(other, other), self._class_of.get(one, one)
-            members = [column for column, known in self._class_of.items() if known == old]
-            self._class_of |= dict.fromkeys((*members, one, other), new)
-        self._sizes = [estimated_rows(each, self.rows) for each in self.inputs]
-        self._bases = [base_rows(each, self.rows) for each in self.inputs]
+    def columns(self, number: int) -> range:
+        """The columns of an input."""
+        return range(self._starts[number], self._starts[number] + len(self._inputs[number].schema))
+
+    def column(self, column: int) -> InputRef:
+        """A column of all inputs together."""
+        number = max(at for at, start in enumerate(self._starts[: len(self._inputs)]) if start <= column)
+        return InputRef(column, self._inputs[number].schema.types[column - self._starts[number]])
 
     def order(self) -> list[int]:
         """The order of the inputs with the fewest rows in between, each behind one that it is equated with, if there is
         one. Of equally good ones the first."""
-        count = len(self.inputs)
+        count = len(self._inputs)
         starts = range(count) if count <= MOST_STARTS else [min(range(count), key=self._sizes.__getitem__)]
         return min((self._from(start) for start in starts), key=lambda found: found[0])[1]
 
     def _from(self, start: int) -> tuple[float, list[int]]:
         """(rows of all intermediate results, the order that takes the smallest next one)."""
-        order, waiting = [start], [each for each in range(len(self.inputs)) if each != start]
+        order, waiting = [start], [each for each in range(len(self._inputs)) if each != start]
         current = cost = self._sizes[start]
         while waiting:
             found = [(self._joined(order, current, each), each) for each in waiting]
@@ -115,8 +135,7 @@ class JoinGraph:
 
     def _joined(self, order: Sequence[int], current: float, following: int) -> float:
         """The estimated rows of a join of known inputs, which have `current` rows, with another one."""
-        linking = {self._class_of[column] for each in order for column in self._columns(each) if column in self._class_of}
-        shared = linking & {self._class_of[column] for column in self._columns(following) if column in self._class_of}
+        shared = set().union(*(self._links_of[each] for each in order)) & self._links_of[following]
         product = current * self._sizes[following]
         if not shared:
             return product * 1e6  # all pairs: after everything that is linked
@@ -126,23 +145,17 @@ class JoinGraph:
         values = max(self._values(each) for each in shared)
         return max(product / values, 1.0)
 
-    def _columns(self, number: int) -> range:
-        return range(self.starts[number], self.starts[number] + len(self.inputs[number].schema))
-
     def _has_key(self, number: int, shared: set[int]) -> bool:
-        """Whether no two rows of an input are equal in the columns of these classes."""
-        start = self.starts[number]
-        columns = frozenset(
-            column - start for column in self._columns(number) if self._class_of.get(column) in shared
-        )
-        return self.inputs[number].properties.is_unique(columns)
+        """Whether no two rows of an input are equal in the columns of these links."""
+        columns = {column for link in shared for column in self._links[link]}.intersection(self.columns(number))
+        start = self._starts[number]
+        return self._inputs[number].properties.is_unique(frozenset(column - start for column in columns))
 
-    def _values(self, number: int) -> float:
-        """How many different values the columns of a class have: as many as a key among them, if there is one."""
+    def _values(self, link: int) -> float:
+        """How many different values the columns of a link have: as many as a key among them, if there is one."""
         found = []
-        for at, plan in enumerate(self.inputs):
-            for column in self._columns(at):
-                if self._class_of.get(column) == number:
-                    is_key = plan.properties.is_unique(frozenset((column - self.starts[at],)))
-                    found.append((not is_key, self._bases[at] if is_key else self._bases[at] ** 0.5))
+        for number, plan in enumerate(self._inputs):
+            for column in self._links[link].intersection(self.columns(number)):
+                is_key = plan.properties.is_unique(frozenset((column - self._starts[number],)))
+                found.append((not is_key, self._bases[number] if is_key else self._bases[number] ** 0.5))
         return max(min(found)[1], 1.0)

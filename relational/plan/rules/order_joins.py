@@ -9,7 +9,7 @@ their own, which may be equalities: (p AND q) OR (p AND r) is p AND (q OR r), wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relational.expr.expression import (
     Call,
@@ -18,12 +18,13 @@ from relational.expr.expression import (
     InputRef,
     conjunction,
     conjuncts,
+    equality,
     input_columns,
     is_equality,
     remap,
     transform,
 )
-from relational.plan.cardinality import JoinGraph, TableRows
+from relational.plan.cardinality import Equated, JoinGraph, TableRows
 from relational.plan.descent import transformed
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, only
 from relational.types.data_type import DataType
@@ -93,11 +94,12 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
     owner = [number for number, each in enumerate(inputs) for _ in each.schema]
     if rows is None:
         order = _order(len(inputs), owner, terms)
+        if _all_equated(plan) or order == list(range(len(inputs))):
+            return plan
     else:
-        pairs = [pair for pair in map(_columns_equated, terms) if pair is not None]
-        order = JoinGraph(inputs, starts, pairs, rows).order()
-    if (rows is None and _all_equated(plan)) or order == list(range(len(inputs))):
-        return plan
+        graph = JoinGraph(inputs, starts, [pair for pair in map(_columns_equated, terms) if pair is not None], rows)
+        order = graph.order()
+        terms = [*(term for term in terms if not _is_plain(term)), *_equalities(graph, order)]
     joined, position = _joined(inputs, starts, order, terms)
     return only(joined, [position[column] for column in columns])
 
@@ -164,12 +166,30 @@ def _equated(term: Expression, owner: Sequence[int]) -> tuple[frozenset[int], fr
     return (one, other) if one and other and not one & other else None
 
 
-def _columns_equated(term: Expression) -> tuple[int, int] | None:
-    """The columns that a term equates, possibly converted; None for other terms."""
+def _columns_equated(term: Expression) -> Equated | None:
+    """The columns that a term equates; None for other terms."""
     if not is_equality(term):
         return None
     one, other = (each.operand if isinstance(each, Cast) else each for each in term.args)
-    return (one.index, other.index) if isinstance(one, InputRef) and isinstance(other, InputRef) else None
+    if not isinstance(one, InputRef) or not isinstance(other, InputRef):
+        return None
+    return Equated(one.index, other.index, _is_plain(term))
+
+
+def _is_plain(term: Expression) -> bool:
+    """Whether a term is an equality of two columns of one type, from which follow others."""
+    return isinstance(term, Call) and term.function == "equal" and all(isinstance(arg, InputRef) for arg in term.args)
+
+
+def _equalities(graph: JoinGraph, order: Sequence[int]) -> Iterator[Expression]:
+    """Of the columns that are equal in a chain, each with one of those before it in the order of the inputs."""
+    for members in graph.chains:
+        known: int | None = None
+        for number in order:
+            for column in (each for each in graph.columns(number) if each in members):
+                if known is not None:
+                    yield equality(graph.column(known), graph.column(column), is_null_safe=False)
+                known = column if known is None else known
 
 
 def _joined(
