@@ -248,8 +248,8 @@ class BatchRank(BatchNode):
 @dataclass(frozen=True, slots=True)
 class BatchHashJoin(BatchNode):
     """The pairs of a left and a right row that are equal in their `keys` and for which `condition`, over the output, is
-    true. `null_safe`: of each key, whether NULL equals NULL. The rows of the smaller input are kept in memory. The output
-    is the first columns of each input, as many as `widths` says; the others are computed keys.
+    true. `null_safe`: of each key, whether NULL equals NULL. The rows of the smaller input are kept in memory. The
+    output is the first columns of each input, as many as `widths` says; the others are computed keys.
 
     `lookup`: the columns of the left input by which the right one, a filtered and projected scan, can be read instead,
     if there are few left rows: they are those of the key of its table, or the first of them; None: it cannot."""

@@ -100,7 +100,7 @@ class _Planner:
             query, wanted = query.input, _Wanted(wanted.limit, order)
         predicate = None
         if isinstance(query, Filter):
-            query, predicate = query.input, query.predicate
+            predicate, query = query.predicate, query.input
         if not isinstance(query, Scan):
             return False
         return access(query, predicate, self._indexes, order=wanted.order, limit=wanted.limit)[1]
@@ -167,17 +167,17 @@ class _Planner:
         pairs = pairs or (EVERY_PAIR,)
         left, left_keys = _with_keys(self.plan(query.left), [each.left for each in pairs])
         right, right_keys = _with_keys(self.plan(query.right), [each.right for each in pairs])
-        null_safe = tuple(each.is_null_safe for each in pairs)
+        keys, null_safe = tuple(zip(left_keys, right_keys, strict=True)), tuple(each.is_null_safe for each in pairs)
         return BatchHashJoin(
             query.schema,
             left,
             right,
             query.kind,
-            tuple(zip(left_keys, right_keys, strict=True)),
+            keys,
             null_safe,
             conjunction(rest) if rest else None,
             (len(query.left.schema), len(query.right.schema)),
-            None if query.kind.keeps_right else _lookup(right, tuple(zip(left_keys, right_keys, strict=True)), null_safe),
+            None if query.kind.keeps_right else _lookup(right, keys, null_safe),
         )
 
     def share(self, query: Share, wanted: _Wanted) -> BatchNode:

@@ -19,6 +19,7 @@ from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
 from relational.batch.access_path import MANY_LOOKUPS, Indexes, no_indexes
 from relational.batch.hash_join import HashJoin
+from relational.batch.parallel import Change, mapped
 from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
@@ -37,7 +38,6 @@ from relational.batch.plan import (
     BatchValues,
     ScanOrder,
 )
-from relational.batch.parallel import Change, mapped
 from relational.batch.planner import plan_query
 from relational.batch.top_rows import TopRows
 from relational.chunk import Column, DataChunk

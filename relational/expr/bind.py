@@ -236,15 +236,15 @@ def convert(operand: Expression, data_type: DataType, span: TextSpan | None = No
         return operand
     if isinstance(operand, Literal) and operand.value is None:
         return Literal(None, data_type)
-    if isinstance(operand, Parameter) and operand.data_type.is_integer and data_type.is_integer:
-        if operand.data_type.kind < data_type.kind:
-            return Parameter(operand.number, data_type)
+    is_wider = operand.data_type.is_integer and data_type.is_integer and operand.data_type.kind < data_type.kind
+    if is_wider and isinstance(operand, Parameter):
+        return Parameter(operand.number, data_type)
     if not can_cast(operand.data_type, data_type):
         raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **error_span(span))
     cast = Cast(operand, data_type)
     if not isinstance(operand, Literal) or data_type.is_nested:
         return cast
-    if operand.data_type.is_integer and data_type.is_integer and operand.data_type.kind < data_type.kind:
+    if is_wider:
         return Literal(operand.value, data_type)
     try:
         return Literal(evaluate_constant(cast), data_type)

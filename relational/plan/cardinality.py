@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from relational.catalog.objects import TableCatalog
-from relational.expr.expression import Call, Expression, InputRef, Literal, conjuncts
+from relational.expr.expression import Call, InputRef, Literal, conjuncts
 from relational.plan.logical import Aggregate, Filter, Join, JoinKind, Limit, LogicalPlan, Scan, TopN, Union, Values
 from relational.plan.logical.node import UnaryPlan
 

@@ -1,6 +1,6 @@
-"""Constants of simple conditions as parameters: a text that is written anew for each value has one plan for all of them.
+"""Constants of simple conditions as parameters: a text that is written anew for each value has one plan for all.
 
-    SELECT * FROM t WHERE id = 7 AND at >= '2024-01-01'    SELECT * FROM t WHERE id = $1 AND at >= $2    (7, '2024-01-01')
+    SELECT * FROM t WHERE id = 7 AND at >= '2024-01-01'    becomes    SELECT * FROM t WHERE id = $1 AND at >= $2
 
 Only queries of columns of one table whose condition compares columns with numbers and texts, so that a constant has no
 other meaning there than that of a parameter.

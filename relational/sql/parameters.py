@@ -51,7 +51,7 @@ class Parameters:
         elif value.value is not None:
             return UnboundParameter(number + 1, value.data_type, span)
         constant = UnboundLiteral(value.value, span=span)
-        return constant if is_count else UnboundCast(constant, value.data_type, span)  # which is no position of a column
+        return constant if is_count else UnboundCast(constant, value.data_type, span)  # no position of a column
 
     def now(self) -> UnboundExpr | None:
         """The time of the statement as a parameter; None if it is a constant as all others."""
@@ -88,9 +88,8 @@ class Parameters:
         key: str | int = text[1:] if is_named else before if form == "?" else int(text[1:]) - 1
         if isinstance(key, int) and not 0 <= key < MAX_PARAMETERS:
             raise BindError(f"there is no parameter {text}: numbers are 1 to {MAX_PARAMETERS}", **error_span(span))
-        known = key in self._given if isinstance(self._given, Mapping) else isinstance(key, int) and key < len(self._given)
-        if not known:
-            count = len(self._given)
+        count = len(self._given)
+        if key not in (self._given if isinstance(self._given, Mapping) else range(count)):
             raise BindError(f"no value is given for {text}, {count} {'is' if count == 1 else 'are'} given",
                             **error_span(span))
         return key

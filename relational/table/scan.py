@@ -74,7 +74,8 @@ def within(
     if not ordered:
         lasts = np.cumsum(counts)[longer] - 1
         nexts = [successor_of_prefix(first.keys[last]) for last in lasts]  # a row may have several entries
-        left = [KeyRange(start, ranges[at].end) for start, at in zip(nexts, longer, strict=True) if start is not None]
+        pairs = zip(nexts, longer.tolist(), strict=True)
+        left = [KeyRange(start, ranges[at].end) for start, at in pairs if start is not None]
         return _limited(first, left, store, epoch, limit)
     if len(longer):
         return in_key_order(store, ranges, epoch, limit=limit)

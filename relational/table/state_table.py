@@ -226,8 +226,8 @@ class StateTable:
         return self._opened(self._chunks(parts, self._read_epoch))
 
     def rows_of(self, keys: KeySet) -> Iterator[DataChunk]:
-        """The rows of a set, in their current state. Whole keys are looked up, others read as ranges. REQUIRES that this
-        instance owns all vnodes."""
+        """The rows of a set, in their current state. Whole keys are looked up, others read as ranges. REQUIRES that
+        this instance owns all vnodes."""
         if keys.prefixes and len(keys.prefixes[0]) == len(self.serde.pk) and keys.bounds is None:
             return self._looked_up(self.serde.pk_chunk(keys.prefixes))
         ranges = ranges_of(self.serde, keys)

@@ -133,8 +133,8 @@ class StatementEvaluator:
     def _matching(
         self, predicate: Expression | None, chunks: Iterable[DataChunk] | None = None
     ) -> DataChunk | None:
-        """All rows for which `predicate` is true, in one chunk; None if there are none. A condition on the key reads its
-        rows only."""
+        """All rows for which `predicate` is true, in one chunk; None if there are none. A condition on the key reads
+        its rows only."""
         if chunks is None and predicate is not None:
             keys, rest = key_condition(conjuncts(predicate), self._pk, self._key_types, self._most_combinations)
             if keys is not None:

@@ -58,8 +58,8 @@ def plan_for(
     store: HummockStorage,
     failed: Container[int],
 ) -> PlannedQuery:
-    """Plans a query, whose joins are ordered by the sizes of the tables, and which may read the indexes that `known` has, unless these are incomplete or `failed`. BindError
-    for a plan that is too deep."""
+    """Plans a query. Its joins are ordered by the sizes of the tables, and it may read the indexes that `known` has,
+    unless these are incomplete or `failed`. BindError for a plan that is too deep."""
 
     def indexes(table_id: int) -> list[TableCatalog]:
         found = () if known is None else known.indexes_of(table_id)

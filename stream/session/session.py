@@ -54,9 +54,8 @@ from stream.session.table import Table
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from relational.sql.parameters import Given
-
     from relational.spark.bulk_load import DataFrame
+    from relational.sql.parameters import Given
     from stream.session.bulk_load import LoadReport
     from stream.spark.driver import BulkBackfill
     from stream.spark.job import SparkSession
@@ -161,7 +160,7 @@ class Session:
         return self._statements.executions.query(text, params)
 
     def executemany(self, text: str, rows: Iterable[Given]) -> int:
-        """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as its parameters, in order.
+        """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as parameters, in order.
 
         The statements are sent without waiting for one another, many of them in one epoch, and inserted rows in batches
         of a thousand. The first error is raised; other statements and batches, earlier ones and some later ones, are

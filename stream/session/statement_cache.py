@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from relational.batch.prepared import any_parameters, with_parameters
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import BindError, SourceTextError
+from relational.expr.bind import error_span
 from relational.expr.expression import Literal
 from relational.expr.parameters import ParameterError, kinds_of, parameter
 from relational.sql.binder import bind_sql
@@ -73,8 +74,7 @@ class CachedStatement:
     def located(self, error: ParameterError) -> BindError:
         """The error of a value at its parameter in the text."""
         span = self.spans[error.number - 1] if error.number else None
-        found = BindError(f"{self._shown(error.number)}: {error.message}", **({} if span is None else
-                          {"start": span[0], "end": span[1]}))
+        found = BindError(f"{self._shown(error.number)}: {error.message}", **error_span(span))
         found.text = self.text
         return found
 
