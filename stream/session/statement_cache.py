@@ -147,13 +147,10 @@ class StatementCache:
         self.misses += 1
         try:
             statement, parameters = self._bind(text, given, is_by_value=False)
-        except SourceTextError as error:
+        except SourceTextError:
             if not len(given):
                 raise
-            try:  # a function may take constants only
-                statement, parameters = self._bind(text, given, is_by_value=True)
-            except SourceTextError:
-                raise error from None
+            statement, parameters = self._bind(text, given, is_by_value=True)  # a function may take constants only
         values = literals_of(given, parameters.names)
         found = self._planned(text, statement, parameters, known)
         self._keep(text, found, parameters, values, known)
@@ -164,6 +161,8 @@ class StatementCache:
         return parameter(self._now()) if found.reads_time else _NO_TIME
 
     def _bind(self, text: str, given: Given, *, is_by_value: bool) -> tuple[Statement, Parameters]:
+        if len(list(statements(text))) != 1:
+            raise BindError("a text of one query or data change is expected here")
         parameters = Parameters(given, is_by_value=is_by_value)
         (statement,) = bind_sql(text, self._catalog, self._now(), parameters)
         parameters.finish()
@@ -207,6 +206,7 @@ class StatementCache:
                 shape.names, shape.constants = parameters.names, constants
             if constants and len(shape.keys) >= MOST_CONSTANTS:
                 self._forget(shape.keys)
+            self._texts[text] = shape
             key = self._key(text, shape, values)
             if key not in self._found:
                 shape.keys.add(key)
