@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ from relational.relation import Relation
 from relational.sql import statement as bound
 from relational.sql.constants import lifted
 from relational.sql.parameters import Given
-from stream.errors import InvalidStatement
+from stream.errors import InvalidStatement, StatementError
+from stream.session.combined_changes import combined
 from stream.session.statement_cache import CachedStatement, StatementCache
 
 if TYPE_CHECKING:
@@ -98,8 +100,17 @@ class Executions:
             return sum(self._change(found, values) for values in many)
         if not isinstance(statement, bound.Update | bound.Delete):
             raise InvalidStatement(type(statement).__name__, "executemany() takes INSERT, UPDATE or DELETE")
-        changes = [_parts(found.bound(values)) for values in many]
-        return self._queries.change_many(statement.table, changes)
+        return sum(self._change_part(found, change, part) for change, part in combined(statement, many))
+
+    def _change_part(
+        self, found: CachedStatement, change: bound.Update | bound.Delete | None, part: Sequence[Sequence[Literal]]
+    ) -> int:
+        """Executions that `change` does together, unless one of them fails."""
+        if change is not None:
+            with suppress(StatementError):
+                return self._queries.change_many(change.table, [_parts(change)])
+        assert isinstance(found.statement, bound.Update | bound.Delete)
+        return self._queries.change_many(found.statement.table, [_parts(found.bound(values)) for values in part])
 
     def prepare(self, statement: bound.Prepare) -> None:
         """Gives a statement a name. InvalidStatement if it is taken."""

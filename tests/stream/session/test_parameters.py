@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -171,7 +172,10 @@ def test_types_of_parameters_have_plans_of_their_own(db):
 def test_now_is_the_time_of_the_execution(db):
     texts = ("SELECT now() AS at, ? AS x", "SELECT date_trunc(?, now()) AS at", "SELECT now() AS at")
     for text, params in zip(texts, ((1,), ("microsecond",), ()), strict=True):
-        times = [db.query(text, params)["at"][0].as_py() for _ in range(3)]
+        times = []
+        for _ in range(3):
+            times.append(db.query(text, params)["at"][0].as_py())
+            time.sleep(0.002)
         assert times == sorted(times) and times[0] < times[2], text
 
 
@@ -290,6 +294,50 @@ def test_query_answers_queries_and_executemany_changes():
             session.executemany("UPDATE t SET v = 'q' WHERE id = ?", [(4,), ("x",)])
         session.flush()
         assert session.query("SELECT id FROM t WHERE id = 7 OR v = 'q'").to_pylist() == [{"id": 4}]  # not undone
+
+
+MANY = (
+    "UPDATE {0} SET x = x + :x, v = :v WHERE id = :id",
+    "UPDATE {0} SET x = :x WHERE id = :id AND v < 'm'",
+    "UPDATE {0} SET x = CAST(:id AS DOUBLE PRECISION) WHERE :id = id AND x > :x",
+    "UPDATE {0} SET v = v || '!' WHERE id = :id",
+    "UPDATE {0} SET x = id + :x WHERE id > :id",
+    "DELETE FROM {0} WHERE id = :id",
+    "DELETE FROM {0} WHERE id = :id AND v = :v",
+)
+
+
+def test_many_executions_are_those_of_one_after_the_other():
+    rng = random.Random(f"{run_seed()} many")
+    with stream.connect("memory://", barrier_interval_ms=3_600_000) as session:
+        for name in ("one", "many"):
+            session.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR, x DOUBLE PRECISION)")
+        for _ in range(25):
+            made = [(rng.randrange(60), rng.choice("akz"), rng.randrange(9) / 2) for _ in range(20)]
+            made = list({row[0]: row for row in made}.values())
+            for name in ("one", "many"):
+                session.executemany(f"DELETE FROM {name} WHERE id = ?", [row[:1] for row in made])
+                session.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", made)
+            text = rng.choice(MANY)
+            names = [name for name in ("id", "v", "x") if f":{name}" in text]
+            draws = {"id": lambda: rng.choice((rng.randrange(60), rng.randrange(60), None, 1 << 40)),
+                     "v": lambda: rng.choice(("a", "q", None)), "x": lambda: rng.choice((rng.randrange(4) / 2, None))}
+            rows = [{name: draws[name]() for name in names} for _ in range(rng.choice((1, 3, 40)))]
+            affected = session.executemany(text.format("many"), rows)
+            assert affected == sum(session.sql(text.format("one"), row) for row in rows), (run_seed(), text, rows)
+            session.flush()
+            one, many = (session.query(f"SELECT * FROM {name} ORDER BY id") for name in ("one", "many"))
+            assert one.equals(many), (run_seed(), text, rows)
+
+
+def test_a_failing_execution_leaves_the_others():
+    with stream.connect("memory://", barrier_interval_ms=3_600_000) as session:
+        session.sql("CREATE TABLE t (id INT PRIMARY KEY, n SMALLINT NOT NULL)")
+        session.executemany("INSERT INTO t VALUES (?, 1)", [(number,) for number in range(5)])
+        with pytest.raises(InvalidStatement):
+            session.executemany("UPDATE t SET n = n + ? WHERE id = ?", [(1, 0), (32_767, 1), (1, 2)])
+        session.flush()
+        assert session.query("SELECT n FROM t ORDER BY id")["n"].to_pylist() == [2, 1, 2, 1, 1]
 
 
 def test_lookups_while_rows_are_committed():
