@@ -1,4 +1,4 @@
-"""TPC-H's queries in batch, beside DuckDB on the same rows and cores: with the columns in the column cache, and without.
+"""TPC-H's queries in batch, beside DuckDB on the same rows and cores: with columns in the column cache, and without.
 
 The data is that of tests/support/drivers/tpch.py at HUMMOCK_TPCH_SCALE (default 0.1; 1 has six million line items). The
 ratios to DuckDB of all queries, and of their total, are printed, and noted in `extra_info`.

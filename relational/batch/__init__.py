@@ -2,6 +2,6 @@
 
 from relational.batch.planner import plan_query
 from relational.batch.prepared import PreparedQuery
-from relational.batch.run import query_chunks, run_query
+from relational.batch.run import run_query
 
-__all__ = ["PreparedQuery", "plan_query", "query_chunks", "run_query"]
+__all__ = ["PreparedQuery", "plan_query", "run_query"]

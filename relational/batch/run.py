@@ -79,13 +79,8 @@ def table_of(
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
-def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch, indexes: Indexes = no_indexes) -> Chunks:
-    """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
-    return chunks_of(plan_query(plan, indexes), store, epoch)
-
-
 def chunks_of(plan: BatchNode, store: StateStore, epoch: Epoch) -> Chunks:
-    """As `query_chunks`, of a batch plan."""
+    """All columns of the rows of a batch plan at `epoch`, hidden ones too, as chunks without hidden rows."""
     return (chunk.compact() for chunk in _Query(store, epoch).run(plan) if chunk.visible_rows)
 
 

@@ -7,7 +7,7 @@ known."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,7 +29,6 @@ from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
-    from hummock.store.storage import HummockStorage
     from stream.playground import Playground
 
 
@@ -52,14 +51,12 @@ class PlannedQuery:
 
 
 def plan_for(
-    plan: LogicalPlan,
-    shown: Sequence[int],
-    known: CatalogSnapshot | None,
-    store: HummockStorage,
-    failed: Container[int],
+    plan: LogicalPlan, shown: Sequence[int], known: CatalogSnapshot | None, playground: Playground
 ) -> PlannedQuery:
     """Plans a query. Its joins are ordered by the sizes of the tables, and it may read the indexes that `known` has,
-    unless these are incomplete or `failed`. BindError for a plan that is too deep."""
+    unless these are incomplete or set aside. BindError for a plan that is too deep."""
+    store = playground.storage
+    failed = {} if known is None else playground.meta.failures.failed(known)
 
     def indexes(table_id: int) -> list[TableCatalog]:
         found = () if known is None else known.indexes_of(table_id)
@@ -81,7 +78,7 @@ class SessionQueries:
     """Executes the reads and changes of all relations of a session. Thread safe."""
 
     def __init__(self, playground: Playground) -> None:
-        self._storage = playground.storage
+        self._playground, self._storage = playground, playground.storage
         self._node = playground.node
         self._catalog = playground.catalog
         self._failures = playground.meta.failures
@@ -120,7 +117,7 @@ class SessionQueries:
         found = self._planned.get(id(plan))
         if found is not None and found.source is plan and found.known is known:
             return found
-        planned = plan_for(plan, plan.visible, known, self._storage, self._failures.failed(known))
+        planned = plan_for(plan, plan.visible, known, self._playground)
         with self._lock:
             self._planned[id(plan)] = planned
             while len(self._planned) > MOST_PLANS:
@@ -130,7 +127,7 @@ class SessionQueries:
     def replanned(self, planned: PlannedQuery) -> PlannedQuery:
         """For the current catalog."""
         known = self._catalog.snapshot
-        return plan_for(planned.source, planned.shown, known, self._storage, self._failures.failed(known))
+        return plan_for(planned.source, planned.shown, known, self._playground)
 
     def _check_fresh(self, planned: PlannedQuery) -> None:
         known = self._catalog.snapshot
@@ -156,7 +153,7 @@ class SessionQueries:
 
     def _planned_now(self, query: LogicalPlan) -> PlannedQuery:
         """A query of which all columns are read, without indexes: they could be dropped meanwhile."""
-        return plan_for(query, range(len(query.schema)), None, self._storage, {})
+        return plan_for(query, range(len(query.schema)), None, self._playground)
 
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
         """The committed rows of `query` as the first ones of a new table, None if there are none. EvaluationError;

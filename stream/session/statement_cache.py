@@ -102,8 +102,7 @@ class StatementCache:
         now: Callable[[], datetime],
         settings: Callable[[], Hashable],
     ) -> None:
-        self._catalog, self._store = playground.catalog, playground.storage
-        self._failures = playground.meta.failures
+        self._playground, self._catalog = playground, playground.catalog
         self._now, self._settings = now, settings
         self._lock = threading.Lock()
         self._texts: dict[str, _Text] = {}
@@ -172,11 +171,10 @@ class StatementCache:
         self, text: str, statement: Statement, parameters: Parameters, known: CatalogSnapshot
     ) -> CachedStatement:
         planned, has_parameters = None, False
-        failed = self._failures.failed(known)
         if isinstance(statement, Select):
-            planned = plan_for(statement.plan, statement.plan.visible, known, self._store, failed)
+            planned = plan_for(statement.plan, statement.plan.visible, known, self._playground)
         elif isinstance(statement, Insert):
-            planned = plan_for(statement.query, range(len(statement.query.schema)), None, self._store, failed)
+            planned = plan_for(statement.query, range(len(statement.query.schema)), None, self._playground)
         elif isinstance(statement, Update | Delete):
             parts = (statement.predicate, *(statement.assignments if isinstance(statement, Update) else ()))
             has_parameters = any_parameters(parts)

@@ -17,7 +17,6 @@ from hummock.store.memory_store import MemoryStateStore
 from relational.batch.access_path import access
 from relational.batch.plan import BatchNode, BatchScan, ScanOrder
 from relational.batch.planner import plan_query
-from relational.batch.run import query_chunks
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import Op, StreamChunk
 from relational.expr.bind import call, convert
@@ -26,6 +25,7 @@ from relational.plan.logical import Filter, Limit, LogicalPlan, Scan, Sort
 from relational.table.state_table import StateTable
 from relational.types import DataType, OrderType, SortKey, TypeKind
 from tests.relational.random_rows import ORDERS, TYPES, random_value, sort_key, sql_value
+from tests.support.drivers.query_chunks import query_chunks
 from tests.support.drivers.seeds import run_seed
 
 EPOCH = 2 << 16

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from relational.batch import query_chunks, run_query
+from relational.batch import run_query
 from relational.batch.planner import plan_query
 from relational.batch.run import table_of
 from relational.catalog.names import ObjectName
@@ -12,6 +12,7 @@ from relational.plan.logical import Scan
 from relational.sql import bind_sql
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.drivers.plan_interpreter import interpret, visible
+from tests.support.drivers.query_chunks import query_chunks
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, rows_of
 

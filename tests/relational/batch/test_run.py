@@ -8,11 +8,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from relational.batch import query_chunks, run_query
+from relational.batch import run_query
 from relational.errors import EvaluationError
 from relational.sql import bind_sql
 from relational.table.storage_table import StorageTable
 from tests.support.drivers.batch_session import BatchSession
+from tests.support.drivers.query_chunks import query_chunks
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 from tests.support.suites.sql_cases import CASES
 

@@ -102,7 +102,8 @@ def run(both: Both, steps: int, *, has_restarts: bool = False) -> None:
                 condition = both.condition()
                 both.check(f"SELECT {rng.choice(('*', 'a, e', 'b, c', 'count(*) AS n'))} FROM t WHERE {condition}")
                 keys = rng.choice(("a, b, c, d, e", "b DESC, a, c, d, e", "c DESC, b, a, d, e", "e, a, b, c, d"))
-                both.check(f"SELECT * FROM t WHERE {condition} ORDER BY {keys} LIMIT {rng.choice((1, 3, 30))}", ordered=True)
+                limit = rng.choice((1, 3, 30))
+                both.check(f"SELECT * FROM t WHERE {condition} ORDER BY {keys} LIMIT {limit}", ordered=True)
             assert not both.db.failed_jobs, both.db.failed_jobs
     except Exception as error:
         raise AssertionError(f"seed {run_seed()}: {both.log[-12:]}") from error

@@ -20,7 +20,8 @@ from stream.session import statement_cache
 from tests.support.drivers.seeds import run_seed
 
 ROWS = 300
-COLUMNS = "id BIGINT PRIMARY KEY, name VARCHAR, amount NUMERIC(12, 2), day DATE, x DOUBLE PRECISION, raw BYTEA, b BOOLEAN"
+COLUMNS = ("id BIGINT PRIMARY KEY, name VARCHAR, amount NUMERIC(12, 2), day DATE, x DOUBLE PRECISION, raw BYTEA, "
+           "b BOOLEAN")
 
 
 def row(number: int) -> tuple:
@@ -138,8 +139,9 @@ def test_a_function_that_needs_a_constant_gets_one(db):
 
 def test_random_queries_with_and_without_parameters(db):
     rng = random.Random(run_seed())
-    columns = {"id": lambda: rng.choice((rng.randrange(-2, ROWS + 2), 1 << 40)), "amount": lambda: Decimal(rng.randrange(9_000)) / 100,
-               "name": lambda: f"n{rng.randrange(9)}", "x": lambda: rng.randrange(300) / 8,
+    columns = {"id": lambda: rng.choice((rng.randrange(-2, ROWS + 2), 1 << 40)),
+               "amount": lambda: Decimal(rng.randrange(9_000)) / 100, "name": lambda: f"n{rng.randrange(9)}",
+               "x": lambda: rng.randrange(300) / 8,
                "day": lambda: date(2024, 1, 1) + timedelta(rng.randrange(60))}  # fmt: skip
     for number in range(150):
         values, marked, written = [], [], []
@@ -148,7 +150,8 @@ def test_random_queries_with_and_without_parameters(db):
             value = columns[column]()
             values.append(value)
             marked.append(f"{column} {sign} ?")
-            shown = f"DATE '{value}'" if isinstance(value, date) else repr(value) if isinstance(value, str) else str(value)
+            shown = repr(value) if isinstance(value, str) else str(value)
+            shown = f"DATE '{value}'" if isinstance(value, date) else shown
             shown = f"{shown}e0" if isinstance(value, float) else shown
             written.append(f"{column} {sign} {shown}")
         word = rng.choice((" AND ", " AND ", " OR "))
@@ -215,7 +218,7 @@ def test_the_cache_is_bounded(monkeypatch):
             assert len(cache._found) <= 5
         for number in range(9):
             session.query(f"SELECT ? AS n -- {'x' * (300 * number)}", (1,))
-            assert cache._characters <= 2_000 and cache._characters == sum(len(each.text) for each in cache._found.values())
+            assert cache._characters == sum(len(each.text) for each in cache._found.values()) <= 2_000
 
 
 def test_a_text_without_parameters_is_kept_when_it_comes_again(db):
@@ -282,8 +285,8 @@ def test_query_answers_queries_and_executemany_changes():
         assert session.executemany("DELETE FROM t WHERE id = ?", []) == 0
         rows = [(1, "a", 1), (2, None, 2.5), (3, "c", None), (4, "d", Decimal("4.5"))]
         assert session.executemany("INSERT INTO t VALUES (?, upper(?), ?)", rows) == 4
-        assert session.executemany("UPDATE t SET v = :v, n = n + :d WHERE id = :id",
-                                   [{"id": 1, "v": "x", "d": 1}, {"id": 9, "v": "y", "d": 1}, {"id": 1, "v": "z", "d": 2}]) == 2
+        given = [{"id": 1, "v": "x", "d": 1}, {"id": 9, "v": "y", "d": 1}, {"id": 1, "v": "z", "d": 2}]
+        assert session.executemany("UPDATE t SET v = :v, n = n + :d WHERE id = :id", given) == 2
         assert session.executemany("DELETE FROM t WHERE id = $1", [(2,), (2,), (3,)]) == 2
         session.flush()
         assert session.query("SELECT * FROM t ORDER BY id").to_pylist() == [
@@ -372,19 +375,21 @@ def test_the_rows_of_a_lookup_are_those_of_a_scan():
     rng = random.Random(f"{run_seed()} lookup")
     types = {"a": ("INT", lambda: rng.randrange(-3, 3)), "b": ("VARCHAR", lambda: rng.choice("xyz")),
              "c": ("NUMERIC(6, 2)", lambda: Decimal(rng.randrange(-300, 300)) / 100),
-             "d": ("TIMESTAMP", lambda: datetime(2024, 1, 1 + rng.randrange(4))), "e": ("REAL", lambda: rng.randrange(4) / 2),
-             "f": ("BOOLEAN", lambda: rng.random() < 0.5)}  # fmt: skip
+             "d": ("TIMESTAMP", lambda: datetime(2024, 1, 1 + rng.randrange(4))),
+             "e": ("REAL", lambda: rng.randrange(4) / 2), "f": ("BOOLEAN", lambda: rng.random() < 0.5)}  # fmt: skip
     with stream.connect("memory://", barrier_interval_ms=3_600_000) as session:
         for number in range(8):
             key = rng.sample(list(types), rng.randrange(1, 4))
             options = "" if number % 2 else " WITH (row_format = 'cell')"
             columns = ", ".join(f"{name} {kind}" for name, (kind, _) in types.items())
-            session.sql(f"CREATE TABLE t{number} ({columns}, PRIMARY KEY ({', '.join(key)})) ON CONFLICT OVERWRITE{options}")
+            columns += f", PRIMARY KEY ({', '.join(key)})"
+            session.sql(f"CREATE TABLE t{number} ({columns}) ON CONFLICT OVERWRITE{options}")
             made = [tuple(draw() for _, draw in types.values()) for _ in range(60)]
             session.executemany(f"INSERT INTO t{number} VALUES (?, ?, ?, ?, ?, ?)", made)
             session.flush()
             chosen = rng.sample(list(types), rng.randrange(1, 6))
-            text = f"SELECT {', '.join(chosen)} FROM t{number} WHERE " + " AND ".join(f"{name} = :{name}" for name in key)
+            condition = " AND ".join(f"{name} = :{name}" for name in key)
+            text = f"SELECT {', '.join(chosen)} FROM t{number} WHERE {condition}"
             every = session.query(f"SELECT * FROM t{number}").to_pylist()
             for wanted in [*made[:10], tuple(draw() for _, draw in types.values())]:
                 given = {name: value for name, value in zip(types, wanted, strict=True) if name in key}
