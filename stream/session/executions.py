@@ -69,7 +69,8 @@ class Executions:
         """The lazy relation of one query; rows affected by one data change."""
         found, values = self.cache.find(text, given)
         if isinstance(found.statement, bound.Select):
-            statement = self.cache.by_value(text, given) if found.names else found.statement
+            has_values = bool(found.names) or found.reads_time
+            statement = self.cache.by_value(text, given) if has_values else found.statement
             assert isinstance(statement, bound.Select)
             return Relation(statement.plan, self._queries, statement.views)
         return self._change(found, values)

@@ -180,6 +180,8 @@ def test_now_is_the_time_of_the_execution(db):
             times.append(db.query(text, params)["at"][0].as_py())
             time.sleep(0.002)
         assert times == sorted(times) and times[0] < times[2], text
+        relations = [db.sql(text, params) for _ in range(4)]
+        assert all(relation.to_arrow()["at"][0].as_py() >= times[2] for relation in relations), text
 
 
 def test_a_ddl_between_executions():
