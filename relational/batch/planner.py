@@ -59,8 +59,13 @@ MOST_IN_ORDER = 65_536
 
 
 def plan_query(query: LogicalPlan, indexes: Indexes = no_indexes, rows: TableRows | None = None) -> BatchNode:
-    """The batch plan of a query, which is optimized first. `indexes`: those that may be read. `rows`: estimates, by
-    which joins are ordered; None: in the order of the query, as far as possible. BindError as `optimize`."""
+    """The batch plan of a query, which is optimized first, unless it looks up rows. `indexes`: those that may be read.
+    `rows`: estimates, by which joins are ordered; None: in the order of the query, as far as possible. BindError as
+    `optimize`."""
+    if isinstance(query, Filter) and isinstance(query.input, Scan):
+        found, _ = access(query.input, query.predicate)
+        if isinstance(found, BatchScan) and found.is_lookup:
+            return found
     plan = optimize(query)
     if rows is not None and any(isinstance(node, Join) for node in nodes(plan)):
         plan = optimize(order_joins_by(rows)(plan))
