@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
-from relational.batch.access_path import MANY_LOOKUPS, Indexes, no_indexes
+from relational.batch.access_path import MANY_LOOKUPS
 from relational.batch.hash_join import HashJoin
 from relational.batch.parallel import Change, mapped
 from relational.batch.plan import (
@@ -46,6 +46,7 @@ from relational.errors import CatalogError
 from relational.expr.eval import Evaluator, constant_value, context_of, masks_of
 from relational.expr.expression import Expression
 from relational.order.ranking import group_numbers, ranking
+from relational.plan.cardinality import TableRows
 from relational.plan.logical import LogicalPlan
 from relational.table.column_cache import ColumnCache
 from relational.table.storage_table import StorageTable
@@ -56,23 +57,16 @@ DENSE_SHARE = 0.7
 """Of visible rows below which a chunk is compacted before expressions are evaluated over it."""
 
 
-def run_query(
-    plan: LogicalPlan,
-    store: StateStore,
-    epoch: Epoch,
-    cache: ColumnCache | None = None,
-    indexes: Indexes = no_indexes,
-) -> pa.Table:
-    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
-    a cache of the store's columns. `indexes`: those that may be read instead of their tables.
-    """
-    return table_of(plan_query(plan, indexes), plan.visible, store, epoch, cache)
+def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, rows: TableRows | None = None) -> pa.Table:
+    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `rows`:
+    estimates of the rows of the tables."""
+    return table_of(plan_query(plan, rows=rows), plan.visible, store, epoch)
 
 
 def table_of(
     plan: BatchNode, shown: Sequence[int], store: StateStore, epoch: Epoch, cache: ColumnCache | None = None
 ) -> pa.Table:
-    """As `run_query`, of the columns `shown` of a batch plan."""
+    """As `run_query`, of the columns `shown` of a batch plan. `cache`: a cache of the store's columns."""
     schema = plan.schema.project(shown)
     chunks = _Query(store, epoch, cache).run(plan)
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]

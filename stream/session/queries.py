@@ -20,6 +20,7 @@ from relational.catalog.snapshot import CatalogSnapshot
 from relational.chunk import DataChunk, StreamChunk
 from relational.errors import InvalidValue
 from relational.expr.expression import Expression, Literal
+from relational.plan.cardinality import TableRows
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from relational.table.row_checks import check_rows, first_repeated_key
@@ -55,7 +56,6 @@ def plan_for(
 ) -> PlannedQuery:
     """Plans a query. Its joins are ordered by the sizes of the tables, and it may read the indexes that `known` has,
     unless these are incomplete or set aside. BindError for a plan that is too deep."""
-    store = playground.storage
     failed = {} if known is None else playground.meta.failures.failed(known)
 
     def indexes(table_id: int) -> list[TableCatalog]:
@@ -63,15 +63,21 @@ def plan_for(
         return [index for index in found if index.id not in failed]
 
     tables = tuple(dict.fromkeys(node.table.id for node in nodes(plan) if isinstance(node, Scan)))
-    rows: dict[int, float] = {}
+    batch = plan_query(plan, indexes, estimated_rows_in(playground))
+    return PlannedQuery(plan, shown, tables, PreparedQuery(batch, shown, playground.storage), known)
 
-    def rows_of(table: TableCatalog) -> float:
-        if not rows:
-            rows.update(store.table_entries(tables))
-        entries = len(table.columns) - len(table.pk) + 1 if table.row_format is RowFormat.CELL else 1
-        return rows[table.id] / entries
 
-    return PlannedQuery(plan, shown, tables, PreparedQuery(plan_query(plan, indexes, rows_of), shown, store), known)
+def estimated_rows_in(playground: Playground) -> TableRows:
+    """The rows of a table by the sizes of the files that have them."""
+    entries: dict[int, float] = {}
+
+    def rows(table: TableCatalog) -> float:
+        if table.id not in entries:
+            entries.update(playground.storage.table_entries((table.id,)))
+        of_row = len(table.columns) - len(table.pk) + 1 if table.row_format is RowFormat.CELL else 1
+        return entries[table.id] / of_row
+
+    return rows
 
 
 class SessionQueries:

@@ -20,6 +20,7 @@ from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 from stream.message import SKIP_ROW
+from stream.session.queries import estimated_rows_in
 
 if TYPE_CHECKING:
     from stream.playground import Playground
@@ -32,6 +33,7 @@ class Snapshot(ClosedAtExit):
         self._catalog = playground.catalog
         self._storage = playground.storage
         self._creations = playground.meta.creations
+        self._rows = estimated_rows_in(playground)
         self._pin = ExitStack()
         self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
@@ -80,7 +82,7 @@ class Snapshot(ClosedAtExit):
 
     def query(self, plan: LogicalPlan) -> pa.Table:
         self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, Scan))
-        return run_query(plan, self._storage, self.epoch)
+        return run_query(plan, self._storage, self.epoch, self._rows)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:
         raise InvalidStatement(table.name, "a snapshot takes no changes")
