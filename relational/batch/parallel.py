@@ -1,4 +1,4 @@
-"""Chunks changed by several threads: the kernels release the GIL, so filters and projections of a query use the cores.
+"""Chunks read and changed by several threads: scans and kernels release the GIL, so a query uses the cores.
 
 The threads belong to the process, and keep nothing of a query. A forked child gets its own.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from relational.chunk import DataChunk
 
@@ -19,6 +20,8 @@ LEAST_ROWS = 8_192
 """Of a chunk for which another thread pays."""
 
 Change = Callable[[DataChunk], DataChunk]
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -32,9 +35,22 @@ def mapped(chunks: Iterator[DataChunk], change: Change) -> Iterator[DataChunk]:
     if threads == 1:
         yield from map(change, chunks)
         return
-    waiting: deque[Future[DataChunk]] = deque()
-    for chunk in chunks:
-        waiting.append(_submitted(change, chunk))
+    yield from _results((_submitted(change, chunk) for chunk in chunks), threads)
+
+
+def read_in_order(read: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+    """What `read` returns for each of `parts`, in order, some of them ahead."""
+    threads = min(os.cpu_count() or 1, MOST_THREADS)
+    if threads == 1:
+        return map(read, parts)
+    return _results((_threads().submit(read, part) for part in parts), threads)
+
+
+def _results(begun: Iterator[Future[Result]], threads: int) -> Iterator[Result]:
+    """The results in order; as many are begun as keep the threads busy."""
+    waiting: deque[Future[Result]] = deque()
+    for each in begun:
+        waiting.append(each)
         if len(waiting) == AHEAD * threads:
             yield waiting.popleft().result()
     while waiting:

@@ -19,7 +19,7 @@ from hummock.state_store import StateStore
 from relational.agg import AggGroups, AggSpec
 from relational.batch.access_path import MANY_LOOKUPS
 from relational.batch.hash_join import HashJoin
-from relational.batch.parallel import Change, mapped
+from relational.batch.parallel import Change, mapped, read_in_order
 from relational.batch.plan import (
     BatchColumnValues,
     BatchFilter,
@@ -97,6 +97,8 @@ class _Query:
             raise CatalogError(reason, name=name)
         table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
         is_ordered, is_reverse = plan.order is not None, plan.order is ScanOrder.REVERSE
+        if plan.keys is None and plan.order is None and plan.limit is None:
+            return table.scan_parts(self._epoch, read_in_order)
         if plan.keys is None:
             return table.scan(self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
         keys = plan.keys.resolve()

@@ -5,7 +5,7 @@ For batch queries, backfills and readers in other processes. It holds no state; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -29,6 +29,13 @@ from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import concatenated, within
 from relational.types import Schema
 from relational.types.key_set import KeySet, RowRange
+
+PARTS = 64
+"""Of a whole table, a few of which are read at once."""
+PART_ROWS = 8_192
+"""Rows of the first part of a table from which on it is large."""
+ReadInOrder = Callable[[Callable[[KeyRange], list[DataChunk]], Sequence[KeyRange]], Iterator[list[DataChunk]]]
+"""Reads parts, and returns their chunks in order."""
 
 
 class StorageTable:
@@ -93,7 +100,28 @@ class StorageTable:
             return self.rows_of(KeySet((tuple(prefix),), bounds), epoch, ordered=ordered, reverse=reverse, limit=limit)
         batches = concatenated(self._stored, [KeyRange.table(self.catalog.id)], epoch, reverse=reverse, limit=limit)
         chunks = self._decoded(batches)
-        if self._cache is None or not is_whole or not self.serde.columns or epoch > self._store.committed_epoch:
+        return self._cached(epoch, chunks) if is_whole else chunks
+
+    def scan_parts(self, epoch: Epoch, read_in_order: ReadInOrder) -> Iterator[DataChunk]:
+        """All rows at `epoch`, in the order of `scan`. Parts of a large table are read by `read_in_order`, which may
+        use several threads."""
+        return self._cached(epoch, self._parts(epoch, read_in_order))
+
+    def _parts(self, epoch: Epoch, read_in_order: ReadInOrder) -> Iterator[DataChunk]:
+        first, *others = self.partitions(PARTS)
+        rows = 0
+        for chunk in self.scan_partition(epoch, first):
+            rows += chunk.capacity
+            yield chunk
+        if others and rows < PART_ROWS:
+            yield from self.scan_partition(epoch, KeyRange(others[0].start, others[-1].end))
+            return
+        for chunks in read_in_order(lambda part: list(self.scan_partition(epoch, part)), others):
+            yield from chunks
+
+    def _cached(self, epoch: Epoch, chunks: Iterator[DataChunk]) -> Iterator[DataChunk]:
+        """All rows: from the cache if it has all columns, else `chunks`, which it keeps if it can."""
+        if self._cache is None or not self.serde.columns or epoch > self._store.committed_epoch:
             return chunks
         ids = self.catalog.column_ids
         names = [(self.catalog.id, pure_epoch(epoch), ids[column]) for column in self.serde.columns]

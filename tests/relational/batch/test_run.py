@@ -146,7 +146,12 @@ def scans(monkeypatch):
         found.append(limit)
         return scan(self, epoch, limit=limit, **how)
 
+    def counted_whole(self, epoch, read_in_order, whole=StorageTable.scan_parts):
+        found.append(None)
+        return whole(self, epoch, read_in_order)
+
     monkeypatch.setattr(StorageTable, "scan", counted)
+    monkeypatch.setattr(StorageTable, "scan_parts", counted_whole)
     return found
 
 

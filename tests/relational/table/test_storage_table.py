@@ -102,6 +102,23 @@ def test_bounds_leave_null_out(table, order, bounds, expected):
     assert keys(table.scan(SECOND, (0,), bounds, ordered=True)) == sorted_keys(order, *expected)
 
 
+def test_parts_of_a_whole_table(table, monkeypatch):
+    """Read one after the other from the second on, or by what reads several at once."""
+    expected = [row for chunk in table.scan(SECOND) for row in chunk.rows()]
+    read = []
+
+    def in_order(one, parts):
+        read.extend(parts)
+        return map(one, parts)
+
+    for most in (0, 1 << 20):
+        monkeypatch.setattr("relational.table.storage_table.PART_ROWS", most)
+        found = [row for chunk in table.scan_parts(SECOND, in_order) for row in chunk.rows()]
+        assert list(map(repr, found)) == list(map(repr, expected))
+        assert bool(read) == (most == 0)
+        read.clear()
+
+
 def test_bounds_on_the_first_column(table):
     rows = [row for chunk in table.scan(SECOND, (), RowRange(0, 1), ordered=True) for row in chunk.rows()]
     assert {row[0] for row in rows} == {0} and len(rows) == 21
