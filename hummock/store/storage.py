@@ -48,7 +48,7 @@ from hummock.state_store import SyncResult
 from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
 from hummock.store.reads import ViewReads
 from hummock.store.stats import StorageStats, stats_of
-from hummock.store.table_sizes import table_bytes
+from hummock.store.table_sizes import table_bytes, table_entries
 from hummock.store.write_path import WritePath
 from hummock.version import HummockVersion
 
@@ -224,6 +224,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         """Stored bytes of the committed rows of each table, see `table_sizes`. Corruption."""
         with self.pinned_version() as pinned:
             return table_bytes(pinned.version, self._sstable_store, table_ids)
+
+    def table_entries(self, table_ids: Iterable[int]) -> dict[int, float]:
+        """Estimated committed entries of each table, see `table_sizes`. Corruption."""
+        with self.pinned_version() as pinned:
+            return table_entries(pinned.version, self._sstable_store, table_ids)
 
     def __repr__(self) -> str:
         base, url = self._base, self._sstable_store.object_store.url

@@ -1,99 +1,196 @@
-"""HashJoin: a join of a batch query. The rows of the right input are indexed by their key, then those of the left one
-probe the index, chunk by chunk. Keys are equal as in groups and stored keys [R4].
+"""HashJoin: a join of a batch query. Keys are equal as in groups and stored keys [R4].
+
+One input is kept and indexed by its key, the rows of the other one probe the index, chunk by chunk. Which one is kept
+is decided by counting, while rows of both are read in turns: the input that ends first is the smaller one.
+
+    the right one ends first        it is kept
+    the left one, INNER             it is kept
+    the left one, LEFT, SEMI, ANTI  the right one is kept, without the rows that have no partner
+
+RIGHT and FULL keep the right input. If the left one has few rows, and the right one reads a table whose key begins with
+the columns of the join, those of its rows are looked up that have a partner, see `lookup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
+from relational.batch.keyed_rows import KeyedRows, Keys
 from relational.batch.plan import BatchHashJoin
-from relational.chunk import Column, DataChunk, StreamChunk, mask_of
+from relational.chunk import Column, DataChunk, mask_of
 from relational.expr.eval import Evaluator
-from relational.join.join_index import JoinIndex
-from relational.join.join_probe import JoinProbe
+from relational.plan.logical import JoinKind
 from relational.types.schema import Schema
 
 BATCH_ROWS = 65_536
 """Of pairs, or of rows of set-returning functions, that are made at once."""
+ROUND_ROWS = 131_072
+"""Rows of each input that are read in turns."""
+LOOKUP_ROWS = 4_096
+"""Rows of an input for which those of the other one are looked up."""
+
+Chunks = Iterator[DataChunk]
+Lookup = Callable[[DataChunk], Chunks]
+"""The rows of an input that may have a partner among the rows of the other one."""
 
 
 class HashJoin:
-    """The join `plan`, over the right rows `rows`, which are read and kept."""
+    """The join `plan`."""
 
-    def __init__(self, plan: BatchHashJoin, rows: Iterable[DataChunk]) -> None:
-        self._plan = plan
-        self._left_keys, right_keys = zip(*plan.keys, strict=True)
+    def __init__(self, plan: BatchHashJoin) -> None:
+        self._plan, self._kind = plan, plan.kind
+        left, right = zip(*plan.keys, strict=True)
+        self._left_keys: tuple[int, ...] = left
+        self._right_keys: tuple[int, ...] = right
         self._condition = None if plan.condition is None else Evaluator(plan.condition)
-        self._index = JoinIndex(plan.right.schema.types, right_keys, (), null_safe=plan.null_safe)
-        self._keyless: list[DataChunk] = []  # right rows whose key equals nothing
-        for chunk in rows:
-            dense = chunk.compact()
-            ids = self._index.locate([dense.columns[column] for column in right_keys]).ids
-            self._index.apply(StreamChunk.inserts(dense), ids)
-            if plan.kind.keeps_right and (ids < 0).any():
-                self._keyless.append(dense.take(np.flatnonzero(ids < 0).astype(np.int32)))
-        self._is_matched = np.zeros(self._index.rows if plan.kind.keeps_right else 0, np.bool_)
 
-    def rows(self, left: Iterable[DataChunk]) -> Iterator[DataChunk]:
-        """The pairs, in the order of the left rows, and after each chunk its rows without a partner, last the right
-        rows without one; or the left rows that the kind says. REQUIRES one call."""
+    def rows(self, left: Chunks, right: Chunks, lookup: Lookup | None = None) -> Chunks:
+        """The pairs, and the rows without a partner, or the left rows, that the kind says. `lookup`: of right rows."""
+        ahead: Sequence[DataChunk] = ()
+        if lookup is not None:
+            ahead, is_all = _pulled(left, LOOKUP_ROWS)
+            if is_all:
+                found = lookup(DataChunk.concat(ahead)) if ahead else iter(())
+                return self._probed(iter(ahead), self._kept_right(_dense(found)))
+        left = chain(ahead, left)
+        if self._kind.keeps_right:
+            return self._probed(left, self._kept_right(_dense(right)))
+        some_left, some_right, is_left = _smaller(left, right)
+        if not is_left:
+            return self._probed(chain(some_left, left), self._kept_right(some_right))
+        if self._kind is JoinKind.INNER:
+            return self._swapped(some_left, chain(some_right, right))
+        return self._probed(iter(some_left), self._kept_right(self._partners(some_left, chain(some_right, right))))
+
+    def _kept_right(self, chunks: Iterable[DataChunk]) -> KeyedRows:
+        return KeyedRows(self._plan.right.schema.types, list(chunks), self._right_keys, self._plan.null_safe)
+
+    def _partners(self, left: Iterable[DataChunk], right: Iterable[DataChunk]) -> Chunks:
+        """The right rows that have the key of a left one."""
+        keys = Keys([self._plan.left.schema.types[column] for column in self._left_keys], self._plan.null_safe)
         for chunk in left:
-            yield from self._pairs(chunk.compact()) if self._plan.kind.has_pairs else self._filtered(chunk.compact())
-        if not self._plan.kind.keeps_right:
-            return
-        alone = np.flatnonzero(~self._is_matched).astype(np.int32)
-        for first in range(0, len(alone), BATCH_ROWS):
-            yield self._without_left(list(map(Column, self._index.gather(alone[first : first + BATCH_ROWS]))))
-        for chunk in self._keyless:
-            yield self._without_left(chunk.columns)
+            keys.add([chunk.columns[column] for column in self._left_keys])
+        for chunk in _dense(right):
+            kept = np.flatnonzero(keys.find([chunk.columns[column] for column in self._right_keys]) >= 0)
+            if len(kept) == chunk.capacity:
+                yield chunk
+            elif len(kept):
+                yield chunk.take(kept.astype(np.int32))
 
-    def _filtered(self, left: DataChunk) -> Iterator[DataChunk]:
+    def _swapped(self, left: Sequence[DataChunk], right: Iterable[DataChunk]) -> Chunks:
+        """The pairs of kept left rows, in the order of the right ones."""
+        kept = KeyedRows(self._plan.left.schema.types, left, self._left_keys, self._plan.null_safe)
+        for chunk in _dense(right):
+            ids = kept.keys.find([chunk.columns[column] for column in self._right_keys])
+            for right_rows, left_rows in kept.pairs(ids, BATCH_ROWS):
+                pairs = self._joined(kept.rows, left_rows, chunk, right_rows)
+                if self._condition is not None:
+                    pairs = pairs.filter(self._condition(pairs, strict=True))
+                if pairs.visible_rows:
+                    yield pairs
+
+    def _probed(self, left: Iterable[DataChunk], kept: KeyedRows) -> Chunks:
+        """The result with kept right rows, in the order of the left ones; right rows without a partner come last."""
+        is_matched = np.zeros(kept.rows.capacity if self._kind.keeps_right else 0, np.bool_)
+        for chunk in _dense(left):
+            if self._kind.has_pairs:
+                yield from self._pairs(chunk, kept, is_matched)
+            else:
+                yield from self._filtered(chunk, kept)
+        alone = np.flatnonzero(~is_matched).astype(np.int32)
+        for first in range(0, len(alone), BATCH_ROWS):
+            yield self._without_left(kept.rows.take(alone[first : first + BATCH_ROWS]))
+
+    def _filtered(self, left: DataChunk, kept: KeyedRows) -> Chunks:
         """The left rows with, or without, a partner."""
-        ids = self._index.locate([left.columns[column] for column in self._left_keys], is_adding=False).ids
+        ids = kept.keys.find([left.columns[column] for column in self._left_keys])
         if self._condition is None:
-            has_partner = self._index.counts(ids) > 0
+            has_partner = kept.counts(ids) > 0
         else:
             has_partner = np.zeros(left.capacity, np.bool_)
-            for left_rows, right_rows in JoinProbe(self._index, ids, BATCH_ROWS):
-                holds = self._condition(self._joined(left, left_rows, right_rows), strict=True)
+            for left_rows, right_rows in kept.pairs(ids, BATCH_ROWS):
+                holds = self._condition(self._joined(left, left_rows, kept.rows, right_rows), strict=True)
                 has_partner[left_rows[mask_of(holds).view(np.bool_)]] = True
-        kept = left.project(range(self._plan.widths[0])).filter(has_partner ^ self._plan.kind.keeps_left)
-        if kept.visible_rows:
-            yield kept
+        found = left.project(range(self._plan.widths[0])).filter(has_partner ^ self._kind.keeps_left)
+        if found.visible_rows:
+            yield found
 
-    def _pairs(self, left: DataChunk) -> Iterator[DataChunk]:
-        ids = self._index.locate([left.columns[column] for column in self._left_keys], is_adding=False).ids
+    def _pairs(self, left: DataChunk, kept: KeyedRows, is_matched: np.ndarray) -> Chunks:
+        ids = kept.keys.find([left.columns[column] for column in self._left_keys])
         has_partner = np.zeros(left.capacity, np.bool_)
-        for left_rows, right_rows in JoinProbe(self._index, ids, BATCH_ROWS):
-            pairs = self._joined(left, left_rows, right_rows)
+        for left_rows, right_rows in kept.pairs(ids, BATCH_ROWS):
+            pairs = self._joined(left, left_rows, kept.rows, right_rows)
             if self._condition is not None:
                 holds = self._condition(pairs, strict=True)
-                pairs, kept = pairs.filter(holds), mask_of(holds).view(np.bool_)
-                left_rows, right_rows = left_rows[kept], right_rows[kept]
-            has_partner[left_rows] = True
-            if self._plan.kind.keeps_right:
-                self._is_matched[right_rows] = True
+                pairs, taken = pairs.filter(holds), mask_of(holds).view(np.bool_)
+                left_rows, right_rows = left_rows[taken], right_rows[taken]
+            if self._kind.keeps_left:
+                has_partner[left_rows] = True
+            if self._kind.keeps_right:
+                is_matched[right_rows] = True
             if len(left_rows):
                 yield pairs
-        if self._plan.kind.keeps_left and not has_partner.all():
+        if self._kind.keeps_left and not has_partner.all():
             alone = left.take(np.flatnonzero(~has_partner).astype(np.int32))
             width, right_width = self._plan.widths
             absent = _nulls(self._plan.right.schema, right_width, alone.capacity)
             yield DataChunk([*alone.columns[:width], *absent], capacity=alone.capacity)
 
-    def _joined(self, left: DataChunk, left_rows: np.ndarray, right_rows: np.ndarray) -> DataChunk:
+    def _joined(
+        self, left: DataChunk, left_rows: np.ndarray, right: DataChunk, right_rows: np.ndarray
+    ) -> DataChunk:
         width, right_width = self._plan.widths
-        columns = left.project(range(width)).take(left_rows).columns
-        found = self._index.gather(right_rows, range(right_width)) if right_width else []
-        return DataChunk([*columns, *map(Column, found)], capacity=len(left_rows))
+        columns = _taken(left, width, left_rows) + _taken(right, right_width, right_rows)
+        return DataChunk(columns, capacity=len(left_rows))
 
-    def _without_left(self, columns: list[Column]) -> DataChunk:
+    def _without_left(self, right: DataChunk) -> DataChunk:
         width, right_width = self._plan.widths
-        rows = len(columns[0])
-        absent = _nulls(self._plan.left.schema, width, rows)
-        return DataChunk([*absent, *columns[:right_width]], capacity=rows)
+        absent = _nulls(self._plan.left.schema, width, right.capacity)
+        return DataChunk([*absent, *right.columns[:right_width]], capacity=right.capacity)
+
+
+def _dense(chunks: Iterable[DataChunk]) -> Chunks:
+    """The chunks with visible rows, compacted."""
+    return (chunk.compact() for chunk in chunks if chunk.visible_rows)
+
+
+def _pulled(chunks: Chunks, most: int) -> tuple[list[DataChunk], bool]:
+    """Compacted chunks until they have more than `most` rows; and whether these are all."""
+    found: list[DataChunk] = []
+    rows = 0
+    for chunk in _dense(chunks):
+        found.append(chunk)
+        rows += chunk.capacity
+        if rows > most:
+            return found, False
+    return found, True
+
+
+def _smaller(left: Chunks, right: Chunks) -> tuple[list[DataChunk], list[DataChunk], bool]:
+    """What was read of both inputs until one of them has ended, and whether that is the left one."""
+    some_left: list[DataChunk] = []
+    some_right: list[DataChunk] = []
+    while True:
+        found, is_all = _pulled(right, ROUND_ROWS)
+        some_right += found
+        if is_all:
+            return some_left, some_right, False
+        found, is_all = _pulled(left, ROUND_ROWS)
+        some_left += found
+        if is_all:
+            return some_left, some_right, True
+
+
+def _taken(rows: DataChunk, width: int, indices: np.ndarray) -> list[Column]:
+    """The first `width` columns of these rows."""
+    if not width:
+        return []
+    if len(indices) == rows.capacity and bool((indices == np.arange(len(indices))).all()):
+        return list(rows.columns[:width])
+    return list(rows.project(range(width)).take(indices.astype(np.int32)).columns)
 
 
 def _nulls(schema: Schema, width: int, rows: int) -> list[Column]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
-from relational.expr.expression import Expression, Literal
+from relational.expr.expression import Expression
+from relational.expr.key_condition import KeyCondition
 from relational.expr.window_functions import WindowCall
 from relational.plan.logical import JoinKind
 from relational.plan.logical.expand import sets_text
@@ -56,33 +58,47 @@ class BatchNode(ABC):
         return tree_text(self)
 
 
+class ScanOrder(StrEnum):
+    """Of the rows of a scan: that of the key, or its reverse."""
+
+    FORWARD = "key order"
+    REVERSE = "reverse key order"
+
+
 @dataclass(frozen=True, slots=True)
 class BatchScan(BatchNode):
-    """Columns of a table, `limit` rows at most (None: all)."""
+    """Columns of a table: of the rows whose key fulfils `keys` (None: of all), `limit` rows at most (None: all), in
+    `order` (None: in any). A condition on the whole key looks its rows up."""
 
     table: TableCatalog
     columns: tuple[int, ...]
     limit: int | None
+    keys: KeyCondition | None = None
+    order: ScanOrder | None = None
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether the condition fixes the whole key."""
+        return self.keys is not None and self.keys.width == len(self.table.pk)
+
+    @property
+    def summary(self) -> str:
+        return f"{'PointGet' if self.is_lookup else 'Scan'} {self.details}"
 
     @property
     def details(self) -> str:
-        limit = "" if self.limit is None else f" limit {self.limit}"
-        return f"{self.table.name} ({', '.join(self.schema.names)}){limit}"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPointGet(BatchNode):
-    """Columns of the row of a table whose primary key is `key`: one constant per key column, in key order."""
-
-    table: TableCatalog
-    columns: tuple[int, ...]
-    key: tuple[Literal, ...]
+        return f"{self.table.name}{self._shown_keys} ({', '.join(self.schema.names)}){self._shown_order}"
 
     @property
-    def details(self) -> str:
-        names = [self.table.columns[index].name for index in self.table.pk_indices]
-        key = ", ".join(f"{name} = {part.describe()}" for name, part in zip(names, self.key, strict=True))
-        return f"{self.table.name} [{key}] ({', '.join(self.schema.names)})"
+    def _shown_keys(self) -> str:
+        if self.keys is None:
+            return ""
+        return f" [{self.keys.describe([self.table.columns[index].name for index in self.table.pk_indices])}]"
+
+    @property
+    def _shown_order(self) -> str:
+        order = "" if self.order is None else f" in {self.order}"
+        return order if self.limit is None else f"{order} limit {self.limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +206,37 @@ class BatchSort(_Unary):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchTopN(_Unary):
+    """The first `count` rows in the order of `keys` after skipping `offset`, of which as many are in memory."""
+
+    keys: tuple[SortKey, ...]
+    count: int
+    offset: int
+
+    @property
+    def details(self) -> str:
+        return f"{self.count} offset {self.offset} by {order_text(self.keys, self.schema.names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIndexLookup(_Unary):
+    """The rows of a table, `columns` of it, whose keys are the rows of the `input`, which reads an index; in its order.
+    If these are many, `otherwise` is read, which has the same rows in any order; None: they are few."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+    otherwise: BatchNode | None
+
+    @property
+    def inputs(self) -> tuple[BatchNode, ...]:
+        return (self.input,) if self.otherwise is None else (self.input, self.otherwise)
+
+    @property
+    def details(self) -> str:
+        return f"{self.table.name} ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
 class BatchLimit(_Unary):
     """At most `count` rows (None: all) after skipping `offset`."""
 
@@ -241,8 +288,11 @@ class BatchOverWindow(BatchNode):
 @dataclass(frozen=True, slots=True)
 class BatchHashJoin(BatchNode):
     """The pairs of a left and a right row that are equal in their `keys` and for which `condition`, over the output, is
-    true. `null_safe`: of each key, whether NULL equals NULL. The rows of the right input are kept in memory. The output
-    is the first columns of each input, as many as `widths` says; the others are computed keys."""
+    true. `null_safe`: of each key, whether NULL equals NULL. The rows of the smaller input are kept in memory. The
+    output is the first columns of each input, as many as `widths` says; the others are computed keys.
+
+    `lookup`: the columns of the left input by which the right one, a filtered and projected scan, can be read instead,
+    if there are few left rows: they are those of the key of its table, or the first of them; None: it cannot."""
 
     left: BatchNode
     right: BatchNode
@@ -251,6 +301,7 @@ class BatchHashJoin(BatchNode):
     null_safe: tuple[bool, ...]
     condition: Expression | None
     widths: tuple[int, int]
+    lookup: tuple[int, ...] | None = None
 
     @property
     def inputs(self) -> tuple[BatchNode, ...]:
@@ -259,7 +310,8 @@ class BatchHashJoin(BatchNode):
     @property
     def details(self) -> str:
         names = self.left.schema.names, self.right.schema.names
-        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}"
+        way = "" if self.lookup is None else ", or by key"
+        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}{way}"
 
 
 @dataclass(frozen=True, slots=True)

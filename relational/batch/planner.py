@@ -1,16 +1,16 @@
 """From a logical plan to a batch plan: which operators evaluate a query.
 
-Filters that fix a whole primary key read one row; a limit ends the scans below it; the rows of a shared input are kept
-if they are fewer or cost more than those that are read.
+Conditions on a key read its rows only (see `access_path`); a limit ends the scans below it, and with an order along a
+key those in that order; the rows of a shared input are kept if they are fewer or cost more than those that are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from decimal import Decimal
+from dataclasses import dataclass, replace
 from typing import Any
 
+from relational.batch.access_path import Indexes, access, no_indexes
 from relational.batch.plan import (
     BatchColumnValues,
     BatchExpand,
@@ -20,21 +20,21 @@ from relational.batch.plan import (
     BatchLimit,
     BatchNode,
     BatchOverWindow,
-    BatchPointGet,
     BatchProject,
     BatchProjectSet,
     BatchRecursive,
     BatchScan,
     BatchShare,
     BatchSort,
+    BatchTopN,
     BatchUnion,
     BatchValues,
     BatchWorkingTable,
 )
 from relational.batch.recursion import depends
-from relational.expr.coercion import WIDE, digits
-from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts, input_refs
+from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, input_refs
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
+from relational.plan.cardinality import TableRows
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -58,71 +58,116 @@ from relational.plan.logical import (
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.optimizer import optimize
-from relational.types.data_type import DataType, TypeKind
+from relational.plan.rules.order_joins import order_joins_by
+from relational.types.data_type import DataType
+from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
 
+MOST_IN_ORDER = 65_536
+"""Rows up to which a limit reads along a key that is spread over many vnodes: more are sorted in memory."""
 
-def plan_query(query: LogicalPlan) -> BatchNode:
-    """The batch plan of a query, which is optimized first, unless it reads one row. BindError as `optimize`."""
+
+def plan_query(query: LogicalPlan, indexes: Indexes = no_indexes, rows: TableRows | None = None) -> BatchNode:
+    """The batch plan of a query, which is optimized first, unless it looks up rows. `indexes`: those that may be read.
+    `rows`: estimates, by which joins are ordered; None: in the order of the query, as far as possible. BindError as
+    `optimize`."""
     if isinstance(query, Filter) and isinstance(query.input, Scan):
-        found = point_get(query.input, query.predicate)
-        if found is not None:
+        found, _ = access(query.input, query.predicate)
+        if isinstance(found, BatchScan) and found.is_lookup:
             return found
-    return _Planner().plan(optimize(query))
+    plan = optimize(query)
+    if rows is not None and any(isinstance(node, Join) for node in nodes(plan)):
+        plan = optimize(order_joins_by(rows)(plan))
+    return _Planner(indexes).plan(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is needed of a node: `limit` rows at most (None: all), and its rows in `order`, which it can have."""
+
+    limit: int | None = None
+    order: tuple[SortKey, ...] = ()
+
+
+_ALL = _Wanted()
 
 
 class _Planner:
-    """Plans one query. `limit`: no more rows than that are read of a node (None: all)."""
+    """Plans one query."""
 
-    def __init__(self) -> None:
+    def __init__(self, indexes: Indexes) -> None:
+        self._indexes = indexes
         self._shares: dict[int, BatchShare] = {}
         self._kept_inputs = 0
 
-    def plan(self, query: LogicalPlan, limit: int | None = None) -> BatchNode:
-        return _PLANNERS[type(query)](self, query, limit)
+    def plan(self, query: LogicalPlan, wanted: _Wanted = _ALL) -> BatchNode:
+        return _PLANNERS[type(query)](self, query, wanted)
 
-    def scan(self, query: Scan, limit: int | None) -> BatchNode:
-        return BatchScan(query.schema, query.table, query.columns, limit)
+    def scan(self, query: Scan, wanted: _Wanted) -> BatchNode:
+        return access(query, None, self._indexes, order=wanted.order, limit=wanted.limit)[0]
 
-    def values(self, query: Values, limit: int | None) -> BatchNode:
+    def _is_along_key(self, query: LogicalPlan, wanted: _Wanted) -> bool:
+        """Whether the rows of `query` can be read in the order that is wanted."""
+        while isinstance(query, Project):
+            order = _before(query, wanted.order)
+            if order is None:
+                return False
+            query, wanted = query.input, _Wanted(wanted.limit, order)
+        predicate = None
+        if isinstance(query, Filter):
+            predicate, query = query.predicate, query.input
+        if not isinstance(query, Scan):
+            return False
+        return access(query, predicate, self._indexes, order=wanted.order, limit=wanted.limit)[1]
+
+    def values(self, query: Values, wanted: _Wanted) -> BatchNode:
         return BatchValues(query.schema, query.rows)
 
-    def column_values(self, query: ColumnValues, limit: int | None) -> BatchNode:
+    def column_values(self, query: ColumnValues, wanted: _Wanted) -> BatchNode:
         return BatchColumnValues(query.schema, query.columns)
 
-    def filter(self, query: Filter, limit: int | None) -> BatchNode:
+    def filter(self, query: Filter, wanted: _Wanted) -> BatchNode:
         child = query.input
-        found = point_get(child, query.predicate) if isinstance(child, Scan) else None
-        if found is not None:
-            return found
+        if isinstance(child, Scan):
+            return access(child, query.predicate, self._indexes, order=wanted.order, limit=wanted.limit)[0]
         return BatchFilter(query.schema, self.plan(child), query.predicate)
 
-    def project(self, query: Project, limit: int | None) -> BatchNode:
-        return BatchProject(query.schema, self.plan(query.input, limit), query.expressions)
+    def project(self, query: Project, wanted: _Wanted) -> BatchNode:
+        order = _before(query, wanted.order)
+        assert order is not None, query
+        child = self.plan(query.input, _Wanted(wanted.limit, order))
+        return BatchProject(query.schema, child, query.expressions)
 
-    def expand(self, query: Expand, limit: int | None) -> BatchNode:
+    def expand(self, query: Expand, wanted: _Wanted) -> BatchNode:
         return BatchExpand(query.schema, self.plan(query.input), query.columns, query.sets)
 
-    def project_set(self, query: ProjectSet, limit: int | None) -> BatchNode:
+    def project_set(self, query: ProjectSet, wanted: _Wanted) -> BatchNode:
         return BatchProjectSet(query.schema, self.plan(query.input), query.passed, query.functions, query.is_outer)
 
-    def aggregate(self, query: Aggregate, limit: int | None) -> BatchNode:
+    def aggregate(self, query: Aggregate, wanted: _Wanted) -> BatchNode:
         ties = query.input.stream_key or ()
         return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, query.calls, ties)
 
-    def sort(self, query: Sort, limit: int | None) -> BatchNode:
+    def sort(self, query: Sort, wanted: _Wanted) -> BatchNode:
+        ordered = _Wanted(wanted.limit, query.keys)
+        is_short = wanted.limit is not None and wanted.limit <= MOST_IN_ORDER
+        if is_short and self._is_along_key(query.input, ordered):
+            return self.plan(query.input, ordered)
         return BatchSort(query.schema, self.plan(query.input), query.keys)
 
-    def limit(self, query: Limit, limit: int | None) -> BatchNode:
-        counts = [count for count in (query.count, limit) if count is not None]
+    def limit(self, query: Limit, wanted: _Wanted) -> BatchNode:
+        counts = [count for count in (query.count, wanted.limit) if count is not None]
         read = min(counts) + query.offset if counts else None
-        return BatchLimit(query.schema, self.plan(query.input, read), query.count, query.offset)
+        child = self.plan(query.input, _Wanted(read))
+        if isinstance(child, BatchSort) and query.count is not None:
+            return BatchTopN(query.schema, child.input, child.keys, query.count, query.offset)
+        return BatchLimit(query.schema, child, query.count, query.offset)
 
-    def over_window(self, query: OverWindow, limit: int | None) -> BatchNode:
+    def over_window(self, query: OverWindow, wanted: _Wanted) -> BatchNode:
         ties = query.input.stream_key or ()
         return BatchOverWindow(query.schema, self.plan(query.input), query.groups, query.keys, ties, query.calls)
 
-    def top_n(self, query: TopN, limit: int | None) -> BatchNode:
+    def top_n(self, query: TopN, wanted: _Wanted) -> BatchNode:
         source = query.input
         width, last = len(source.schema), query.offset + query.limit
         schema = Schema((*source.schema, Field(query.name or query.kind, RANK_TYPE)))
@@ -137,27 +182,29 @@ class _Planner:
             return kept
         return BatchProject(query.schema, kept, input_refs(source.schema.types))
 
-    def union(self, query: Union, limit: int | None) -> BatchNode:
-        return BatchUnion(query.schema, tuple(self.plan(branch, limit) for branch in query.branches))
+    def union(self, query: Union, wanted: _Wanted) -> BatchNode:
+        return BatchUnion(query.schema, tuple(self.plan(branch, _Wanted(wanted.limit)) for branch in query.branches))
 
-    def join(self, query: Join, limit: int | None) -> BatchNode:
+    def join(self, query: Join, wanted: _Wanted) -> BatchNode:
         """By the columns or expressions that must be equal; without any, by a constant that all rows have."""
         pairs, rest = query.equalities
         pairs = pairs or (EVERY_PAIR,)
         left, left_keys = _with_keys(self.plan(query.left), [each.left for each in pairs])
         right, right_keys = _with_keys(self.plan(query.right), [each.right for each in pairs])
+        keys, null_safe = tuple(zip(left_keys, right_keys, strict=True)), tuple(each.is_null_safe for each in pairs)
         return BatchHashJoin(
             query.schema,
             left,
             right,
             query.kind,
-            tuple(zip(left_keys, right_keys, strict=True)),
-            tuple(each.is_null_safe for each in pairs),
+            keys,
+            null_safe,
             conjunction(rest) if rest else None,
             (len(query.left.schema), len(query.right.schema)),
+            None if query.kind.keeps_right else _lookup(right, keys, null_safe),
         )
 
-    def recursive(self, query: Recursive, limit: int | None) -> BatchNode:
+    def recursive(self, query: Recursive, wanted: _Wanted) -> BatchNode:
         step = self._keeping(self.plan(query.step), query.number)
         return BatchRecursive(query.schema, self.plan(query.base), step, query.number, query.is_distinct)
 
@@ -170,16 +217,16 @@ class _Planner:
             return BatchShare(node.schema, node, -self._kept_inputs, True)
         if isinstance(node, BatchHashJoin):
             left, right = (self._keeping(each, number) for each in node.inputs)
-            return replace(node, left=left, right=right)
+            return replace(node, left=left, right=right, lookup=node.lookup if right is node.right else None)
         if isinstance(node, BatchUnion):
             return replace(node, branches=tuple(self._keeping(each, number) for each in node.branches))
         (child,) = node.inputs
         return replace(node, input=self._keeping(child, number))  # type: ignore[call-arg]
 
-    def working_table(self, query: WorkingTable, limit: int | None) -> BatchNode:
+    def working_table(self, query: WorkingTable, wanted: _Wanted) -> BatchNode:
         return BatchWorkingTable(query.schema, query.number)
 
-    def share(self, query: Share, limit: int | None) -> BatchNode:
+    def share(self, query: Share, wanted: _Wanted) -> BatchNode:
         if query.number not in self._shares:
             costly = Aggregate | Join | OverWindow | Recursive | Sort | Limit
             is_kept = any(isinstance(node, costly) for node in nodes(query.input))
@@ -187,7 +234,7 @@ class _Planner:
         return self._shares[query.number]
 
 
-_PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, int | None], BatchNode]] = {
+_PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, _Wanted], BatchNode]] = {
     Scan: _Planner.scan,
     Values: _Planner.values,
     ColumnValues: _Planner.column_values,
@@ -214,52 +261,41 @@ def _with_keys(node: BatchNode, keys: Sequence[Expression]) -> tuple[BatchNode, 
     return (node if added is None else BatchProject(added[0], node, added[1])), positions
 
 
-def point_get(scan: Scan, predicate: Expression) -> BatchNode | None:
-    """The rows of `scan` for which `predicate` is true, by a point get if it fixes every primary key column; else None.
-    Conditions not implied by the key remain as a filter above."""
-    if not scan.table.pk:
+def _lookup(
+    right: BatchNode, keys: Sequence[tuple[int, int]], null_safe: Sequence[bool]
+) -> tuple[int, ...] | None:
+    """The left columns that are the key of the table that `right` reads, or its first columns, of which the vnode is
+    known; None if that is no filtered and projected scan of a whole table, or the join is by other columns."""
+    sources: list[int | None] = list(range(len(right.schema)))  # the column of the current node that each is
+    while not isinstance(right, BatchScan):
+        if isinstance(right, BatchProject):
+            passed = right.expressions
+            sources = [None if source is None else _column_of(passed[source]) for source in sources]
+        elif not isinstance(right, BatchFilter):
+            return None
+        right = right.input
+    if right.limit is not None or right.keys is not None or not right.table.kind.has_rows:
         return None
-    fixed: dict[int, tuple[Literal, Expression]] = {}
-    terms = conjuncts(predicate)
-    for term in terms:
-        found = _fixed_column(term, scan)
-        if found is not None:
-            fixed.setdefault(found[0], (found[1], term))
-    key = scan.table.pk_indices
-    if not all(column in fixed for column in key):
+    by_column = {
+        right.columns[source]: left
+        for (left, column), is_safe in zip(keys, null_safe, strict=True)
+        if (source := sources[column]) is not None and not is_safe
+    }
+    pk = right.table.pk_indices
+    width = next((number for number, column in enumerate(pk) if column not in by_column), len(pk))
+    if not width or not set(right.table.distribution_key) <= set(pk[:width]):
         return None
-    get = BatchPointGet(scan.schema, scan.table, scan.columns, tuple(fixed[column][0] for column in key))
-    used = [fixed[column][1] for column in key]
-    rest = tuple(term for term in terms if not any(term is each for each in used))
-    return BatchFilter(scan.schema, get, conjunction(rest)) if rest else get
+    return tuple(by_column[column] for column in pk[:width])
 
 
-def _fixed_column(term: Expression, scan: Scan) -> tuple[int, Literal] | None:
-    """The table column and constant of `column = constant`, `column IS NOT DISTINCT FROM constant`, `column IS NULL`;
-    None for any other term."""
-    if not isinstance(term, Call) or term.function not in ("equal", "is_not_distinct", "is_null"):
-        return None
-    if term.function == "is_null":
-        (column,) = term.args
-        return (scan.columns[column.index], Literal(None, column.data_type)) if isinstance(column, InputRef) else None
-    for column, value in (term.args, term.args[::-1]):
-        if isinstance(column, InputRef) and isinstance(value, Literal):
-            if value.value is None and term.function == "equal":
-                return None
-            exact = _as_type(value, column.data_type)
-            return None if exact is None else (scan.columns[column.index], exact)
-    return None
+def _column_of(expression: Expression) -> int | None:
+    return expression.index if isinstance(expression, InputRef) else None
 
 
-def _as_type(value: Literal, data_type: DataType) -> Literal | None:
-    """The same constant in the column's own type; None if the column cannot represent it."""
-    if value.data_type == data_type:
-        return value
-    if value.data_type.kind is not TypeKind.NUMERIC or data_type.kind is not TypeKind.NUMERIC:
+def _before(project: Project, order: Sequence[SortKey]) -> tuple[SortKey, ...] | None:
+    """The order of the input of a projection that makes its rows come in `order`; None if none does."""
+    sources = [project.expressions[key.column] for key in order]
+    if not all(isinstance(source, InputRef) for source in sources):
         return None
-    if value.value is None:
-        return Literal(None, data_type)
-    whole, scale = digits(data_type)
-    scaled = value.value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
-    fits = scaled == value.value and scaled.copy_abs() < Decimal(10) ** whole
-    return Literal(scaled, data_type) if fits else None
+    pairs = zip(sources, order, strict=True)
+    return tuple(SortKey(source.index, key.order) for source, key in pairs if isinstance(source, InputRef))

@@ -7,84 +7,98 @@ aggregation and kept shared inputs hold their rows in memory. Any thread; a quer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
+from relational.batch.access_path import MANY_LOOKUPS
 from relational.batch.hash_agg import HashAgg
 from relational.batch.hash_join import BATCH_ROWS, HashJoin
+from relational.batch.parallel import Change, mapped, read_in_order
 from relational.batch.plan import (
     BatchColumnValues,
     BatchExpand,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
+    BatchIndexLookup,
     BatchLimit,
     BatchNode,
     BatchOverWindow,
-    BatchPointGet,
     BatchProject,
     BatchProjectSet,
     BatchRecursive,
     BatchScan,
     BatchShare,
     BatchSort,
+    BatchTopN,
     BatchUnion,
     BatchValues,
     BatchWorkingTable,
+    ScanOrder,
 )
 from relational.batch.planner import plan_query
 from relational.batch.recursion import RecursionLimits, dependent_shares, recursive_rows
+from relational.batch.top_rows import TopRows
 from relational.chunk import Column, DataChunk
 from relational.chunk.expanded import expanded
 from relational.encoding import KeyEncoder
 from relational.errors import CatalogError
-from relational.expr.eval import Evaluator, context_of, evaluate_constant
-from relational.expr.expression import Expression, Literal
+from relational.expr.eval import Evaluator, constant_value, context_of
+from relational.expr.expression import Expression
 from relational.expr.set_rows import SetRows
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import window_values
 from relational.order.ranking import group_numbers, ranking
-from relational.plan.logical import LogicalPlan, table_schema
+from relational.plan.cardinality import TableRows
+from relational.plan.logical import LogicalPlan
 from relational.table.column_cache import ColumnCache
 from relational.table.key_sort import sorted_rows
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
 
 Chunks = Iterator[DataChunk]
+DEFAULT_LIMITS = RecursionLimits()
+DENSE_SHARE = 0.7
+"""Of visible rows below which a chunk is compacted before expressions are evaluated over it."""
 
 
 def run_query(
     plan: LogicalPlan,
     store: StateStore,
     epoch: Epoch,
-    cache: ColumnCache | None = None,
-    limits: RecursionLimits = RecursionLimits(),  # noqa: B008 - an immutable value
+    rows: TableRows | None = None,
+    limits: RecursionLimits = DEFAULT_LIMITS,
 ) -> pa.Table:
-    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
-    a cache of the store's columns. QueryTooLarge beyond `limits`.
-    """
-    shown = plan.visible
+    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `rows`:
+    estimates of the rows of the tables. QueryTooLarge beyond `limits`."""
+    return table_of(plan_query(plan, rows=rows), plan.visible, store, epoch, limits=limits)
+
+
+def table_of(
+    plan: BatchNode,
+    shown: Sequence[int],
+    store: StateStore,
+    epoch: Epoch,
+    cache: ColumnCache | None = None,
+    limits: RecursionLimits = DEFAULT_LIMITS,
+) -> pa.Table:
+    """As `run_query`, of the columns `shown` of a batch plan. `cache`: a cache of the store's columns."""
     schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch, cache, limits).run(plan_query(plan))
+    chunks = _Query(store, epoch, cache, limits).run(plan)
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
-def query_chunks(
-    plan: LogicalPlan,
-    store: StateStore,
-    epoch: Epoch,
-    limits: RecursionLimits = RecursionLimits(),  # noqa: B008 - an immutable value
+def chunks_of(
+    plan: BatchNode, store: StateStore, epoch: Epoch, limits: RecursionLimits = DEFAULT_LIMITS
 ) -> Chunks:
-    """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows. QueryTooLarge beyond
-    `limits`."""
-    for chunk in _Query(store, epoch, None, limits).run(plan_query(plan)):
-        if chunk.visible_rows:
-            yield chunk.compact()
+    """All columns of the rows of a batch plan at `epoch`, hidden ones too, as chunks without hidden rows. QueryTooLarge
+    beyond `limits`."""
+    return (chunk.compact() for chunk in _Query(store, epoch, None, limits).run(plan) if chunk.visible_rows)
 
 
 class _Query:
@@ -106,14 +120,28 @@ class _Query:
             reason = f"source {name!r} stores no rows: read it through a materialized view or a sink"
             raise CatalogError(reason, name=name)
         table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
-        return table.scan(self._epoch, limit=plan.limit)
+        is_ordered, is_reverse = plan.order is not None, plan.order is ScanOrder.REVERSE
+        if plan.keys is None and plan.order is None and plan.limit is None:
+            return table.scan_parts(self._epoch, read_in_order)
+        if plan.keys is None:
+            return table.scan(self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
+        keys = plan.keys.resolve()
+        return table.rows_of(keys, self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
 
-    def point_get(self, plan: BatchPointGet) -> Chunks:
+    def index_lookup(self, plan: BatchIndexLookup) -> Chunks:
+        """Looks up the keys of some chunks; the keys of too many are forgotten, and the whole table is read."""
         table = StorageTable(plan.table, self._store, plan.columns)
-        key = DataChunk.from_rows(table_schema(plan.table, plan.table.pk_indices), [tuple(_values(plan.key))])
-        rows, found = table.get_rows(key, self._epoch)
-        if found[0]:
-            yield rows
+        keys: list[DataChunk] = []
+        rows = 0
+        for chunk in self.run(plan.input):
+            keys.append(chunk)
+            rows += chunk.visible_rows
+            if rows > MANY_LOOKUPS and plan.otherwise is not None:
+                yield from self.run(plan.otherwise)
+                return
+        for chunk in keys:
+            found, is_present = table.get_rows(chunk, self._epoch)
+            yield found.filter(is_present)
 
     def values(self, plan: BatchValues) -> Chunks:
         if not plan.rows:
@@ -125,19 +153,10 @@ class _Query:
     def column_values(self, plan: BatchColumnValues) -> Chunks:
         yield DataChunk([Column(array) for array in plan.columns], capacity=len(plan.columns[0]))
 
-    def filter(self, plan: BatchFilter) -> Chunks:
-        predicate = Evaluator(plan.predicate)
-        for chunk in self.run(plan.input):
-            kept = chunk.filter(predicate(chunk, strict=True))
-            if kept.visible_rows:
-                yield kept
-
-    def project(self, plan: BatchProject) -> Chunks:
-        evaluators = [Evaluator(each) for each in plan.expressions]
-        for chunk in self.run(plan.input):
-            context = context_of(chunk, strict=True)
-            columns = [evaluator.over(chunk, context) for evaluator in evaluators]
-            yield DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
+    def staged(self, plan: BatchFilter | BatchProject) -> Chunks:
+        """A sequence of filters and projections, which are applied chunk by chunk."""
+        source, change = _stages(plan)
+        return _shown(mapped(self.run(source), change))
 
     def project_set(self, plan: BatchProjectSet) -> Chunks:
         rows = SetRows(plan.passed, plan.functions, is_outer=plan.is_outer)
@@ -161,6 +180,17 @@ class _Query:
         )
         encoded = keys.encode([rows.columns[key.column] for key in plan.keys])
         yield rows.take(sorted_rows(encoded))
+
+    def top_n(self, plan: BatchTopN) -> Chunks:
+        """Of each chunk only the rows before the last one that is kept are added to those."""
+        most = plan.offset + plan.count
+        encoder = KeyEncoder([plan.schema.types[key.column] for key in plan.keys], [key.order for key in plan.keys])
+        kept = TopRows(encoder, [key.column for key in plan.keys], most)
+        for chunk in self.run(plan.input) if plan.count else ():
+            kept.add(chunk)
+        rows = kept.rows()
+        if rows is not None and rows.capacity > plan.offset:
+            yield rows.slice(plan.offset, rows.capacity - plan.offset)
 
     def over_window(self, plan: BatchOverWindow) -> Chunks:
         rows = _gathered(self.run(plan.input), plan.input.schema)
@@ -189,7 +219,17 @@ class _Query:
             yield from self.run(branch)
 
     def join(self, plan: BatchHashJoin) -> Chunks:
-        yield from HashJoin(plan, self.run(plan.right)).rows(self.run(plan.left))
+        lookup = None if plan.lookup is None else lambda rows: self._looked_up(plan, rows)
+        return HashJoin(plan).rows(self.run(plan.left), self.run(plan.right), lookup)
+
+    def _looked_up(self, plan: BatchHashJoin, left: DataChunk) -> Chunks:
+        """The right rows of a join whose key is that of one of the left rows."""
+        assert plan.lookup is not None
+        prefixes = left.project(plan.lookup)
+        scan, change = _stages(plan.right)
+        assert isinstance(scan, BatchScan), scan
+        table = StorageTable(scan.table, self._store, scan.columns)
+        return _shown(map(change, table.rows_under(prefixes, self._epoch)))
 
     def recursive(self, plan: BatchRecursive) -> Chunks:
         """All rows before the first one is passed on: no other reader of the working table runs meanwhile."""
@@ -229,15 +269,16 @@ class _Query:
 
 _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchScan: _Query.scan,
-    BatchPointGet: _Query.point_get,
+    BatchIndexLookup: _Query.index_lookup,
     BatchValues: _Query.values,
     BatchColumnValues: _Query.column_values,
-    BatchFilter: _Query.filter,
-    BatchProject: _Query.project,
+    BatchFilter: _Query.staged,
+    BatchProject: _Query.staged,
     BatchExpand: _Query.expand,
     BatchProjectSet: _Query.project_set,
     BatchHashAgg: _Query.aggregate,
     BatchSort: _Query.sort,
+    BatchTopN: _Query.top_n,
     BatchOverWindow: _Query.over_window,
     BatchLimit: _Query.limit,
     BatchUnion: _Query.union,
@@ -248,9 +289,48 @@ _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
 }
 
 
+def _stages(plan: BatchNode) -> tuple[BatchNode, Change]:
+    """The input of the filters and projections that begin with `plan`, and what they make of a chunk of it."""
+    stages: list[Change] = []
+    while isinstance(plan, BatchFilter | BatchProject):
+        stages.append(_filtering(plan) if isinstance(plan, BatchFilter) else _projecting(plan))
+        plan = plan.input
+    stages.reverse()
+
+    def change(chunk: DataChunk) -> DataChunk:
+        for stage in stages:
+            chunk = stage(chunk)
+        return chunk
+
+    return plan, change
+
+
+def _filtering(plan: BatchFilter) -> Change:
+    predicate = Evaluator(plan.predicate)
+    return lambda chunk: chunk.filter(predicate(chunk, strict=True))
+
+
+def _projecting(plan: BatchProject) -> Change:
+    evaluators = [Evaluator(each) for each in plan.expressions]
+
+    def change(chunk: DataChunk) -> DataChunk:
+        if chunk.visible_rows < chunk.capacity * DENSE_SHARE:
+            chunk = chunk.compact()
+        context = context_of(chunk, strict=True)
+        columns = [evaluator.over(chunk, context) for evaluator in evaluators]
+        return DataChunk(columns, chunk.visibility, capacity=chunk.capacity)
+
+    return change
+
+
+def _shown(chunks: Iterator[DataChunk]) -> Chunks:
+    """Those with visible rows."""
+    return (chunk for chunk in chunks if chunk.visible_rows)
+
+
 def _values(cells: tuple[Expression, ...]) -> list[object]:
     """The Python values of expressions without inputs."""
-    return [cell.value if isinstance(cell, Literal) else evaluate_constant(cell) for cell in cells]
+    return list(map(constant_value, cells))
 
 
 def _gathered(chunks: Chunks, schema: Schema) -> DataChunk:

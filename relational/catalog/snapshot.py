@@ -118,6 +118,11 @@ class CatalogSnapshot:
                     states.setdefault(job_id, []).append(table)
         return states
 
+    def indexes_of(self, table_id: int) -> list[TableCatalog]:
+        """The complete indexes of a table, by name."""
+        readers = self._readers.get(table_id, ())
+        return [each for each in readers if each.kind is TableKind.INDEX and each.id not in self.creating]
+
     def find(self, name: ObjectName) -> TableCatalog | None:
         """The table, view or index of a name, or None."""
         schema = self.find_schema(name.schema, name.database)

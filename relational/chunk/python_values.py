@@ -38,6 +38,12 @@ EXACT: dict[TypeKind, set[type]] = {
     TypeKind.JSONB: {str},
 }
 """Types whose values `pa.array` accepts unchanged."""
+UNCHANGED = {
+    kind: EXACT[kind] | {NOTHING}
+    for kind in (TypeKind.BOOLEAN, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT, TypeKind.DOUBLE, TypeKind.VARCHAR,
+                 TypeKind.BYTEA)
+}
+"""Those among them of which every value that Arrow accepts is in our layout and range."""
 
 
 def array_of_values(values: Sequence[Any], data_type: DataType) -> pa.Array:
@@ -45,6 +51,11 @@ def array_of_values(values: Sequence[Any], data_type: DataType) -> pa.Array:
 
     A STRUCT's value is a dict, or a tuple in the order of its fields; JSONB's is JSON text.
     """
+    if data_type.kind in UNCHANGED and set(map(type, values)) <= UNCHANGED[data_type.kind]:
+        try:
+            return pa.array(values, data_type.arrow)
+        except FAILURES:  # as below, which names the row
+            pass
     stored = _stored(data_type)
     try:
         if set(map(type, values)) <= EXACT.get(data_type.kind, set()) | {NOTHING}:

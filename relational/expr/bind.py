@@ -21,7 +21,7 @@ from relational.expr.aggregates import AggKind
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
 from relational.expr.eval_context import EvalContext, python_value
-from relational.expr.expression import INFIX, Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.expression import INFIX, Call, Case, Cast, Expression, InputRef, Literal, Parameter
 from relational.expr.functions import ALIASES, FUNCTIONS, SET_FUNCTIONS, VOLATILE, adapt, resolve
 from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
@@ -41,6 +41,7 @@ from relational.expr.unbound import (
     UnboundGrouping,
     UnboundLiteral,
     UnboundNow,
+    UnboundParameter,
     UnboundSetCall,
     UnboundSubquery,
     UnboundWindow,
@@ -111,6 +112,8 @@ class ExprBinder:
             return literal(term)
         if isinstance(term, UnboundNow):
             return NOW
+        if isinstance(term, UnboundParameter):
+            return Parameter(term.number, term.data_type)
         if self._depth == MAX_DEPTH:
             raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **error_span(span_of(term)))
         self._depth += 1
@@ -279,12 +282,15 @@ def convert(operand: Expression, data_type: DataType, span: TextSpan | None = No
         return operand
     if isinstance(operand, Literal) and operand.value is None:
         return Literal(None, data_type)
+    is_wider = operand.data_type.is_integer and data_type.is_integer and operand.data_type.kind < data_type.kind
+    if is_wider and isinstance(operand, Parameter):
+        return Parameter(operand.number, data_type)
     if not can_cast(operand.data_type, data_type):
         raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **error_span(span))
     cast = Cast(operand, data_type)
     if not isinstance(operand, Literal) or data_type.is_nested:
         return cast
-    if operand.data_type.is_integer and data_type.is_integer and operand.data_type.kind < data_type.kind:
+    if is_wider:
         return Literal(operand.value, data_type)
     try:
         return Literal(evaluate_constant(cast), data_type)
@@ -355,6 +361,7 @@ _LITERAL_TYPES: tuple[tuple[type, DataType], ...] = (
     (bool, DataType.BOOLEAN),
     (float, DataType.DOUBLE),
     (str, DataType.VARCHAR),
+    (bytes, DataType.BYTEA),
     (date, DataType.DATE),
     (time, DataType.TIME),
     (Interval, DataType.INTERVAL),
@@ -381,7 +388,9 @@ def _decimal(value: Decimal, span: TextSpan | None) -> Literal:
 
 
 def is_unknown(value: Expression) -> bool:
-    """Whether this is a text or NULL literal, whose type depends on the context."""
+    """Whether this is a text or NULL literal, or a parameter that is a text: its type depends on the context."""
+    if isinstance(value, Parameter):
+        return value.data_type.kind is TypeKind.VARCHAR
     return isinstance(value, Literal) and (value.value is None or value.data_type.kind is TypeKind.VARCHAR)
 
 

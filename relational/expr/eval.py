@@ -107,6 +107,11 @@ def evaluate_constant(expression: Expression) -> object:
     return python_value(evaluate_array(expression, EvalContext((), 1, strict=True))[0])
 
 
+def constant_value(expression: Expression) -> object:
+    """As `evaluate_constant`, at once for a literal."""
+    return expression.value if isinstance(expression, Literal) else evaluate_constant(expression)
+
+
 def _prepared(expression: Expression) -> _Evaluate:
     if isinstance(expression, InputRef):
         index = expression.index

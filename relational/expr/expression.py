@@ -178,6 +178,18 @@ class Literal(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter(Expression):
+    """A value that is given when the statement is executed; number 0 is its time. A plan is executed with a literal in
+    its place."""
+
+    number: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"${self.number}" if self.number else "now()"
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Expression):
     """A named function of `functions.FUNCTIONS` over its arguments."""
 
@@ -250,6 +262,15 @@ class Case(Expression):
             for condition, result in self.branches
         )
         return f"CASE {branches} ELSE {self.otherwise.describe(names)} END"
+
+
+def is_constant(expression: Expression) -> bool:
+    """Whether it has one value in all rows, which is known when the statement is executed."""
+    if isinstance(expression, Literal | Parameter):
+        return True
+    leaves = [node for node in walk(expression) if not node.children]
+    has_parameter = any(isinstance(leaf, Parameter) for leaf in leaves)
+    return has_parameter and all(isinstance(leaf, Literal | Parameter) for leaf in leaves)
 
 
 def walk(expression: Expression) -> Iterator[Expression]:

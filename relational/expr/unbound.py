@@ -183,6 +183,15 @@ class UnboundNow(UnboundExpr):
 
 
 @dataclass(frozen=True, eq=False)
+class UnboundParameter(UnboundExpr):
+    """A value that is given when the statement is executed, by number."""
+
+    number: int
+    data_type: DataType
+    span: TextSpan | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class UnboundCall(UnboundExpr):
     """A function or operator by name."""
 
@@ -368,7 +377,7 @@ def as_unbound(value: object) -> UnboundExpr:
     if isinstance(value, timedelta):
         return UnboundLiteral(Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds))
     if value is None or isinstance(
-        value, bool | int | float | str | Decimal | date | datetime | time | Interval
+        value, bool | int | float | str | bytes | Decimal | date | datetime | time | Interval
     ):
         return UnboundLiteral(value)
     raise BindError(f"a {type(value).__name__} is no SQL value: {value!r}")

@@ -20,6 +20,7 @@ from relational.plan.rules.merge_projects import merge_projects
 from relational.plan.rules.order_joins import order_joins, share_terms
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
+from relational.plan.rules.push_down_semi_joins import push_down_semi_joins
 from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.rules.share_scans import share_scans
 from relational.plan.rules.values_beside import values_beside
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     share_terms,
     push_down_filter,
     order_joins,
+    push_down_semi_joins,
     drop_distinct,
     drop_sort,
     prune_columns,

@@ -16,9 +16,10 @@ import numpy as np
 
 from hummock.base.key import KeyRange
 from relational.catalog.objects import TableCatalog
-from relational.table.key_ranges import RowRange, key_ranges
+from relational.table.key_ranges import key_ranges
 from relational.table.row_serde import Row, RowSerde
 from relational.types.data_type import TypeKind
+from relational.types.key_set import RowRange
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 WHOLE = {TypeKind.SMALLINT: 15, TypeKind.INT: 31, TypeKind.BIGINT: 63}  # bits of a number, without its sign

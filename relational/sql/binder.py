@@ -21,6 +21,8 @@ from relational.sql.explain import bind_explain
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
+from relational.sql.parameters import Parameters
+from relational.sql.prepare import bind_deallocate, bind_execute, bind_prepare
 from relational.sql.query import QueryBinder
 from relational.sql.settings import bind_reset, bind_set, bind_show
 from relational.sql.statement import (
@@ -40,12 +42,14 @@ from relational.sql.transactions import bind_begin, bind_close, bind_declare, bi
 from relational.sql.tree import parse
 
 
-def bind_sql(text: str, catalog: CatalogReader, now: datetime | None = None) -> Iterator[Statement]:
+def bind_sql(
+    text: str, catalog: CatalogReader, now: datetime | None = None, parameters: Parameters | None = None
+) -> Iterator[Statement]:
     """The statements of a text, each bound lazily. ParseError or BindError at the span.
 
-    `now` is the value of now() in queries and data changes; None rejects now().
+    `now` is the value of now() in queries and data changes; None rejects now(). `parameters`: of the only statement.
     """
-    context = BindContext(catalog, now)
+    context = BindContext(catalog, now, parameters)
     for piece in statements(text):
         try:
             yield bind_statement(piece, context)
@@ -71,7 +75,7 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
 
 def _select(piece: Piece, context: BindContext) -> Select:
     tree = parse(piece)
-    binder = QueryBinder(context.catalog, Translator(tree, context.now))
+    binder = QueryBinder(context.catalog, Translator(tree, context.now, context.parameters))
     return Select(binder.query(tree.node), binder.views)
 
 
@@ -158,6 +162,9 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "DECLARE": bind_declare,
     "FETCH": bind_fetch,
     "CLOSE": bind_close,
+    "PREPARE": bind_prepare,
+    "EXECUTE": bind_execute,
+    "DEALLOCATE": bind_deallocate,
     "SET": _set,
     "RESET": _reset,
     "SHOW": _show,

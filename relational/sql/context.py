@@ -9,6 +9,7 @@ from typing import Protocol
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
+from relational.sql.parameters import Parameters
 
 
 class CatalogReader(Protocol):
@@ -37,3 +38,5 @@ class BindContext:
 
     catalog: CatalogReader
     now: datetime | None = None
+    parameters: Parameters | None = None
+    """Of queries and data changes; None: there may be none."""

@@ -37,6 +37,7 @@ from relational.expr.unbound import (
 from relational.expr.window_functions import BoundKind, FrameUnit, WindowKind
 from relational.sql.grammar import Operation, Plus
 from relational.sql.nodes import CHAINS
+from relational.sql.parameters import Parameters
 from relational.sql.tree import Tree, unsupported
 from relational.types.data_type import DataType
 from relational.types.ordering import OrderType
@@ -87,11 +88,18 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 class Translator:
     """Translates the expressions of one tree. `now` is the value of now(), None to reject it, unless `is_kept_fresh`:
-    of a query that is maintained while time passes.
+    of a query that is maintained while time passes. `parameters`: those of the statement, None if it may have none.
     """
 
-    def __init__(self, tree: Tree, now: datetime | None = None, *, is_kept_fresh: bool = False):
-        self.tree, self._now, self._is_kept_fresh = tree, now, is_kept_fresh
+    def __init__(
+        self,
+        tree: Tree,
+        now: datetime | None = None,
+        parameters: Parameters | None = None,
+        *,
+        is_kept_fresh: bool = False,
+    ):
+        self.tree, self._now, self._is_kept_fresh, self._parameters = tree, now, is_kept_fresh, parameters
         self._named_windows: dict[str, UnboundWindowSpec] = {}
 
     def term(self, node: exp.Expr | None) -> UnboundExpr:
@@ -315,7 +323,10 @@ class Translator:
             return UnboundNow(span)
         if self._now is None or function == "random":
             return UnboundCall(function, (), span)
-        moment, data_type = UnboundLiteral(self._now, span=span), _MOMENTS[function]
+        data_type = _MOMENTS[function]
+        moment = None if self._parameters is None else self._parameters.now()
+        if moment is None:
+            moment = UnboundLiteral(self._now, span=span)
         return moment if data_type is None else UnboundCast(moment, data_type, span)
 
     def _filter(self, node: exp.Filter) -> UnboundExpr:
@@ -408,6 +419,11 @@ class Translator:
             source = self.tree.source(node)
             return UnboundLiteral(source[1:-1].replace("''", "'") if source[:1] == "'" else node.this, span=span)
         return UnboundLiteral(number(self.tree.source(node), span), span=span)
+
+    def _parameter(self, node: exp.Placeholder) -> UnboundExpr:
+        if self._parameters is None:
+            raise unsupported(node, self.tree)
+        return self._parameters.term(node, self.tree)
 
     def _escaped(self, node: exp.ByteString) -> UnboundLiteral:
         """E'…', with PostgreSQL's escapes."""
@@ -563,6 +579,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.ByteString: Translator._escaped,
     exp.RawString: Translator._dollar_quoted,
     exp.Collate: Translator._collated,
+    exp.Placeholder: Translator._parameter,
     exp.Null: lambda self, node: UnboundLiteral(None, span=self.span(node)),
     exp.Boolean: lambda self, node: UnboundLiteral(bool(node.this), span=self.span(node)),
     exp.Neg: Translator._negative,

@@ -94,6 +94,11 @@ class TextParser(RisingWaveParser):
         kind: parse for kind, parse in RisingWaveParser.LAMBDAS.items() if kind is not TokenType.ARROW
     }
     TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable]] = {}
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable]] = {
+        TokenType.PLACEHOLDER: lambda self: self._parameter("?"),
+        TokenType.PARAMETER: lambda self: self._parse_marked("$", TokenType.NUMBER),
+        TokenType.COLON: lambda self: self._parse_marked(":"),
+    }
     OPTIONAL_ALIAS_TOKEN_CTE = False
     UNARY_PARSERS: ClassVar = {
         **RisingWaveParser.UNARY_PARSERS,
@@ -286,6 +291,19 @@ class TextParser(RisingWaveParser):
             return self._spanning(exp.Literal.number(f".{self._prev.text}"), point)
         return super()._parse_primary()
 
+    def _parameter(self, name: str, first: Token | None = None) -> Any:
+        """A parameter: ?, $1 or :name."""
+        return self._spanning(exp.Placeholder(this=name), first or self._prev)
+
+    def _parse_marked(self, mark: str, kind: TokenType | None = None) -> Any:
+        """What follows the mark of a parameter at once: a number, or a name."""
+        first, token = self._prev, self._curr
+        is_name = bool(token) and (token.token_type is kind if kind else self._is_word())
+        if not is_name or token.start != first.end + 1:
+            return None
+        self._advance()
+        return self._parameter(mark + token.text.lower(), first)
+
     def _parse_extract(self) -> Any:
         """EXTRACT(field FROM x) as a function of the field's name and x."""
         word = self._function_word()
@@ -389,6 +407,7 @@ class Text(RisingWave):
 
     class Tokenizer(RisingWave.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar = {word: kind for word, kind in RisingWave.Tokenizer.KEYWORDS.items() if word != "?::"}
 
     Parser = TextParser
 

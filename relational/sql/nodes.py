@@ -150,6 +150,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.CurrentTime: _known("", ("CURRENT_TIME",)),
     exp.CurrentTimestamp: _known("", ("CURRENT_TIMESTAMP",)),
     exp.Localtimestamp: _known("", ("LOCALTIMESTAMP",)),
+    exp.Placeholder: _known("this"),
     exp.Null: _known("", ("NULL",)),
     exp.Boolean: _known("this", lambda node: ("TRUE" if node.this else "FALSE",)),
     exp.Literal: _known("this is_string"),

@@ -179,6 +179,11 @@ class Settings:
             self._values[name] = value
 
     @property
+    def changed(self) -> frozenset[tuple[str, str]]:
+        """Names and values of those that were set."""
+        return frozenset(self._values.items())
+
+    @property
     def flushes(self) -> bool:
         """Whether data changes are committed when they return."""
         return self[IMPLICIT_FLUSH] == "true"

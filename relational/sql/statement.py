@@ -262,6 +262,30 @@ class CloseCursor:
     name: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """The statement `text` under a name; `types`: those that the values of its first parameters are converted to."""
+
+    name: str
+    text: str
+    types: tuple[DataType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """A prepared statement with the values of its parameters."""
+
+    name: str
+    values: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    """Forgets a prepared statement; `name` None: all of them."""
+
+    name: str | None
+
+
 class ShowKind(StrEnum):
     """What SHOW lists."""
 
@@ -385,6 +409,9 @@ Statement = (
     | DeclareCursor
     | Fetch
     | CloseCursor
+    | Prepare
+    | Execute
+    | Deallocate
     | Show
     | ShowJobs
     | ShowEpochs

@@ -58,6 +58,22 @@ class CellRows(RowStore):
                 return owned[kept], KvBatch(rows.keys.to_arrow().take(kept), rows.values.to_arrow().take(kept))
             asked *= 4
 
+    def scan_ranges(
+        self, starts: BinaryColumn, ends: BinaryColumn, epoch: Epoch, *, limit: int
+    ) -> tuple[np.ndarray, KvBatch]:
+        """One scan a range: the store does not know where a row ends."""
+        found: list[KvBatch] = []
+        counts = np.zeros(len(starts), np.int64)
+        for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            with self.scan(KeyRange(start, end), epoch, limit=limit) as rows:
+                while (batch := rows.next_batch()) is not None:
+                    found.append(batch)
+                    counts[at] += len(batch)
+        owners = np.repeat(np.arange(len(starts), dtype=np.int32), counts)
+        empty = pa.array([], pa.binary())
+        return owners, KvBatch(pa.concat_arrays([empty, *(batch.keys.to_arrow() for batch in found)]),
+                               pa.concat_arrays([empty, *(batch.values.to_arrow() for batch in found)]))
+
     def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
         return CellChanges(self, self._store.changes(key_range, since, until), since, until)
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from hummock.base.key import KeyRange, successor_of_prefix
 from relational.table.row_serde import Row, RowSerde
-
-
-@dataclass(frozen=True, slots=True)
-class RowRange:
-    """Bounds on the pk column after a prefix; None is open. NULL is within no bounds."""
-
-    lower: object = None
-    upper: object = None
-    includes_lower: bool = True
-    includes_upper: bool = False
+from relational.types.key_set import KeySet, RowRange
 
 
 def key_ranges(
@@ -27,8 +18,22 @@ def key_ranges(
     one range if the prefix determines the vnode, else one for each of `vnodes` (uint8[vnode_count], None: all of them).
     """
     ranges = serde.ranges(serde.prefix_columns(prefix), vnodes)
-    if bounds is None:
-        return ranges
+    return ranges if bounds is None else _bounded(serde, ranges, prefix, bounds)
+
+
+def ranges_of(serde: RowSerde, keys: KeySet) -> list[KeyRange]:
+    """The user keys of a set of rows as ascending ranges that have no key in common: of each prefix those that
+    `key_ranges` returns. An empty list for an empty set."""
+    found = [part for prefix in keys.prefixes for part in serde.ranges(serde.prefix_columns(prefix), None)]
+    if len(keys.prefixes) > 1:
+        found = [KeyRange.prefix(start) for start in sorted({part.start for part in found})]
+    if keys.bounds is not None and found:
+        found = _bounded(serde, found, keys.prefixes[0], keys.bounds)
+    return [part for part in found if not part.is_empty]
+
+
+def _bounded(serde: RowSerde, ranges: Sequence[KeyRange], prefix: Row, bounds: RowRange) -> list[KeyRange]:
+    """Of ranges of keys behind prefixes of as many columns as `prefix`, those within `bounds`."""
     if len(prefix) == len(serde.pk):
         raise ValueError(f"bounds behind a prefix of all {len(prefix)} key columns")
     tails = _tails(serde, prefix, bounds)

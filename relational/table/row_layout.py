@@ -41,6 +41,13 @@ class RowStore(ABC):
         """As `StateStore.scan_prefixes`, for rows. OverflowError if the result exceeds 2 GiB."""
 
     @abstractmethod
+    def scan_ranges(
+        self, starts: BinaryColumn, ends: BinaryColumn, epoch: Epoch, *, limit: int
+    ) -> tuple[np.ndarray, KvBatch]:
+        """(int32[n]: the range of each result row, ascending; the first `limit` rows of each range of user keys, in key
+        order). A null among `ends`: to the last key. OverflowError if the result exceeds 2 GiB."""
+
+    @abstractmethod
     def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
         """As `StateStore.changes`, for rows. REQUIRES that `since` remains readable to the end."""
 
@@ -70,6 +77,11 @@ class WholeRows(RowStore):
     ) -> tuple[np.ndarray, KvBatch]:
         return self._store.scan_prefixes(prefixes, epoch, limit=limit)
 
+    def scan_ranges(
+        self, starts: BinaryColumn, ends: BinaryColumn, epoch: Epoch, *, limit: int
+    ) -> tuple[np.ndarray, KvBatch]:
+        return self._store.scan_many(starts, epoch, ends=ends, limit=limit)
+
     def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
         return self._store.changes(key_range, since, until)
 
@@ -95,6 +107,11 @@ class CachedRows(RowStore):
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
         return self._rows.scan_prefixes(prefixes, epoch, limit=limit)
+
+    def scan_ranges(
+        self, starts: BinaryColumn, ends: BinaryColumn, epoch: Epoch, *, limit: int
+    ) -> tuple[np.ndarray, KvBatch]:
+        return self._rows.scan_ranges(starts, ends, epoch, limit=limit)
 
     def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
         return self._rows.changes(key_range, since, until)

@@ -18,6 +18,7 @@ from hummock.state_store import StateStore
 from relational.catalog.objects import RowFormat, TableCatalog
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
+from relational.chunk.python_values import array_of_values
 from relational.chunk.vnode import vnodes_of
 from relational.encoding.cells import CellEncoder
 from relational.encoding.key.encoder import KeyEncoder
@@ -25,8 +26,11 @@ from relational.encoding.value.encoder import ValueEncoder
 from relational.errors import DamagedRow, EncodingError
 from relational.table.cell_rows import CellRows
 from relational.table.row_layout import RowStore, WholeRows
+from relational.types.data_type import TypeKind
 
 Row = tuple[object, ...]
+_PLAIN = {TypeKind.SMALLINT: int, TypeKind.INT: int, TypeKind.BIGINT: int, TypeKind.VARCHAR: str}
+"""Types whose values, of one Python class, Arrow converts to our layout."""
 
 
 class RowSerde:
@@ -55,6 +59,9 @@ class RowSerde:
             [column.default for column in stored],
         )
         self._locations = tuple(self._location(column) for column in self.columns)
+        self._in_value = [position for is_in_key, position in self._locations if not is_in_key]
+        self._pk_types = [self.types[index] for index in self.pk]
+        self._pk_values = [(each, _PLAIN.get(each.kind), each.arrow) for each in self._pk_types]
 
     def rows_in(self, store: StateStore) -> RowStore:
         """The rows of the table in `store`, in its row format."""
@@ -75,6 +82,26 @@ class RowSerde:
         """The value of each complete row."""
         stored = [rows.columns[index] for index in self.catalog.value_indices]
         return self.value_encoder.encode(stored, rows=rows.capacity)
+
+    def pk_arrays(self, pk: Sequence[object]) -> list[pa.Array]:
+        """One row of pk values, each of its column's type, as arrays."""
+        return [
+            pa.array((value,), arrow) if type(value) is plain else array_of_values((value,), data_type)
+            for value, (data_type, plain, arrow) in zip(pk, self._pk_values, strict=True)
+        ]
+
+    def key_of(self, arrays: Sequence[pa.Array]) -> bytes:
+        """The user key of one row of pk columns."""
+        return self.keys_of_pks([Column(array) for array in arrays], 1)[0][0]
+
+    def decode_one(self, in_key: Sequence[pa.Array], value: bytes) -> list[pa.Array]:
+        """The columns of the row under a key, whose pk columns are given. DamagedRow."""
+        values = BinaryColumn.from_pylist([value])
+        try:
+            found = iter(self.value_encoder.decode(values, self._in_value) if self._in_value else ())
+        except EncodingError as error:
+            raise self._damaged(error, in_key, None) from error
+        return [in_key[position] if is_in_key else next(found) for is_in_key, position in self._locations]
 
     def keys_of_pks(self, columns: Sequence, rows: int) -> tuple[BinaryColumn, np.ndarray]:
         """(user key, vnode uint16) of pk columns; for leading ones that determine the vnode, the prefix of user keys.
@@ -98,6 +125,10 @@ class RowSerde:
 
     def pk_chunk(self, pks: Sequence[Row], width: int | None = None) -> DataChunk:
         """Rows of pk values (of the first `width` pk columns) as a chunk."""
+        if len(pks) == 1 and len(pks[0]) == (len(self.pk) if width is None else width):
+            types = self._pk_types[: len(pks[0])]
+            row = [Column.from_pylist([value], data_type) for value, data_type in zip(pks[0], types, strict=True)]
+            return DataChunk(row, capacity=1)
         schema = self.catalog.schema.project(self.pk[: len(self.pk) if width is None else width])
         return DataChunk.from_rows(schema, pks)
 
@@ -162,7 +193,7 @@ class RowSerde:
     def _rows(
         self, in_key: Sequence, values: BinaryColumn, absent: str, keys: BinaryColumn | None = None
     ) -> DataChunk:
-        wanted = [position for is_in_key, position in self._locations if not is_in_key]
+        wanted = self._in_value
         try:
             in_value = self.value_encoder.decode(values, wanted, absent=absent) if wanted else []
         except EncodingError as error:

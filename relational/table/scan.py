@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, successor_of_prefix
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch
@@ -25,7 +25,9 @@ from relational.table.mem_table import MemTable
 from relational.table.overlay import first_rows, merged, overlay, rows_until
 from relational.table.row_layout import RowStore
 
+LATER_ROWS = 65_536  # of each batch of a range but the first, unless its bytes end it earlier
 MERGE_ROWS = 512  # rows that a merge buffers per range
+SHORT_ROWS = 32  # of each range that are read in one call with those of all others
 MAX_FETCHED = 1 << 20  # limit on the rows read under one prefix by `first_under`
 ALL_ROWS = 1 << 62
 PREFIXES_AT_ONCE = 1_024
@@ -49,10 +51,54 @@ def concatenated(
             yield batch
 
 
+def within(
+    store: RowStore,
+    ranges: Sequence[KeyRange],
+    epoch: Epoch,
+    *,
+    ordered: bool = False,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> Iterator[KvBatch]:
+    """The rows of ascending ranges, at most `limit`: `ordered` as `in_key_order`, else as `concatenated` but longer
+    ranges after all short ones. One call of the store reads the first rows of all ranges, which is all of most."""
+    if len(ranges) < 2 or reverse or (limit is not None and limit <= 0):
+        read = in_key_order if ordered else concatenated
+        return read(store, ranges, epoch, reverse=reverse, limit=limit) if ranges else iter(())
+    most = SHORT_ROWS if limit is None or limit > MERGE_ROWS else limit
+    starts = BinaryColumn.from_pylist([part.start for part in ranges])
+    ends = BinaryColumn.from_pylist([part.end for part in ranges])
+    owners, first = store.scan_ranges(starts, ends, epoch, limit=most)
+    counts = np.bincount(owners, minlength=len(ranges))
+    longer = np.flatnonzero(counts == most) if most != limit else np.empty(0, np.int64)
+    if not ordered:
+        lasts = np.cumsum(counts)[longer] - 1
+        nexts = [successor_of_prefix(first.keys[last]) for last in lasts]  # a row may have several entries
+        pairs = zip(nexts, longer.tolist(), strict=True)
+        left = [KeyRange(start, ranges[at].end) for start, at in pairs if start is not None]
+        return _limited(first, left, store, epoch, limit)
+    if len(longer):
+        return in_key_order(store, ranges, epoch, limit=limit)
+    return _limited(merged([first], [0], [len(first)], USER_KEY_PREFIX_BYTES), (), store, epoch, limit)
+
+
+def _limited(
+    first: KvBatch, ranges: Sequence[KeyRange], store: RowStore, epoch: Epoch, limit: int | None
+) -> Iterator[KvBatch]:
+    """A batch, then the rows of ranges, at most `limit` together."""
+    if limit is not None and len(first) > limit:
+        first = KvBatch(first.keys.slice(0, limit), first.values.slice(0, limit))
+    if len(first):
+        yield first
+    yield from concatenated(store, ranges, epoch, limit=None if limit is None else limit - len(first))
+
+
 def _batches(rows: StateStoreIterator) -> Iterator[KvBatch]:
     with rows:
-        while (batch := rows.next_batch()) is not None:
+        most = None  # of the first batch, after which a reader may have enough
+        while (batch := rows.next_batch(most)) is not None:
             yield batch
+            most = LATER_ROWS
 
 
 def in_key_order(

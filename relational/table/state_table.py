@@ -34,16 +34,17 @@ from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.chunk.vnode import first_unowned
 from relational.chunk.vnode_map import vnode_ranges
 from relational.errors import ConsistencyError
-from relational.table.key_ranges import RowRange, key_ranges
+from relational.table.key_ranges import key_ranges, ranges_of
 from relational.table.mem_table import MemTable
 from relational.table.overlay import merged
 from relational.table.row_cache import RowCache
 from relational.table.row_layout import CachedRows
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.scan import all_under, between, concatenated, first_under, in_key_order, laid_over
+from relational.table.scan import all_under, between, concatenated, first_under, in_key_order, laid_over, within
 from relational.table.slice_buffer import SliceBuffer
 from relational.table.store_rules import rules_of
 from relational.table.write_budget import WriteBudget
+from relational.types.key_set import KeySet, RowRange
 
 Scanned = TypeVar("Scanned", bound=Iterator[Any])
 SPILL_BYTES = 64 << 20
@@ -224,6 +225,32 @@ class StateTable:
         ranges = key_ranges(self.serde, (), bounds, self._vnodes)
         parts = [(part, mem.range(part.start, part.end)) for part in ranges]
         return self._opened(self._chunks(parts, self._read_epoch))
+
+    def rows_of(self, keys: KeySet) -> Iterator[DataChunk]:
+        """The rows of a set, in their current state. Whole keys are looked up, others read as ranges. REQUIRES that
+        this instance owns all vnodes."""
+        if keys.prefixes and len(keys.prefixes[0]) == len(self.serde.pk) and keys.bounds is None:
+            return self._looked_up(self.serde.pk_chunk(keys.prefixes))
+        ranges = ranges_of(self.serde, keys)
+        mem = self._own_writes
+        changed = [batch for batch in (mem.range(part.start, part.end) for part in ranges) if len(batch)]
+        ends = [len(batch) for batch in changed]
+        changes = merged(changed, [0] * len(ends), ends, USER_KEY_PREFIX_BYTES)
+        stored = within(self._stored, ranges, self._read_epoch, ordered=len(changes) > 0)
+        batches = laid_over(stored, changes, USER_KEY_PREFIX_BYTES, False) if len(changes) else stored
+        return self._opened(self.serde.decode(batch.keys, batch.values) for batch in batches)
+
+    def _looked_up(self, pks: DataChunk) -> Iterator[DataChunk]:
+        """The rows under whole keys, each once."""
+        keys, _ = self.serde.keys_of_pks(pks.columns, pks.capacity)
+        if len(keys) > 1:
+            keys = BinaryColumn.from_pylist(sorted(set(keys)))
+        values = self._values_of(keys)
+        found = np.flatnonzero(present_in(values))
+        if len(found) < len(keys):
+            kept = KvBatch(keys.to_arrow().take(found), values.to_arrow().take(found))
+            keys, values = kept.keys, kept.values
+        return iter([self.serde.decode(keys, values)] if len(found) else [])
 
     def scan_keys(self) -> Iterator[DataChunk]:
         """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""

@@ -5,13 +5,16 @@ For batch queries, backfills and readers in other processes. It holds no state; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hummock.base.key import KeyRange, user_key
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, user_key
+from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch, pure_epoch
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
@@ -19,11 +22,20 @@ from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.chunk.vnode_map import vnode_ranges
 from relational.table.column_cache import ColumnCache
-from relational.table.key_ranges import RowRange, key_ranges
+from relational.table.key_ranges import ranges_of
 from relational.table.overlay import rows_of_changes
+from relational.table.row_layout import WholeRows
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.scan import concatenated, in_key_order
+from relational.table.scan import concatenated, within
 from relational.types import Schema
+from relational.types.key_set import KeySet, RowRange
+
+PARTS = 64
+"""Of a whole table, a few of which are read at once."""
+PART_ROWS = 8_192
+"""Rows of the first part of a table from which on it is large."""
+ReadInOrder = Callable[[Callable[[KeyRange], list[DataChunk]], Sequence[KeyRange]], Iterator[list[DataChunk]]]
+"""Reads parts, and returns their chunks in order."""
 
 
 class StorageTable:
@@ -49,6 +61,16 @@ class StorageTable:
         rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
         return next(iter(rows.rows())) if found[0] else None
 
+    def get_arrays(self, pk: Sequence[object], epoch: Epoch) -> list[pa.Array] | None:
+        """The selected columns of the row under `pk`, whose values are of the types of the key, an array of one value
+        each; None if there is no such row. The path of single lookups."""
+        if not isinstance(self._stored, WholeRows):
+            rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
+            return rows.arrays if found[0] else None
+        arrays = self.serde.pk_arrays(pk)
+        value = self._store.get(self.serde.key_of(arrays), epoch)
+        return None if value is None else self.serde.decode_one(arrays, value)
+
     def get_rows(self, pks: DataChunk, epoch: Epoch) -> tuple[DataChunk, np.ndarray]:
         """(rows, found uint8) for each visible row of `pks`, which has the pk columns in key order, in one read. If
         nothing is found the other columns are NULL.
@@ -73,17 +95,80 @@ class StorageTable:
         `ordered`: in key order, by a merge over the vnodes if the prefix does not determine the vnode. Otherwise in key
         order within each vnode. At most `limit` rows.
         """
-        is_table = not (prefix or bounds or ordered)
-        ranges = [KeyRange.table(self.catalog.id)] if is_table else key_ranges(self.serde, tuple(prefix), bounds)
-        read = in_key_order if ordered else concatenated
-        batches = read(self._stored, ranges, epoch, reverse=reverse, limit=limit)
-        chunks = (self.serde.decode(batch.keys, batch.values) for batch in batches)
         is_whole = not (prefix or bounds or ordered or reverse or limit is not None)
-        if self._cache is None or not is_whole or not self.serde.columns or epoch > self._store.committed_epoch:
+        if prefix or bounds or ordered:
+            return self.rows_of(KeySet((tuple(prefix),), bounds), epoch, ordered=ordered, reverse=reverse, limit=limit)
+        batches = concatenated(self._stored, [KeyRange.table(self.catalog.id)], epoch, reverse=reverse, limit=limit)
+        chunks = self._decoded(batches)
+        return self._cached(epoch, chunks) if is_whole else chunks
+
+    def scan_parts(self, epoch: Epoch, read_in_order: ReadInOrder) -> Iterator[DataChunk]:
+        """All rows at `epoch`, in the order of `scan`. Parts of a large table are read by `read_in_order`, which may
+        use several threads."""
+        return self._cached(epoch, self._parts(epoch, read_in_order))
+
+    def _parts(self, epoch: Epoch, read_in_order: ReadInOrder) -> Iterator[DataChunk]:
+        first, *others = self.partitions(PARTS)
+        rows = 0
+        for chunk in self.scan_partition(epoch, first):
+            rows += chunk.capacity
+            yield chunk
+        if others and rows < PART_ROWS:
+            yield from self.scan_partition(epoch, KeyRange(others[0].start, others[-1].end))
+            return
+        for chunks in read_in_order(lambda part: list(self.scan_partition(epoch, part)), others):
+            yield from chunks
+
+    def _cached(self, epoch: Epoch, chunks: Iterator[DataChunk]) -> Iterator[DataChunk]:
+        """All rows: from the cache if it has all columns, else `chunks`, which it keeps if it can."""
+        if self._cache is None or not self.serde.columns or epoch > self._store.committed_epoch:
             return chunks
         ids = self.catalog.column_ids
         names = [(self.catalog.id, pure_epoch(epoch), ids[column]) for column in self.serde.columns]
         return self._cache.scanned(names, chunks)
+
+    def rows_of(
+        self, keys: KeySet, epoch: Epoch, *, ordered: bool = False, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[DataChunk]:
+        """The rows of a set at `epoch`, in the order of `scan`. Whole keys are looked up, others read as ranges."""
+        if keys.prefixes and len(keys.prefixes[0]) == len(self.serde.pk) and keys.bounds is None:
+            return self._looked_up(keys, epoch, ordered=ordered, reverse=reverse, limit=limit)
+        ranges = ranges_of(self.serde, keys)
+        return self._decoded(within(self._stored, ranges, epoch, ordered=ordered, reverse=reverse, limit=limit))
+
+    def rows_under(self, prefixes: DataChunk, epoch: Epoch) -> Iterator[DataChunk]:
+        """The rows at `epoch` whose pk begins with one of the rows of `prefixes`, leading pk columns that determine the
+        vnode; each once. NULL equals NULL."""
+        columns = prefixes.compact().columns
+        keys, _ = self.serde.keys_of_pks(columns, len(columns[0]))
+        wanted = BinaryColumn.from_arrow(pc.unique(keys.to_arrow()))
+        if len(columns) < len(self.serde.pk):
+            _, batch = self._stored.scan_prefixes(wanted, epoch)
+            return self._decoded(iter([batch] if len(batch) else []))
+        values = self._stored.get_many(wanted, epoch)
+        found = np.flatnonzero(present_in(values))
+        batch = KvBatch(wanted.to_arrow().take(found), values.to_arrow().take(found))
+        return self._decoded(iter([batch] if len(found) else []))
+
+    def _looked_up(
+        self, keys: KeySet, epoch: Epoch, *, ordered: bool, reverse: bool, limit: int | None
+    ) -> Iterator[DataChunk]:
+        """The rows under whole keys, in one read."""
+        pks = self.serde.pk_chunk(keys.prefixes)
+        wanted, _ = self.serde.keys_of_pks(pks.columns, pks.capacity)
+        if len(wanted) > 1:
+            skip = USER_KEY_PREFIX_BYTES if ordered else 0
+            each = sorted(set(wanted), key=lambda key: key[skip:], reverse=reverse)
+            wanted = BinaryColumn.from_pylist(each)
+        values = self._stored.get_many(wanted, epoch)
+        found = np.flatnonzero(present_in(values))[:limit]
+        if len(found) == len(wanted):
+            return iter([self.serde.decode(wanted, values)])
+        batch = KvBatch(wanted.to_arrow().take(found), values.to_arrow().take(found))
+        return self._decoded(iter([batch] if len(found) else []))
+
+    def _decoded(self, batches: Iterator[KvBatch]) -> Iterator[DataChunk]:
+        return (self.serde.decode(batch.keys, batch.values) for batch in batches)
 
     def changes(self, since: Epoch, until: Epoch, partition: KeyRange | None = None) -> Iterator[StreamChunk]:
         """The changes from the rows at `since` to those at `until`: inserts, deletes and updates whose halves differ in
@@ -109,8 +194,7 @@ class StorageTable:
 
     def scan_partition(self, epoch: Epoch, partition: KeyRange) -> Iterator[DataChunk]:
         """The rows at `epoch` of one of `partitions`, in key order within each vnode."""
-        for batch in concatenated(self._stored, [partition], epoch):
-            yield self.serde.decode(batch.keys, batch.values)
+        return self._decoded(concatenated(self._stored, [partition], epoch))
 
     def scan_slices(self, epoch: Epoch, key_range: KeyRange, rows: int) -> Iterator[tuple[DataChunk, bytes]]:
         """The rows at `epoch` of a range of user keys, in key order, at most `rows` at a time; each with the user key

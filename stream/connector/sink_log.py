@@ -26,9 +26,9 @@ import pyarrow as pa
 
 from relational.chunk import Op, StreamChunk
 from relational.chunk.arrow_export import OP_COLUMN
-from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
+from relational.types.key_set import RowRange
 from stream.connector.sink import LogLimits, SinkWriter
 from stream.errors import ConnectorError
 

@@ -16,7 +16,8 @@ from relational.catalog.objects import RowFormat
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import DamagedRow, EncodingError, EvaluationError, InvalidValue, shortened
 from relational.expr.eval import Evaluator, evaluate
-from relational.expr.expression import Expression, input_columns
+from relational.expr.expression import Expression, conjunction, conjuncts, input_columns
+from relational.expr.key_condition import key_condition, most_combinations
 from relational.table.row_checks import check_rows
 from relational.table.state_table import StateTable
 from stream.errors import AppendOnlyViolation, InvalidStatement
@@ -39,6 +40,7 @@ class StatementEvaluator:
         self._has_row_ids = table.catalog.row_id_index is not None
         self._name = table.catalog.name
         self._pk = table.catalog.pk_indices
+        self._key_types = [table.catalog.columns[column].data_type for column in self._pk]
 
     def run(self, statement: Statement) -> Resolved:
         """The changes, which were written to the table. StatementError: none of them was written."""
@@ -129,17 +131,28 @@ class StatementEvaluator:
             return
         raise InvalidStatement(self._name, f"{shortened(str(error), 1_000)}; {cure}") from error
 
-    def _rows_of(self, keys: DataChunk | None) -> Iterable[DataChunk]:
+    def _rows_of(self, keys: DataChunk | None) -> Iterable[DataChunk] | None:
         """The rows with these primary keys; None: all rows."""
         if keys is None:
-            return self._table.scan_chunks()
+            return None
         rows, found = self._table.get_rows(keys)
         return [rows.with_visibility(found)]
 
-    def _matching(self, predicate: Expression | None, rows: Iterable[DataChunk]) -> DataChunk | None:
-        """The `rows` for which `predicate` is true, in one chunk; None if there are none."""
+    def _matching(self, predicate: Expression | None, rows: Iterable[DataChunk] | None) -> DataChunk | None:
+        """Those of `rows` for which `predicate` is true, in one chunk; None if there are none. Without `rows` those of
+        the table: a condition on the key reads its rows only."""
+        if rows is None and predicate is not None:
+            keys, rest = key_condition(conjuncts(predicate), self._pk, self._key_types, self._most_combinations)
+            if keys is not None:
+                predicate = conjunction(rest) if rest else None
+                rows = self._table.rows_of(keys.resolve())
+        rows = self._table.scan_chunks() if rows is None else rows
         found = [rows for rows in self._matches(predicate, rows) if rows.capacity]
         return DataChunk.concat(found) if found else None
+
+    def _most_combinations(self, width: int) -> int:
+        catalog = self._table.catalog
+        return most_combinations(width, self._pk, catalog.distribution_key, catalog.vnode_count)
 
     def _matches(self, predicate: Expression | None, chunks: Iterable[DataChunk]) -> Iterator[DataChunk]:
         matches = None if predicate is None else Evaluator(predicate)

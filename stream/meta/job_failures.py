@@ -57,6 +57,8 @@ class JobFailures:
 
     def failed(self, known: CatalogSnapshot) -> dict[int, JobFailure]:
         """All jobs that are set aside, by id."""
+        if not self._new and not known.failed:
+            return {}
         with self._lock:
             for job_id in self._new.keys() & known.failed.keys() | self._new.keys() - known.tables.keys():
                 del self._new[job_id]

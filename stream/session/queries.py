@@ -6,17 +6,21 @@ known."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from hummock.epoch import Epoch
-from relational.batch import RecursionLimits, query_chunks, run_query
-from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.batch import PreparedQuery, RecursionLimits, plan_query
+from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.chunk import DataChunk, StreamChunk
 from relational.errors import InvalidValue
-from relational.expr.expression import Expression
+from relational.expr.expression import Expression, Literal
+from relational.plan.cardinality import TableRows
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from relational.table.row_checks import check_rows, first_repeated_key
@@ -29,21 +33,75 @@ if TYPE_CHECKING:
     from stream.playground import Playground
 
 
+Change: TypeAlias = "tuple[Sequence[tuple[int, Expression]] | None, Expression | None]"
+"""The assignments of an update, None for a delete, and the predicate."""
+MOST_PLANS = 256
+"""Of relations, whose batch plans are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A logical plan `source`, the columns of it that are `shown`, the tables that it reads by id, and how it is
+    executed over the catalog `known` (None: without indexes)."""
+
+    source: LogicalPlan
+    shown: Sequence[int]
+    tables: tuple[int, ...]
+    query: PreparedQuery
+    known: CatalogSnapshot | None
+
+
+def plan_for(
+    plan: LogicalPlan, shown: Sequence[int], known: CatalogSnapshot | None, playground: Playground
+) -> PlannedQuery:
+    """Plans a query. Its joins are ordered by the sizes of the tables, and it may read the indexes that `known` has,
+    unless these are incomplete or set aside. BindError for a plan that is too deep."""
+    failed = {} if known is None else playground.meta.failures.failed(known)
+
+    def indexes(table_id: int) -> list[TableCatalog]:
+        found = () if known is None else known.indexes_of(table_id)
+        return [index for index in found if index.id not in failed]
+
+    tables = tuple(dict.fromkeys(node.table.id for node in nodes(plan) if isinstance(node, Scan)))
+    batch = plan_query(plan, indexes, estimated_rows_in(playground))
+    query = PreparedQuery(batch, shown, playground.storage, recursion_limits(playground))
+    return PlannedQuery(plan, shown, tables, query, known)
+
+
+def recursion_limits(playground: Playground) -> RecursionLimits:
+    """Of the queries of a session."""
+    options = playground.options.stream
+    return RecursionLimits(options.recursion_rounds, options.recursion_rows)
+
+
+def estimated_rows_in(playground: Playground) -> TableRows:
+    """The rows of a table by the sizes of the files that have them."""
+    entries: dict[int, float] = {}
+
+    def rows(table: TableCatalog) -> float:
+        if table.id not in entries:
+            entries.update(playground.storage.table_entries((table.id,)))
+        of_row = len(table.columns) - len(table.pk) + 1 if table.row_format is RowFormat.CELL else 1
+        return entries[table.id] / of_row
+
+    return rows
+
+
 class SessionQueries:
     """Executes the reads and changes of all relations of a session. Thread safe."""
 
     def __init__(self, playground: Playground) -> None:
-        self._storage = playground.storage
+        self._playground, self._storage = playground, playground.storage
         self._node = playground.node
         self._catalog = playground.catalog
         self._failures = playground.meta.failures
         self._creations = playground.meta.creations
         self._rows_limit = playground.options.stream.statement_rows
         self._bytes_limit = playground.options.stream.ingest_bytes
-        options = playground.options.stream
-        self._limits = RecursionLimits(options.recursion_rounds, options.recursion_rows)
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
+        self._lock = threading.Lock()
+        self._planned: dict[int, PlannedQuery] = {}  # by the id of the logical plan, which it keeps
 
     # -- reads -----------------------------------------------------------------------------------------
 
@@ -55,36 +113,74 @@ class SessionQueries:
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The rows of a plan, without hidden columns. EvaluationError, EpochTooOld; JobFailed if it reads a table that
         was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet."""
-        self._check_fresh(plan)
-        with self._storage.snapshot() as epoch:
-            return run_query(plan, self._storage, epoch, self._columns, self._limits)
+        return self.rows_of(self.planned(plan))
 
-    def _check_fresh(self, plan: LogicalPlan) -> None:
+    def rows_of(
+        self, planned: PlannedQuery, values: Sequence[Literal] = (), epoch: Epoch | None = None
+    ) -> pa.Table:
+        """As `query`, with the values of parameters by number, that of 0 the time; at `epoch`, which is pinned, or else
+        at the newest one. ParameterError."""
+        self._check_fresh(planned)
+        if epoch is not None:
+            return planned.query.rows_at(epoch, values)
+        rows = planned.query.rows(values, self._storage.snapshot, self._columns)
+        if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
+            return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
+        return rows
+
+    def planned(self, plan: LogicalPlan) -> PlannedQuery:
+        """A logical plan as it is executed. It is planned once for each version of the catalog, while it is among the
+        last ones."""
+        known = self._catalog.snapshot
+        found = self._planned.get(id(plan))
+        if found is not None and found.source is plan and found.known is known:
+            return found
+        planned = plan_for(plan, plan.visible, known, self._playground)
+        with self._lock:
+            self._planned[id(plan)] = planned
+            while len(self._planned) > MOST_PLANS:
+                self._planned.pop(next(iter(self._planned)))
+        return planned
+
+    def replanned(self, planned: PlannedQuery) -> PlannedQuery:
+        """For the current catalog."""
+        known = self._catalog.snapshot
+        return plan_for(planned.source, planned.shown, known, self._playground)
+
+    def _check_fresh(self, planned: PlannedQuery) -> None:
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
         if failed or known.creating:
-            read = [node.table.id for node in nodes(plan) if isinstance(node, Scan)]
-            for table_id in read:
+            for table_id in planned.tables:
                 if table_id in failed:
                     raise job_error(failed[table_id], known)
-            self._creations.check(read)
+            self._creations.check(planned.tables)
 
     # -- changes ---------------------------------------------------------------------------------------
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
-        self._check_fresh(query)
+        return self.insert_rows_of(table, self._planned_now(query))
+
+    def insert_rows_of(self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal] = ()) -> int:
+        """As `insert`, with the values of parameters."""
+        self._check_fresh(planned)
         with self._storage.snapshot() as epoch:
-            chunks = list(query_chunks(query, self._storage, epoch, self._limits))
+            chunks = list(planned.query.chunks(values, epoch))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
+
+    def _planned_now(self, query: LogicalPlan) -> PlannedQuery:
+        """A query of which all columns are read, without indexes: they could be dropped meanwhile."""
+        return plan_for(query, range(len(query.schema)), None, self._playground)
 
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
         """The committed rows of `query` as the first ones of a new table, None if there are none. EvaluationError;
         DuplicateKey or InvalidStatement if the table cannot hold them."""
-        self._check_fresh(query)
+        planned = self._planned_now(query)
+        self._check_fresh(planned)
         chunks: list[DataChunk] = []
         with self._storage.snapshot() as epoch:
-            for chunk in query_chunks(query, self._storage, epoch, self._limits):
+            for chunk in planned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:
@@ -136,22 +232,44 @@ class SessionQueries:
     ) -> int:
         """Rows affected. `assignments`: column numbers and their new values over the old row; `predicate` None: every
         row. `keys`: primary keys, of which a row must have one."""
-        number = self._node.pending.next_id()
-        return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys))
+        return self._send(table, self._change(table, (assignments, predicate), keys))
 
     def delete(self, table: TableCatalog, predicate: Expression | None, keys: DataChunk | None = None) -> int:
         """Rows affected; `predicate` None: every row. `keys` as in `update`."""
-        return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids, keys=keys))
+        return self._send(table, self._change(table, (None, predicate), keys))
 
     def keys_of(self, table: TableCatalog, query: LogicalPlan) -> DataChunk:
         """The committed rows of `query`, primary keys of `table`. InvalidStatement if they are too many."""
-        self._check_fresh(query)
+        planned = self._planned_now(query)
+        self._check_fresh(planned)
         chunks = [DataChunk.from_rows(query.schema, [])]
         with self._storage.snapshot() as epoch:
-            for chunk in query_chunks(query, self._storage, epoch, self._limits):
+            for chunk in planned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
         return DataChunk.concat(chunks)
+
+    def change_many(self, table: TableCatalog, changes: Sequence[Change]) -> int:
+        """Rows affected by updates and deletes, in this order, each of which is sent before the results of those before
+        it are known. The first error is raised when all have ended: a failed one does not keep the later ones back."""
+        self._storage.check_process()
+        waiting = [self._node.begin(table.id, table.name, self._change(table, change)) for change in changes]
+        affected = 0
+        errors: list[Exception] = []
+        for result in waiting:
+            try:
+                affected += result()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return affected
+
+    def _change(self, table: TableCatalog, change: Change, keys: DataChunk | None = None) -> Statement:
+        number, (assignments, predicate) = self._node.pending.next_id(), change
+        if assignments is None:
+            return DeleteRows(number, predicate, table.column_ids, keys=keys)
+        return UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys)
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
         self._storage.check_process()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from relational.spark.bulk_load import DataFrame
+    from relational.sql.parameters import Given
     from stream.session.bulk_load import LoadReport
     from stream.spark.driver import BulkBackfill
     from stream.spark.job import SparkSession
@@ -131,20 +132,41 @@ class Session:
 
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def sql(self, text: str) -> Relation | pa.Table | int | None:
+    def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
         """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected. CREATE:
         the Table, or the Relation of a view. Others: None. ParseError and BindError point at the text;
         StatementError if a statement failed.
+
+        `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
         """
         from relational.sql.binder import bind_sql
 
         answer = None
         self._check_open()
+        executions = self._statements.executions
+        if len(params) or executions.cache.may_have(text):
+            return executions.run(text, params)
         for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
             answer = self._statements.run(statement)
         return answer
+
+    def query(self, text: str, params: Given = ()) -> pa.Table:
+        """The rows of one query, at once: `sql(text, params)` without a Relation in between. Its plan is kept for the
+        next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
+        InvalidStatement for another statement; errors as `sql`."""
+        self._check_open()
+        return self._statements.executions.query(text, params)
+
+    def executemany(self, text: str, rows: Iterable[Given]) -> int:
+        """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as parameters, in order.
+
+        The statements are sent without waiting for one another, many of them in one epoch, and inserted rows in batches
+        of a thousand. The first error is raised; other statements and batches, earlier ones and some later ones, are
+        executed nevertheless."""
+        self._check_open()
+        return self._statements.executions.run_many(text, rows)
 
     def explain(self, query: str | Relation) -> str:
         """The plan of a statement or a relation: its logical plan, and the stream plan of a view of it."""

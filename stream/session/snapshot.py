@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from hummock.epoch import Epoch
-from relational.batch import RecursionLimits, run_query
+from relational.batch import run_query
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
@@ -20,6 +20,7 @@ from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 from stream.message import SKIP_ROW
+from stream.session.queries import estimated_rows_in, recursion_limits
 
 if TYPE_CHECKING:
     from stream.playground import Playground
@@ -32,8 +33,8 @@ class Snapshot(ClosedAtExit):
         self._catalog = playground.catalog
         self._storage = playground.storage
         self._creations = playground.meta.creations
-        options = playground.options.stream
-        self._limits = RecursionLimits(options.recursion_rounds, options.recursion_rows)
+        self._limits = recursion_limits(playground)
+        self._rows = estimated_rows_in(playground)
         self._pin = ExitStack()
         self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
@@ -82,7 +83,7 @@ class Snapshot(ClosedAtExit):
 
     def query(self, plan: LogicalPlan) -> pa.Table:
         self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, Scan))
-        return run_query(plan, self._storage, self.epoch, limits=self._limits)
+        return run_query(plan, self._storage, self.epoch, self._rows, self._limits)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:
         raise InvalidStatement(table.name, "a snapshot takes no changes")

@@ -6,7 +6,7 @@ when the table's own actor has evaluated it, so that its success is known; a que
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
 from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
+from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
 from stream.session.transaction import Transaction
 from stream.spark.driver import BulkBackfill
@@ -71,6 +72,14 @@ class SessionStatements:
         self._errors, self._epochs = errors, epochs
         self._settings = Settings()
         self._transaction = Transaction(playground)
+        self.executions = Executions(
+            playground, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
+        )
+
+    @property
+    def settings(self) -> Hashable:
+        """All settings that the meaning of a query or data change depends on."""
+        return self._settings.changed
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The result of one statement, see Session.sql."""
@@ -219,6 +228,15 @@ class SessionStatements:
             self._flush()
         return rows
 
+    def _prepare(self, statement: bound.Prepare) -> None:
+        self.executions.prepare(statement)
+
+    def _execute(self, statement: bound.Execute) -> pa.Table | int:
+        return self.executions.execute(statement)
+
+    def _deallocate(self, statement: bound.Deallocate) -> None:
+        self.executions.deallocate(statement)
+
     def _wait(self, statement: bound.Flush) -> None:
         self._flush()
 
@@ -311,7 +329,7 @@ class SessionStatements:
 
     def explain_query(self, query: LogicalPlan) -> str:
         """The logical and the batch plan of a query, and the stream plan of a view of it."""
-        logical, batch = optimize(query).explain(), plan_query(query).explain()
+        logical, batch = optimize(query).explain(), self._queries.planned(query).query.plan.explain()
         text = f"logical\n  {_indented(logical)}\nbatch\n  {_indented(batch)}"
         try:
             draft, plan = view_of("view", query, "")
@@ -349,6 +367,9 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Insert: SessionStatements._insert,
     bound.Update: SessionStatements._update,
     bound.Delete: SessionStatements._delete,
+    bound.Prepare: SessionStatements._prepare,
+    bound.Execute: SessionStatements._execute,
+    bound.Deallocate: SessionStatements._deallocate,
     bound.Flush: SessionStatements._wait,
     bound.Select: SessionStatements._select,
     bound.Begin: SessionStatements._begin,

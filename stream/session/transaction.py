@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from hummock.epoch import Epoch
 from relational.errors import Duplicate, NotFound
 from relational.relation import Relation
 from relational.sql import statement as bound
@@ -21,7 +22,7 @@ CURSOR_BYTES = 256 << 20
 READING = (
     bound.Begin, bound.End, bound.DeclareCursor, bound.Fetch, bound.CloseCursor, bound.Select, bound.Show,
     bound.ShowJobs, bound.ShowErrors, bound.ShowEpochs, bound.ShowCreate, bound.ShowOptions, bound.SetOption,
-    bound.Describe, bound.Explain, bound.Nothing,
+    bound.Describe, bound.Explain, bound.Nothing, bound.Prepare, bound.Execute, bound.Deallocate,
 )  # fmt: skip
 """Statements that change nothing, which a transaction takes."""
 
@@ -62,6 +63,11 @@ class Transaction:
                 raise InvalidStatement(kind, "a read-only transaction changes nothing: COMMIT first")
             reason = "changes within a transaction are not supported: send them outside of BEGIN and COMMIT"
             raise InvalidStatement(kind, reason)
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The epoch that is pinned; None without a transaction."""
+        return None if self._snapshot is None else self._snapshot.epoch
 
     def relation(self, statement: bound.Select) -> Relation | None:
         """A query of the pinned epoch; None without a transaction."""

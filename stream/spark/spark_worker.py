@@ -221,7 +221,11 @@ class SparkWorker:
     def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
         """Rows affected, once the epoch of the statement has run. Waits for the end of a recovery. The errors of
         `ComputeNode.execute`."""
-        return self.pending.carry_out(
+        return self.begin(table_id, table_name, statement)()
+
+    def begin(self, table_id: int, table_name: str, statement: Statement) -> Callable[[], int]:
+        """Sends a statement; what is returned waits for its result, as `execute`."""
+        return self.pending.begin(
             statement,
             table_id,
             table_name,

@@ -182,6 +182,10 @@ class ComputeNode:
         """Rows affected, once the table's own actor has evaluated the statement. Waits for the end of a recovery,
         whether it begins before or after the statement was sent. StatementError if the statement fails, JobFailed if
         the table was set aside, StatementsLost if the table could not accept it again after a recovery."""
+        return self.begin(table_id, table_name, statement)()
+
+    def begin(self, table_id: int, table_name: str, statement: Statement) -> Callable[[], int]:
+        """Sends a statement; what is returned waits for its result, as `execute`."""
         def send(message: Statement | Replayed) -> int | None:
             try:
                 before = self._control_of(table_id, table_name).send(message)
@@ -190,7 +194,7 @@ class ComputeNode:
             assert before is not None, "a table takes statements only after its first barrier"
             return before.epoch.curr
 
-        return self.pending.carry_out(statement, table_id, table_name, send, self._request_barrier)
+        return self.pending.begin(statement, table_id, table_name, send, self._request_barrier)
 
     def send(self, table_id: int, table_name: str, message: Statement | Replayed) -> None:
         """Sends a statement to the table's own actor, in the open epoch. The errors of `execute` for a table that takes

@@ -107,7 +107,7 @@ class PendingStatements:
 
     # -- one statement ---------------------------------------------------------------------------------
 
-    def carry_out(
+    def begin(
         self,
         statement: Statement,
         table_id: int,
@@ -115,10 +115,10 @@ class PendingStatements:
         send: Callable[[Statement | Replayed], int | None],
         request_commit: Callable[[], None],
         on_sent: Callable[[], None] = lambda: None,
-    ) -> int:
-        """Rows affected, once the statement was sent and evaluated. `send` returns the epoch in which it was sent, or
-        None if it has to be sent again, and raises JobFailed or InvalidStatement if the table takes none; then for a
-        statement that was sent before a recovery the error is StatementsLost."""
+    ) -> Callable[[], int]:
+        """Sends a statement; what is returned waits until it was evaluated, and has the rows affected. `send` returns
+        the epoch in which it was sent, or None if it has to be sent again, and raises JobFailed or InvalidStatement if
+        the table takes none; then for a statement that was sent before a recovery the error is StatementsLost."""
         number = statement.statement_id
         self.add(statement, table_id, table, request_commit)
         message: Statement | Replayed | None = statement
@@ -135,11 +135,19 @@ class PendingStatements:
                     was_sent = True
                     message = self.sent(number, epoch)
             on_sent()
-            rows = statement.result.result()
         except Exception:
             self.forget(number)
             raise
-        self.acknowledged(number)
+        return lambda: self._finish(statement)
+
+    def _finish(self, statement: Statement) -> int:
+        """Rows affected by a statement that was sent."""
+        try:
+            rows = statement.result.result()
+        except Exception:
+            self.forget(statement.statement_id)
+            raise
+        self.acknowledged(statement.statement_id)
         return rows
 
     def add(self, statement: Statement, table_id: int, table: str, request_commit: Callable[[], None]) -> None:

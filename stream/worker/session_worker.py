@@ -24,6 +24,10 @@ class SessionWorker(Worker, Protocol):
         """Rows affected, once the table has evaluated the statement; see `ComputeNode.execute`."""
         ...
 
+    def begin(self, table_id: int, table_name: str, statement: Statement) -> Callable[[], int]:
+        """Sends a statement; what is returned waits for its result."""
+        ...
+
     @property
     def is_busy(self) -> bool:
         """Whether a barrier is under way. Takes no lock."""

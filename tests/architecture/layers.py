@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.plan": "types expr catalog hummock.base",
     "relational.sql": "types expr catalog plan",
     "relational.relation": "types expr plan catalog batch",
-    "relational.batch": "types chunk encoding expr catalog hash plan agg join order table hummock.state_store",
+    "relational.batch": "types chunk encoding hash expr catalog plan agg join order table hummock.state_store",
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
     "relational.spark": (
         "types chunk catalog table expr plan sql inbox hummock.base hummock.columnar hummock.compaction "

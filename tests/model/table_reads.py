@@ -7,9 +7,9 @@ from collections.abc import Callable
 from hummock.errors import EpochTooOld
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError
-from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
+from relational.types.key_set import RowRange
 from tests.model.store_processes import refused
 from tests.model.table_world import TYPES, OpenScan, Pk, Writes, random_pk
 

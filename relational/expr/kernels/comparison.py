@@ -8,6 +8,7 @@ of one type family.
 from __future__ import annotations
 
 import operator
+from decimal import ROUND_FLOOR, Context
 from functools import reduce
 
 import numpy as np
@@ -22,6 +23,12 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
 
 INTERVAL_LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+WORD_DIGITS = 18
+"""Of NUMERICs whose 128 bits are those of a 64-bit word."""
+_MOST = (1 << 63) - 1
+_LEAST = -_MOST
+_WIDE = Context(prec=120)
+_MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
 _ARROW = {
     "equal": pc.equal,
     "not_equal": pc.not_equal,
@@ -43,12 +50,35 @@ _SIGNS = {
 def compare(operation: str, evaluation: EvalContext, left: Value, right: Value) -> Value:
     """BOOLEAN of `operation`, NULL where a side is NULL."""
     arrow = left.type
+    if pa.types.is_decimal(arrow) and isinstance(left, pa.Scalar) != isinstance(right, pa.Scalar):
+        found = _with_decimal(operation, left, right)
+        if found is not None:
+            return found
     is_special = pa.types.is_decimal(arrow) or pa.types.is_interval(arrow) or _is_composed(arrow)
     if is_special or _has_nan(left) or _has_nan(right):
         left, right = evaluation.column(left), evaluation.column(right)
         valid = valid_rows(left) & valid_rows(right)
         return pa.array(_SIGNS[operation](_signs(left, right), 0), mask=~valid)
     return _ARROW[operation](left, right)
+
+
+def _with_decimal(operation: str, left: Value, right: Value) -> pa.Array | None:
+    """A column of NUMERICs of up to 18 digits compared with a constant, by 64-bit words; None for other operands."""
+    if isinstance(left, pa.Scalar):
+        return _with_decimal(_MIRRORED.get(operation, operation), right, left)
+    if left.type.precision > WORD_DIGITS or not right.is_valid:
+        return None
+    value = right.as_py().scaleb(left.type.scale, context=_WIDE)
+    bound = int(value.to_integral_value(ROUND_FLOOR, context=_WIDE))
+    words = np.frombuffer(left.buffers()[1], np.int64, 2 * len(left), 16 * left.offset)[::2]
+    if bound == value:
+        holds = _SIGNS[operation](words, min(max(bound, _LEAST), _MOST))
+    elif operation in ("equal", "not_equal"):
+        holds = np.full(len(left), operation == "not_equal")
+    else:  # between two values of the column
+        bound = min(max(bound, _LEAST), _MOST)
+        holds = words <= bound if operation in ("less", "less_equal") else words > bound
+    return pa.array(holds, mask=None if left.null_count == 0 else ~valid_rows(left))
 
 
 def _is_composed(arrow: pa.DataType) -> bool:

@@ -9,19 +9,22 @@ their own, which may be equalities: (p AND q) OR (p AND r) is p AND (q OR r), wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relational.expr.expression import (
     Call,
+    Cast,
     Expression,
     InputRef,
     conjunction,
     conjuncts,
+    equality,
     input_columns,
     is_equality,
     remap,
     transform,
 )
+from relational.plan.cardinality import Equated, JoinGraph, TableRows
 from relational.plan.descent import transformed
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, only
 from relational.types.data_type import DataType
@@ -35,6 +38,28 @@ def share_terms(plan: LogicalPlan) -> LogicalPlan:
 def order_joins(plan: LogicalPlan) -> LogicalPlan:
     """The plan without joins of all pairs, where another order has equalities."""
     return transformed(plan, _ordered)
+
+
+def order_joins_by(rows: TableRows) -> Callable[[LogicalPlan], LogicalPlan]:
+    """A rule that orders the inputs of each tree of joins by the estimated rows of the joins."""
+
+    def rule(plan: LogicalPlan) -> LogicalPlan:
+        shares: dict[int, LogicalPlan] = {}
+
+        def visit(node: LogicalPlan, is_within: bool) -> LogicalPlan:
+            if node.share_number is not None and node.share_number in shares:
+                return shares[node.share_number]
+            is_part = _is_movable(node) or _is_selection(node)
+            found = node.over(tuple(visit(each, is_part) for each in node.inputs)) if node.inputs else node
+            if is_part and not is_within:
+                found = _ordered(found, rows)
+            if node.share_number is not None:
+                shares[node.share_number] = found
+            return found
+
+        return visit(plan, False)
+
+    return rule
 
 
 def _shared(plan: LogicalPlan) -> LogicalPlan:
@@ -58,18 +83,23 @@ def _factored(expression: Expression) -> Expression:
     return conjunction([*common, either])
 
 
-def _ordered(plan: LogicalPlan) -> LogicalPlan:
+def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
     """The joins below `plan`, the lowest of which were looked at before."""
-    if not isinstance(plan, Join) or not _is_movable(plan):
+    if not _is_movable(plan) and not (rows is not None and _is_selection(plan)):
         return plan
     inputs, terms, columns = _flattened(plan)
     starts = [0]
     for each in inputs:
         starts.append(starts[-1] + len(each.schema))
     owner = [number for number, each in enumerate(inputs) for _ in each.schema]
-    order = _order(len(inputs), owner, terms)
-    if _all_equated(plan) or order == list(range(len(inputs))):
-        return plan
+    if rows is None:
+        order = _order(len(inputs), owner, terms)
+        if _all_equated(plan) or order == list(range(len(inputs))):
+            return plan
+    else:
+        graph = JoinGraph(inputs, starts, [pair for pair in map(_columns_equated, terms) if pair is not None], rows)
+        order = graph.order()
+        terms = [*(term for term in terms if not _is_plain(term)), *_equalities(graph, order)]
     joined, position = _joined(inputs, starts, order, terms)
     return only(joined, [position[column] for column in columns])
 
@@ -134,6 +164,32 @@ def _equated(term: Expression, owner: Sequence[int]) -> tuple[frozenset[int], fr
         return None
     one, other = (frozenset(owner[column] for column in input_columns(arg)) for arg in term.args)
     return (one, other) if one and other and not one & other else None
+
+
+def _columns_equated(term: Expression) -> Equated | None:
+    """The columns that a term equates; None for other terms."""
+    if not is_equality(term):
+        return None
+    one, other = (each.operand if isinstance(each, Cast) else each for each in term.args)
+    if not isinstance(one, InputRef) or not isinstance(other, InputRef):
+        return None
+    return Equated(one.index, other.index, _is_plain(term))
+
+
+def _is_plain(term: Expression) -> bool:
+    """Whether a term is an equality of two columns of one type, from which follow others."""
+    return isinstance(term, Call) and term.function == "equal" and all(isinstance(arg, InputRef) for arg in term.args)
+
+
+def _equalities(graph: JoinGraph, order: Sequence[int]) -> Iterator[Expression]:
+    """Of the columns that are equal in a chain, each with one of those before it in the order of the inputs."""
+    for members in graph.chains:
+        known: int | None = None
+        for number in order:
+            for column in (each for each in graph.columns(number) if each in members):
+                if known is not None:
+                    yield equality(graph.column(known), graph.column(column), is_null_safe=False)
+                known = column if known is None else known
 
 
 def _joined(

@@ -24,8 +24,11 @@ def test_bytes_of_tables():
         )
         store.commit(Epoch(1 << 16))
         sizes = store.table_bytes([1, 2, 3, 7])
+        entries = store.table_entries([1, 2, 3, 7])
         files = sum(info.data_bytes for info in store.version.sstables)
     assert sizes[3] == 0
     for table_id, count in rows.items():
         assert 100 * count <= sizes[table_id] <= 120 * count + 2 * 4_500, (table_id, sizes)
+        assert 0.8 * count - 40 <= entries[table_id] <= 1.2 * count + 90, (table_id, entries)
+    assert entries[3] == 0
     assert files <= sum(sizes.values()) <= files + 4 * 4_500

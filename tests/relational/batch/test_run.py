@@ -8,11 +8,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from relational.batch import query_chunks, run_query
+from relational.batch import run_query
 from relational.errors import EvaluationError
 from relational.sql import bind_sql
 from relational.table.storage_table import StorageTable
 from tests.support.drivers.batch_session import BatchSession
+from tests.support.drivers.query_chunks import query_chunks
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 from tests.support.suites.sql_cases import CASES
 
@@ -141,11 +142,16 @@ def scans(monkeypatch):
     """The limits of the scans of a query, in order."""
     found, scan = [], StorageTable.scan
 
-    def counted(self, epoch, *, limit=None):
+    def counted(self, epoch, *, limit=None, **how):
         found.append(limit)
-        return scan(self, epoch, limit=limit)
+        return scan(self, epoch, limit=limit, **how)
+
+    def counted_whole(self, epoch, read_in_order, whole=StorageTable.scan_parts):
+        found.append(None)
+        return whole(self, epoch, read_in_order)
 
     monkeypatch.setattr(StorageTable, "scan", counted)
+    monkeypatch.setattr(StorageTable, "scan_parts", counted_whole)
     return found
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from relational.batch import query_chunks, run_query
+from relational.batch import run_query
 from relational.catalog.names import ObjectName
 from relational.plan.logical import Join, Scan, Share, Union, nodes, only
 from relational.plan.optimizer import PLAIN_VIEW_RULES, VIEW_RULES, optimize
@@ -20,6 +20,7 @@ from relational.sql import bind_sql
 from relational.types.ordering import SortKey
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.drivers.plan_interpreter import TooManyPairs, interpret, visible
+from tests.support.drivers.query_chunks import query_chunks
 from tests.support.drivers.random_queries import TABLES, QueryMaker, rows
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of

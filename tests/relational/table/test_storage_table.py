@@ -6,10 +6,10 @@ from hummock.epoch import EpochPair
 from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import ASCENDING, DESCENDING, DataType, Schema, SortKey
+from relational.types.key_set import RowRange
 from tests.relational.row_formats import formatted
 
 pytestmark = pytest.mark.usefixtures("row_format")
@@ -100,6 +100,23 @@ def test_prefix_order_and_limit(table, order):
 )
 def test_bounds_leave_null_out(table, order, bounds, expected):
     assert keys(table.scan(SECOND, (0,), bounds, ordered=True)) == sorted_keys(order, *expected)
+
+
+def test_parts_of_a_whole_table(table, monkeypatch):
+    """Read one after the other from the second on, or by what reads several at once."""
+    expected = [row for chunk in table.scan(SECOND) for row in chunk.rows()]
+    read = []
+
+    def in_order(one, parts):
+        read.extend(parts)
+        return map(one, parts)
+
+    for most in (0, 1 << 20):
+        monkeypatch.setattr("relational.table.storage_table.PART_ROWS", most)
+        found = [row for chunk in table.scan_parts(SECOND, in_order) for row in chunk.rows()]
+        assert list(map(repr, found)) == list(map(repr, expected))
+        assert bool(read) == (most == 0)
+        read.clear()
 
 
 def test_bounds_on_the_first_column(table):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hummock.epoch import EpochPair
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.store.memory_store import MemoryStateStore
-from relational.batch import query_chunks, run_query
+from relational.batch import run_query
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
@@ -24,6 +24,7 @@ from relational.relation import TableRelation
 from relational.sql import bind_sql, describe, show
 from relational.sql.statement import CreateTable, Delete, Describe, Drop, Insert, Select, Show, Update
 from relational.table.state_table import StateTable
+from tests.support.drivers.query_chunks import query_chunks
 
 NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 

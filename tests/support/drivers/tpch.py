@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -189,12 +188,14 @@ class _Drawing:
     def integers(self, low: int, high: int) -> np.ndarray:
         return self._rng.integers(low, high + 1, self._rows)
 
-    def words(self, words: Sequence[str]) -> list[str]:
-        return [words[number] for number in self._rng.integers(0, len(words), self._rows)]
+    def words(self, words: Sequence[str]) -> pa.Array:
+        numbers = pa.array(self._rng.integers(0, len(words), self._rows))
+        return pa.array(list(words), pa.utf8()).take(numbers)
 
     def money(self, low: float, high: float) -> pa.Array:
         cents = self._rng.integers(round(100 * low), round(100 * high) + 1, self._rows)
-        return pa.array([Decimal(int(value)).scaleb(-2) for value in cents], pa.decimal128(15, 2))
+        halves = np.stack([cents, cents >> 63], axis=1)  # of 128-bit integers
+        return pa.Array.from_buffers(pa.decimal128(15, 2), self._rows, [None, pa.py_buffer(halves.tobytes())])
 
 
 def _days(numbers: np.ndarray) -> pa.Array:

@@ -1,0 +1,104 @@
+"""Parameters: the values that are given to a statement, and what becomes of the expressions that it was bound to.
+
+A value has the type that it would have as a literal. A plan is bound once for the types of its parameters, and executed
+with their values in place of the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from relational.errors import BindError, shortened
+from relational.expr.bind import convert, literal
+from relational.expr.expression import Cast, Expression, Literal, Parameter, walk
+from relational.expr.unbound import UnboundLiteral, as_unbound
+from relational.types.data_type import DataType, TypeKind
+
+_INT, _BIGINT = 1 << 31, 1 << 63
+_TYPES: dict[type, DataType] = {
+    bool: DataType.BOOLEAN,
+    str: DataType.VARCHAR,
+    float: DataType.DOUBLE,
+    bytes: DataType.BYTEA,
+    date: DataType.DATE,
+    time: DataType.TIME,
+}
+_SIMPLE = frozenset(TypeKind) - {TypeKind.NUMERIC, TypeKind.STRUCT, TypeKind.LIST}
+"""Kinds of one type each."""
+_NULL = Literal(None, DataType.VARCHAR)
+
+
+def parameter(value: object) -> Literal:
+    """A Python value as a literal: of the types that a fluent expression takes, and of bytes and numpy's numbers.
+    BindError for any other value."""
+    kind = type(value)
+    if kind is int:
+        if -_INT <= value < _INT:  # type: ignore[operator]
+            return Literal(value, DataType.INT)
+        if -_BIGINT <= value < _BIGINT:  # type: ignore[operator]
+            return Literal(value, DataType.BIGINT)
+    found = _TYPES.get(kind)
+    if found is not None:
+        return Literal(value, found)
+    return _NULL if value is None else _other(value)
+
+
+def _other(value: object) -> Literal:
+    """A value of a type that is not found by its class alone."""
+    if isinstance(value, np.generic):
+        return parameter(value.item())
+    if isinstance(value, bytearray | memoryview):
+        return Literal(bytes(value), DataType.BYTEA)
+    if isinstance(value, str | int | float | Decimal | datetime):
+        bound = literal(UnboundLiteral(value))
+    else:
+        term = as_unbound(value)
+        if not isinstance(term, UnboundLiteral):
+            raise BindError(f"a parameter is a value, not an expression: {shortened(repr(value))}")
+        bound = literal(term)
+    assert isinstance(bound, Literal)
+    return bound
+
+
+def has_parameters(expression: Expression) -> bool:
+    """Whether a value is needed to evaluate it."""
+    return any(isinstance(node, Parameter) for node in walk(expression))
+
+
+class ParameterError(BindError):
+    """The value of parameter `number` cannot be converted to the type that the statement needs there."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+def with_values(expression: Expression, values: Sequence[Literal]) -> Expression:
+    """The expression with the values of its parameters, which have the types that it was bound to, by number; the same
+    object if it has none. ParameterError."""
+    if isinstance(expression, Parameter):
+        found = values[expression.number]
+        return found if found.data_type == expression.data_type else Literal(found.value, expression.data_type)
+    if isinstance(expression, Cast) and isinstance(expression.operand, Parameter):
+        try:
+            return convert(with_values(expression.operand, values), expression.data_type)
+        except BindError as error:
+            raise ParameterError(expression.operand.number, error.message) from error
+    children = expression.children
+    changed = tuple([with_values(child, values) for child in children])
+    if all(new is old for new, old in zip(changed, children, strict=True)):
+        return expression
+    return expression.with_children(changed)
+
+
+def kinds_of(values: Sequence[Literal]) -> tuple[Any, ...]:
+    """What a plan depends on: the types of the values, and which of them are NULL."""
+    return tuple([
+        None if each.value is None else int(kind) if (kind := each.data_type.kind) in _SIMPLE else each.data_type
+        for each in values
+    ])

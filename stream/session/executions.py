@@ -1,0 +1,195 @@
+"""Executions: statements of a session with parameters, and those that PREPARE has given a name.
+
+Parameters are written ?, $1 or :name in a query or data change, and their values are a sequence or a mapping of names.
+A value has the type that it would have as a literal, and takes its place as a value, never as text. How a statement is
+executed is kept for the next one of the same text, see `statement_cache`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from relational.errors import BindError, NotFound, SourceTextError
+from relational.expr.bind import convert
+from relational.expr.expression import Literal
+from relational.expr.parameters import ParameterError, parameter
+from relational.relation import Relation
+from relational.sql import statement as bound
+from relational.sql.constants import lifted
+from relational.sql.parameters import Given
+from stream.errors import InvalidStatement, StatementError
+from stream.session.combined_changes import combined
+from stream.session.statement_cache import CachedStatement, StatementCache
+
+if TYPE_CHECKING:
+    from stream.playground import Playground
+    from stream.session.queries import Change, SessionQueries
+    from stream.session.transaction import Transaction
+
+BATCH_ROWS = 1_024
+"""Executions of one statement that are sent together."""
+MOST_PREPARED = 1_024
+"""Statements that have a name at the same time."""
+
+
+class Executions:
+    """Thread safe. `settings()`: those of the session that the meaning of a statement depends on. `run(statement)`
+    executes one that is not prepared; `changed(rows)`: a data change has affected so many."""
+
+    def __init__(
+        self,
+        playground: Playground,
+        queries: SessionQueries,
+        now: Callable[[], datetime],
+        settings: Callable[[], Hashable],
+        transaction: Transaction,
+        run: Callable[[bound.Statement], Any],
+        changed: Callable[[int], int],
+    ) -> None:
+        self._queries, self._transaction = queries, transaction
+        self._run, self._changed = run, changed
+        self.cache = StatementCache(playground, now, settings)
+        self._lock = threading.Lock()
+        self._prepared: dict[str, bound.Prepare] = {}
+
+    def query(self, text: str, given: Given = ()) -> pa.Table:
+        """The rows of one SELECT. InvalidStatement for any other statement."""
+        simple = None if len(given) or self.cache.has(text) else lifted(text)
+        if simple is not None:
+            try:
+                return self._rows(*self.cache.find(*simple))
+            except SourceTextError:
+                pass  # whose position is that in the text as it was given
+        found, values = self.cache.find(text, given)
+        if not isinstance(found.statement, bound.Select):
+            raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")
+        return self._rows(found, values)
+
+    def run(self, text: str, given: Given = ()) -> Relation | int:
+        """The lazy relation of one query; rows affected by one data change."""
+        found, values = self.cache.find(text, given)
+        self._transaction.check(found.statement)
+        if _has_key_query(found.statement):
+            return int(self._run(self.cache.by_value(text, given)))
+        if isinstance(found.statement, bound.Select):
+            has_values = bool(found.names) or found.reads_time
+            statement = self.cache.by_value(text, given) if has_values else found.statement
+            assert isinstance(statement, bound.Select)
+            pinned = self._transaction.relation(statement)
+            return pinned or Relation(statement.plan, self._queries, statement.views)
+        return self._change(found, values)
+
+    def run_many(self, text: str, rows: Iterable[Given]) -> int:
+        """Rows affected by a data change that is executed with the values of each of `rows`, in order."""
+        affected = 0
+        batch: list[Sequence[Literal]] = []
+        current: CachedStatement | None = None
+        for given in rows:
+            found, values = self.cache.find(text, given)
+            self._transaction.check(found.statement)
+            if _has_key_query(found.statement):  # so has every execution of this text
+                affected += int(self._run(self.cache.by_value(text, given)))
+                continue
+            if current is not None and (found is not current or len(batch) == BATCH_ROWS):
+                affected += self._change_many(current, batch)
+                batch = []
+            current = found
+            batch.append(values)
+        return affected if current is None else affected + self._change_many(current, batch)
+
+    def _change_many(self, found: CachedStatement, many: Sequence[Sequence[Literal]]) -> int:
+        """Rows affected by one statement with several values: inserted rows are one statement, other changes are sent
+        one after the other without waiting."""
+        statement = found.statement
+        if isinstance(statement, bound.Insert):
+            assert found.planned is not None
+            rows = found.planned.query.rows_of_many(many)
+            if rows is not None:
+                return self._changed(self._queries.insert_rows(statement.table, rows))
+            return sum(self._change(found, values) for values in many)
+        if not isinstance(statement, bound.Update | bound.Delete):
+            raise InvalidStatement(type(statement).__name__, "executemany() takes INSERT, UPDATE or DELETE")
+        return self._changed(sum(self._change_part(found, change, part) for change, part in combined(statement, many)))
+
+    def _change_part(
+        self, found: CachedStatement, change: bound.Update | bound.Delete | None, part: Sequence[Sequence[Literal]]
+    ) -> int:
+        """Executions that `change` does together, unless one of them fails."""
+        if change is not None:
+            with suppress(StatementError):
+                return self._queries.change_many(change.table, [_parts(change)])
+        assert isinstance(found.statement, bound.Update | bound.Delete)
+        return self._queries.change_many(found.statement.table, [_parts(found.bound(values)) for values in part])
+
+    def prepare(self, statement: bound.Prepare) -> None:
+        """Gives a statement a name. InvalidStatement if it is taken."""
+        with self._lock:
+            if statement.name in self._prepared:
+                raise InvalidStatement(statement.name, "a statement of this name is prepared: DEALLOCATE it first")
+            if len(self._prepared) == MOST_PREPARED:
+                raise InvalidStatement(statement.name, f"{MOST_PREPARED} statements are prepared: DEALLOCATE some")
+            self._prepared[statement.name] = statement
+
+    def execute(self, statement: bound.Execute) -> pa.Table | int:
+        """The rows of a prepared query, or the rows that a data change affected. NotFound, BindError."""
+        with self._lock:
+            prepared = self._prepared.get(statement.name)
+        if prepared is None:
+            raise NotFound(f"no statement {statement.name!r} is prepared", name=statement.name)
+        given = [_converted(number, value, prepared) for number, value in enumerate(statement.values)]
+        found, values = self.cache.find(prepared.text, given)
+        self._transaction.check(found.statement)
+        if _has_key_query(found.statement):
+            return int(self._run(self.cache.by_value(prepared.text, given)))
+        return self._rows(found, values) if isinstance(found.statement, bound.Select) else self._change(found, values)
+
+    def deallocate(self, statement: bound.Deallocate) -> None:
+        """Forgets one or all prepared statements. NotFound."""
+        with self._lock:
+            if statement.name is None:
+                self._prepared.clear()
+            elif self._prepared.pop(statement.name, None) is None:
+                raise NotFound(f"no statement {statement.name!r} is prepared", name=statement.name)
+
+    def _rows(self, found: CachedStatement, values: Sequence[Literal]) -> pa.Table:
+        assert found.planned is not None
+        try:
+            return self._queries.rows_of(found.planned, values, self._transaction.epoch)
+        except ParameterError as error:
+            raise found.located(error) from error
+
+    def _change(self, found: CachedStatement, values: Sequence[Literal]) -> int:
+        if isinstance(found.statement, bound.Insert):
+            assert found.planned is not None
+            try:
+                return self._changed(self._queries.insert_rows_of(found.statement.table, found.planned, values))
+            except ParameterError as error:
+                raise found.located(error) from error
+        change = found.bound(values)
+        return self._changed(self._queries.change_many(change.table, [_parts(change)]))
+
+
+def _has_key_query(statement: bound.Statement) -> bool:
+    """Whether it is a data change whose rows a query selects, with the values of that execution."""
+    return isinstance(statement, bound.Update | bound.Delete) and statement.keys is not None
+
+
+def _parts(change: bound.Update | bound.Delete) -> Change:
+    return (change.assignments if isinstance(change, bound.Update) else None), change.predicate
+
+
+def _converted(number: int, value: object, prepared: bound.Prepare) -> object:
+    """A value of EXECUTE in the type that PREPARE names for it, if it names one."""
+    if number >= len(prepared.types):
+        return value
+    try:
+        found = convert(parameter(value), prepared.types[number])
+    except BindError as error:
+        raise BindError(f"parameter {number + 1} of {prepared.name}: {error.message}") from error
+    return found.value if isinstance(found, Literal) else value

@@ -1,0 +1,111 @@
+-- to the input whose column it compares
+SELECT region, c FROM orders JOIN pairs ON id = a WHERE id IN (SELECT v FROM plain)
+-- before
+--   Project region, c
+--     Join semi on (id = CAST(v AS BIGINT))
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Project v
+--         Scan plain (v, w, _row_id)
+-- after
+--   Project region, c
+--     Join inner on (id = CAST(a AS BIGINT))
+--       Join semi on (id = CAST(v AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Project v
+--           Scan plain (v, w, _row_id)
+--       Scan pairs (a, b, c)
+
+-- to the second one, and an anti join
+SELECT region, c FROM orders JOIN pairs ON id = a WHERE NOT EXISTS (SELECT 1 FROM plain WHERE v = b)
+-- before
+--   Project region, c
+--     Join anti on (CAST(v AS DOUBLE) = b)
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Scan plain (v, w, _row_id)
+-- after
+--   Project region, c
+--     Join inner on (id = CAST(a AS BIGINT))
+--       Scan orders (id, region, amount, at)
+--       Join anti on (CAST(v AS DOUBLE) = b)
+--         Scan pairs (a, b, c)
+--         Scan plain (v, w, _row_id)
+
+-- through several joins
+SELECT w, c FROM orders JOIN pairs ON id = a JOIN plain ON v = a WHERE region IN (SELECT msg FROM log)
+-- before
+--   Project w, c
+--     Join semi on (region = msg)
+--       Join inner on (v = a)
+--         Join inner on (id = CAST(a AS BIGINT))
+--           Scan orders (id, region, amount, at)
+--           Scan pairs (a, b, c)
+--         Scan plain (v, w, _row_id)
+--       Project msg
+--         Scan log (Id, msg, _row_id)
+-- after
+--   Project w, c
+--     Join inner on (v = a)
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Join semi on (region = msg)
+--           Scan orders (id, region, amount, at)
+--           Project msg
+--             Scan log (Id, msg, _row_id)
+--         Scan pairs (a, b, c)
+--       Scan plain (v, w, _row_id)
+
+-- not where it compares columns of both
+SELECT w, c FROM pairs JOIN plain ON v = a WHERE EXISTS (SELECT 1 FROM orders WHERE id = v AND amount > c)
+-- before
+--   Project w, c
+--     Join semi on ((id = CAST(v AS BIGINT)) AND (amount > c))
+--       Join inner on (v = a)
+--         Scan pairs (a, b, c)
+--         Scan plain (v, w, _row_id)
+--       Scan orders (id, region, amount, at)
+-- after
+--   Project w, c
+--     Join semi on ((id = CAST(v AS BIGINT)) AND (amount > c))
+--       Join inner on (v = a)
+--         Scan pairs (a, b, c)
+--         Scan plain (v, w, _row_id)
+--       Scan orders (id, region, amount, at)
+
+-- nor where it compares more than columns for equality
+SELECT region FROM orders JOIN pairs ON id = a WHERE EXISTS (SELECT 1 FROM plain WHERE v = id AND w <> region)
+-- before
+--   Project region
+--     Join semi on ((CAST(v AS BIGINT) = id) AND (w <> region))
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Scan plain (v, w, _row_id)
+-- after
+--   Project region
+--     Join semi on ((CAST(v AS BIGINT) = id) AND (w <> region))
+--       Join inner on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Scan plain (v, w, _row_id)
+
+-- nor below a join that keeps rows without a partner
+SELECT region FROM orders LEFT JOIN pairs ON id = a WHERE id IN (SELECT v FROM plain)
+-- before
+--   Project region
+--     Join semi on (id = CAST(v AS BIGINT))
+--       Join left on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Project v
+--         Scan plain (v, w, _row_id)
+-- after
+--   Project region
+--     Join semi on (id = CAST(v AS BIGINT))
+--       Join left on (id = CAST(a AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan pairs (a, b, c)
+--       Project v
+--         Scan plain (v, w, _row_id)
