@@ -15,6 +15,7 @@ from relational.plan.logical import LogicalPlan
 from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
 from relational.plan.rules.drop_distinct import drop_distinct
 from relational.plan.rules.drop_sort import drop_sort
+from relational.plan.rules.group_extremes import group_extremes
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
 from relational.plan.rules.order_joins import order_joins, share_terms
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     push_down_filter,
     order_joins,
     push_down_semi_joins,
+    group_extremes,
     drop_distinct,
     drop_sort,
     prune_columns,
@@ -55,6 +57,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     push_down_filter,
     order_joins,
     rank_to_top_n,
+    group_extremes,
     drop_distinct,
     add_stream_key,
     prune_columns,

@@ -1,9 +1,16 @@
-"""TUMBLE and HOP: the rows of a relation with the windows of time that they are in, as columns window_start and
-window_end.
+"""TUMBLE, HOP and SESSION: the rows of a relation with the windows of time that they are in, as columns window_start
+and window_end.
 
 Windows of a length begin at its multiples since 1970, or so much later as an offset says. With TUMBLE each row is in
 one window; with HOP windows begin more often, at the multiples of a slide, of which the length is a multiple: a row is
 in as many as fit, and comes once for each. A row whose time is NULL is in none.
+
+A session has the rows of a key of which each is at most a gap after the one before, whatever order they come in. It
+begins with its first row, and ends the gap after its last one:
+
+    a row is first      where no row is before it in time, or that one is more than the gap before
+    window_start        the time of the last first row up to it, in the order of the time
+    window_end          the greatest time of the rows with the same start, and the gap
 """
 
 from __future__ import annotations
@@ -11,12 +18,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from relational.errors import BindError
+from relational.expr.aggregates import AggKind
 from relational.expr.bind import call, error_span
-from relational.expr.expression import Cast, Expression, InputRef, Literal, input_refs
+from relational.expr.expression import Case, Cast, Expression, InputRef, Literal, input_refs
 from relational.expr.unbound import TextSpan
-from relational.plan.logical import Filter, LogicalPlan, Project, Union
+from relational.expr.window_functions import UP_TO_PEERS, WHOLE_PARTITION, WindowCall, WindowKind
+from relational.plan.logical import Filter, LogicalPlan, OverWindow, Project, Union
+from relational.plan.logical.project import hidden_name
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
+from relational.types.ordering import SortKey
 
 START, END = "window_start", "window_end"
 MOST_WINDOWS = 1_000
@@ -60,6 +71,35 @@ def hop(
     return Union(windows) if count > 1 else windows[0]
 
 
+def session(
+    plan: LogicalPlan, column: InputRef, gap: Interval, keys: tuple[int, ...], span: TextSpan | None
+) -> LogicalPlan:
+    """The rows of `plan` with the session that they are in, of the rows that are equal in the columns `keys`. BindError
+    at `span`."""
+    length = _interval(_microseconds(gap, "the gap of sessions", span))
+    rows, width, order = _timed(plan, column, span), len(plan.schema), (SortKey(column.index),)
+    columns, names = input_refs(plan.schema.types), list(plan.schema.names)
+    moment = _moment(column)
+    before = WindowCall(WindowKind.LAG, column.data_type, column.index, number=1)
+    rows = OverWindow(rows, keys, order, (before,), (hidden_name("_before", names),))
+    previous = _moment(InputRef(width, column.data_type))
+    is_first = call("or", [call("is_null", [previous]), call("greater", [moment, call("add", [previous, length])])])
+    first = Case(((is_first, moment),), Literal(None, moment.data_type), moment.data_type)
+    more = (hidden_name("_moment", names), hidden_name("_first", names))
+    rows = Project(rows, (*columns, moment, first), (*names, *more), plan.hidden | {width, width + 1})
+    start = WindowCall(AggKind.MAX, moment.data_type, width + 1, UP_TO_PEERS)
+    rows = OverWindow(rows, keys, order, (start,), (START,))
+    last = WindowCall(AggKind.MAX, moment.data_type, width, WHOLE_PARTITION)
+    rows = OverWindow(rows, (*keys, width + 2), (), (last,), (END,))
+    found = InputRef(width + 2, moment.data_type), call("add", [InputRef(width + 3, moment.data_type), length])
+    return Project(rows, (*columns, *found), (*names, START, END), plan.hidden)
+
+
+def _moment(column: InputRef) -> Expression:
+    """A time as a timestamp."""
+    return Cast(column, DataType.TIMESTAMP) if column.data_type.kind is TypeKind.DATE else column
+
+
 def _timed(plan: LogicalPlan, column: InputRef, span: TextSpan | None) -> LogicalPlan:
     """The rows that have a time."""
     if column.data_type.kind not in (*_ORIGINS, TypeKind.DATE):
@@ -71,9 +111,7 @@ def _with_window(
     plan: LogicalPlan, column: InputRef, step: int, length: int, before: int, shift: timedelta
 ) -> LogicalPlan:
     """The rows with the window that begins `before` microseconds before the last multiple of `step` plus `shift`."""
-    moment: Expression = column
-    if column.data_type.kind is TypeKind.DATE:
-        moment = Cast(column, DataType.TIMESTAMP)
+    moment = _moment(column)
     origin = Literal(_ORIGINS[moment.data_type.kind] + shift, moment.data_type)
     last = call("date_bin", [_interval(step), moment, origin])
     start = call("subtract", [last, _interval(before)]) if before else last

@@ -72,6 +72,7 @@ class TextParser(RisingWaveParser):
     """A tree whose leaves know their position in the text."""
 
     FUNCTIONS: ClassVar[dict[str, Callable]] = {}
+    FUNC_TOKENS: ClassVar = RisingWaveParser.FUNC_TOKENS | {TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
         "CAST": RisingWaveParser.FUNCTION_PARSERS["CAST"],
         "EXTRACT": lambda self: self._parse_extract(),

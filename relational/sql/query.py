@@ -25,7 +25,7 @@ from relational.plan.serialize import plan_from_text
 from relational.plan.set_functions import ONE_ROW, rows_beside
 from relational.plan.set_operations import SetOperation, check_branches, compared, union
 from relational.plan.subqueries import Subqueries
-from relational.plan.time_windows import hop, tumble
+from relational.plan.time_windows import hop, session, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
@@ -53,7 +53,7 @@ _JOINS = {
     "FULL OUTER": JoinKind.FULL,
 }
 """By the words before JOIN."""
-_TABLE_FUNCTIONS = {"tumble": 3, "hop": 4}
+_TABLE_FUNCTIONS = {"tumble": 3, "hop": 4, "session": 3}
 """With their numbers of arguments."""
 _CLAUSES = ("order", "limit", "offset", "with_")
 """Clauses of a query as a whole, in sqlglot's tree."""
@@ -437,20 +437,23 @@ class QueryBinder:
         raise unsupported(node, self._translate.tree)
 
     def _table_function(self, node: exp.Anonymous) -> _Relation:
-        """TUMBLE (relation, time, size [, offset]) or HOP (relation, time, slide, size [, offset])."""
+        """TUMBLE (relation, time, size [, offset]), HOP (relation, time, slide, size [, offset]) or SESSION (relation,
+        time, gap [, key, …])."""
         name, span, args = node.name.lower(), self._translate.span(node), node.expressions
         if name not in _TABLE_FUNCTIONS:
             known = (*_TABLE_FUNCTIONS, *sorted(SET_FUNCTIONS))
             raise BindError(unknown("table function", name, known), **error_span(span))
-        if not 0 <= len(args) - _TABLE_FUNCTIONS[name] <= 1:
-            wanted = f"{_TABLE_FUNCTIONS[name]} arguments, or one more"
+        most = MAX_RELATIONS if name == "session" else 1
+        if not 0 <= len(args) - _TABLE_FUNCTIONS[name] <= most:
+            wanted = f"{_TABLE_FUNCTIONS[name]} arguments, or {'more' if name == 'session' else 'one more'}"
             raise BindError(f"{name} takes {wanted}, not {len(args)}", **error_span(span))
         relation = self._argument(args[0])
         binder = ExprBinder(Scope(relation.schema, relation.hidden))
-        column = binder.bind(self._translate.term(args[1]))
-        if not isinstance(column, InputRef):
-            raise BindError(f"{name} is of a column of the relation", **error_span(self._translate.span(args[1])))
+        column = self._column_of(binder, args[1], name)
         lengths = [self._interval(binder, each) for each in args[2 : _TABLE_FUNCTIONS[name]]]
+        if name == "session":
+            keys = tuple(self._column_of(binder, each, name).index for each in args[3:])
+            return _with_times(relation, session(relation.plan, column, lengths[0], keys, span))
         offset = Interval()
         if len(args) > _TABLE_FUNCTIONS[name]:
             offset = self._interval(binder, args[-1])
@@ -458,8 +461,14 @@ class QueryBinder:
             plan = tumble(relation.plan, column, lengths[0], span, offset)
         else:
             plan = hop(self.shared(relation.plan), column, lengths[0], lengths[1], span, offset)
-        schema = Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :]))
-        return _Relation(plan, schema, relation.hidden)
+        return _with_times(relation, plan)
+
+    def _column_of(self, binder: ExprBinder, node: exp.Expr, name: str) -> InputRef:
+        """A column of the relation of a table function."""
+        column = binder.bind(self._translate.term(node))
+        if not isinstance(column, InputRef):
+            raise BindError(f"{name} is of a column of the relation", **error_span(self._translate.span(node)))
+        return column
 
     def _argument(self, node: exp.Expr) -> _Relation:
         """A relation that is an argument: a name, or a query in parentheses."""
@@ -625,6 +634,11 @@ def _is_true(node: exp.Expr) -> bool:
     while isinstance(node, exp.Paren):
         node = node.this
     return isinstance(node, exp.Boolean) and bool(node.this)
+
+
+def _with_times(relation: _Relation, plan: LogicalPlan) -> _Relation:
+    """The relation with the columns that `plan` adds to it."""
+    return _Relation(plan, Schema((*relation.schema, *plan.schema.fields[len(relation.schema) :])), relation.hidden)
 
 
 def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:

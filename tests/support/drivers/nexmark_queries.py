@@ -1,7 +1,6 @@
 """The queries of the Nexmark benchmark, in RisingWave's variant, over tables or sources person, auction and bid.
 
-q11 (sessions) and q13 (a side input as of its version) are not among them. q12 is by event time. Of equal bids the
-first one is that with the least bidder.
+q12 is by event time. Of equal bids the first one is that with the least bidder. The side input of q13 never changes.
 """
 
 from __future__ import annotations
@@ -69,6 +68,10 @@ QUERIES = {
     "q10": f"SELECT auction, bidder, price, date_time, {_DAY} AS date, to_char(date_time, 'HH24:MI') AS time FROM bid",
     "q12": "SELECT bidder, count(*) AS bid_count, window_start, window_end"
            " FROM TUMBLE(bid, date_time, INTERVAL '10' SECOND) GROUP BY bidder, window_start, window_end",
+    "q11": "SELECT bidder, count(*) AS bid_count, window_start AS starttime, window_end AS endtime"
+           " FROM SESSION(bid, date_time, INTERVAL '10' SECOND, bidder) GROUP BY bidder, window_start, window_end",
+    "q13": "SELECT b.auction, b.bidder, b.price, b.date_time, s.value FROM bid AS b"
+           " JOIN side_input FOR SYSTEM_TIME AS OF PROCTIME() AS s ON b.auction % 10000 = s.key",
     "q14": "SELECT auction, bidder, 0.908 * price AS price, CASE WHEN extract(hour FROM date_time) >= 8"
            " AND extract(hour FROM date_time) <= 18 THEN 'dayTime' WHEN extract(hour FROM date_time) <= 6"
            " OR extract(hour FROM date_time) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS bidtimetype, date_time,"
@@ -115,6 +118,18 @@ _HOP = re.compile(r"HOP\((\w+), date_time, INTERVAL '2' SECOND, INTERVAL '10' SE
 _BIN = "time_bucket(INTERVAL '{0}' SECOND, date_time, TIMESTAMP '1970-01-01')"
 
 
+_SESSION = re.compile(r"SESSION\((\w+), date_time, INTERVAL '(\d+)' SECOND, (\w+)\)")
+_SESSION_ROWS = (
+    r"(SELECT *, max(date_time) OVER (PARTITION BY \3, window_start) + INTERVAL '\2' SECOND AS window_end FROM"
+    r" (SELECT *, max(CASE WHEN before IS NULL OR date_time > before + INTERVAL '\2' SECOND THEN date_time END)"
+    r" OVER (PARTITION BY \3 ORDER BY date_time) AS window_start FROM"
+    r" (SELECT *, lag(date_time) OVER (PARTITION BY \3 ORDER BY date_time) AS before FROM \1)))"
+)
+SIDE_INPUT = "key BIGINT PRIMARY KEY, value BIGINT"
+"""The columns of the side input of q13, whose rows are those of SIDE_ROWS."""
+SIDE_ROWS = "SELECT i, i * 7 % 1000 FROM generate_series(0, 9999) AS g(i)"
+
+
 def for_duckdb(query: str) -> str:
     """The same query in DuckDB's words."""
     start = _BIN.format(10)
@@ -122,6 +137,8 @@ def for_duckdb(query: str) -> str:
                         query)
     start = f"{_BIN.format(2)} - to_seconds(2 * n)"
     query = _HOP.sub(rf"(SELECT *, {start} AS window_start FROM \1, range(5) AS r(n))", query)
+    query = query.replace(" FOR SYSTEM_TIME AS OF PROCTIME()", "")
+    query = _SESSION.sub(_SESSION_ROWS, query)
     query = query.replace("to_char(date_time, 'YYYY-MM-DD')", "strftime(date_time, '%Y-%m-%d')")
     query = query.replace("to_char(date_time, 'HH24:MI')", "strftime(date_time, '%H:%M')")
     match = "(regexp_match(url, '(&|^)channel_id=([^&]*)'))[2]"
