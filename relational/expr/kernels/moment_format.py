@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relational.expr.eval_context import EvalContext, Value
 from relational.expr.kernels.calendar import make_date, make_timestamp, micros_of, moment_of
-from relational.expr.kernels.per_value import NoValue
+from relational.expr.kernels.per_value import NoValue, per_value
+from relational.types.data_type import DataType
 from relational.types.interval import Interval
 
 _MONTHS = (
@@ -78,6 +83,33 @@ def _template(text: str) -> tuple[_Part, ...]:
     return tuple(parts)
 
 
+_UNITS = (("second", ("SS", "SSSS", "SSSSS")), ("minute", ("MI",)), ("hour", ("HH24", "HH12", "HH")))
+_HALVES = ("am", "pm", "a.m.", "p.m.")
+"""Patterns that differ by the hour."""
+
+
+def moment_texts(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+    """to_char of timestamps. They are cut off at what the template shows: a chunk has few days, and few minutes."""
+    moments, template = args
+    if isinstance(moments, pa.Array) and isinstance(template, pa.Scalar) and template.is_valid:
+        unit = _finest_unit(template.as_py())
+        moments = pc.floor_temporal(moments, unit=unit) if unit is not None else moments
+    return _MOMENT_TEXTS(evaluation, [moments, template], result)
+
+
+def _finest_unit(template: str) -> str | None:
+    """The least unit of time that a template shows; None if it shows parts of a second."""
+    if len(template) > _MAX_TEMPLATE:
+        return None
+    words = {part.word for part in _template(template)}
+    if any(word in ("MS", "US") or word.startswith("FF") for word in words):
+        return None
+    for unit, of_unit in _UNITS:
+        if not words.isdisjoint(of_unit):
+            return unit
+    return "hour" if any(word.lower() in _HALVES for word in words) else "day"
+
+
 def moment_text(value: datetime | date, template: str) -> str:
     """to_char of a timestamp."""
     moment = value if isinstance(value, datetime) else datetime.combine(value, time.min)
@@ -86,6 +118,9 @@ def moment_text(value: datetime | date, template: str) -> str:
         moment.date(), moment.tzinfo is not None,
     )
     return _formatted(clock, template)
+
+
+_MOMENT_TEXTS = per_value(moment_text)
 
 
 def interval_text(value: Interval, template: str) -> str:

@@ -212,8 +212,8 @@ ROWS: dict[str, tuple[Overload, ...]] = merged(
         "to_char": (
             row("exact, varchar -> varchar", per_value(lambda x, text: number_format.number_text(Decimal(x), text))),
             row("double, varchar -> varchar", per_value(number_format.float_text)),
-            row("timestamp, varchar -> varchar", per_value(moment_format.moment_text)),
-            row("timestamptz, varchar -> varchar", per_value(moment_format.moment_text)),
+            row("timestamp, varchar -> varchar", moment_format.moment_texts),
+            row("timestamptz, varchar -> varchar", moment_format.moment_texts),
             row("interval, varchar -> varchar", per_value(moment_format.interval_text)),
         ),
         "to_date": (row("varchar, varchar -> date", per_value(moment_format.read_date)),),
