@@ -221,12 +221,13 @@ cdef class BitCountsKernel(AggKernel):
         cdef Column counts = columns[1]
         cdef BitCounts* state
         cdef Py_ssize_t row, wrong = -1
-        for row in range(rows):
-            if (found == NULL or found[row]) and not is_null(&counts.view, row):
-                state = <BitCounts*>self.state(ids[row])
-                state.count += int64_at(counts, row)
-                if not self.add_counts(state, texts.at(row)):
-                    wrong = row
+        with nogil:
+            for row in range(rows):
+                if (found == NULL or found[row]) and not is_null(&counts.view, row):
+                    state = <BitCounts*>self.state(ids[row])
+                    state.count += int64_at(counts, row)
+                    if not self.add_counts(state, texts.at(row)):
+                        wrong = row
         if wrong >= 0:
             raise EncodingError(f"the counts of {self.spec.kind} are cut off", row=wrong)
         return 0

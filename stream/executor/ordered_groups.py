@@ -124,13 +124,15 @@ def positions(chosen: np.ndarray) -> np.ndarray:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def rows_in_memory(index: JoinIndex, ids: np.ndarray) -> tuple[DataChunk, np.ndarray]:
-    """The rows of the groups `ids`, and for each the position of its group in `ids`."""
+def rows_in_memory(index: JoinIndex, ids: np.ndarray, width: int | None = None) -> tuple[DataChunk, np.ndarray]:
+    """The first `width` columns, all for None, of the rows of the groups `ids`, and for each row the position of its
+    group in `ids`."""
+    width = len(index.types) if width is None else width
     found = list(JoinProbe(index, ids))
     if not found:
-        return no_rows(index.types), np.empty(0, np.int32)
+        return no_rows(index.types[:width]), np.empty(0, np.int32)
     row_ids = np.concatenate([rows for _, rows in found])
-    columns = list(map(Column, index.gather(row_ids)))
+    columns = list(map(Column, index.gather(row_ids, range(width))))
     return DataChunk(columns, capacity=len(row_ids)), np.concatenate([at for at, _ in found])
 
 

@@ -27,13 +27,13 @@ from relational.encoding import KeyEncoder
 from relational.errors import ConsistencyError
 from relational.expr.aggregates import AggCall
 from relational.join.join_index import JoinIndex
-from relational.join.join_probe import JoinProbe
 from relational.join.net_changes import net_changes
 from relational.join.rows_by_key import RowsByKey
 from relational.table.key_sort import sorted_rows
 from relational.table.state_table import StateTable
 from relational.types import DataType, SortKey
 from stream.executor.agg_state import TableOfInputs
+from stream.executor.ordered_groups import no_rows, positions, rows_in_memory
 
 KEPT_SHARE = 4
 """Changes that take more than this part of the capacity are applied before the barrier."""
@@ -136,7 +136,7 @@ class OrderedInput(TableOfInputs):
         """As RowCollector says. ConsistencyError if the table does not have the rows that the groups count."""
         changes, of_changes = self._changes_of(ids)
         numbers = self._located(keys, before, self._is_read(before, after))
-        rows, owners = self._rows_of(numbers)
+        rows, owners = rows_in_memory(self._index, numbers, len(self._types))
         self._check(keys, owners, before, numbers >= 0)
         step = _Step(changes, of_changes, rows, owners)
         union = self._firsts(step, keys, numbers) if self._order.takes_first else self._all(step, numbers)
@@ -148,8 +148,7 @@ class OrderedInput(TableOfInputs):
     def _changes_of(self, ids: np.ndarray) -> tuple[StreamChunk, np.ndarray]:
         """The kept changes of the groups `ids`, and the position of each one's group."""
         if self._net is None:
-            empty = [Column.nulls(each, 0) for each in self._types]
-            return StreamChunk(empty, np.empty(0, np.uint8)), _NO_GROUPS
+            return StreamChunk.inserts(no_rows(self._types)), _NO_GROUPS
         first, last = (np.searchsorted(self._of_net, ids, side) for side in ("left", "right"))
         counts = last - first
         before = np.cumsum(counts) - counts
@@ -197,15 +196,6 @@ class OrderedInput(TableOfInputs):
             return rows
         return rows.with_columns([*rows.columns, _zeros(rows.capacity)])
 
-    def _rows_of(self, numbers: np.ndarray) -> tuple[DataChunk, np.ndarray]:
-        """The rows in memory of groups with these numbers, and the position of each one's group."""
-        found = list(JoinProbe(self._index, numbers))
-        if not found:
-            return DataChunk([Column.nulls(each, 0) for each in self._types], capacity=0), np.empty(0, np.int32)
-        row_ids = np.concatenate([rows for _, rows in found])
-        arrays = self._index.gather(row_ids, range(len(self._types)))
-        return DataChunk(list(map(Column, arrays)), capacity=len(row_ids)), np.concatenate([at for at, _ in found])
-
     def _check(self, keys: DataChunk, owners: np.ndarray, before: np.ndarray, is_known: np.ndarray) -> None:
         count, wanted = np.bincount(owners, minlength=keys.capacity), before[0]
         if self._order.takes_first:
@@ -222,7 +212,7 @@ class OrderedInput(TableOfInputs):
         is_known = numbers[step.of_changes] >= 0
         self._index.apply(self._with_constant(step.changes), numbers[step.of_changes])
         is_now = ~step.deleted(self._layout.stream_key)
-        come = _positions(step.is_insertion & is_known)
+        come = positions(step.is_insertion & is_known)
         return _Union(
             DataChunk.concat([step.rows, step.inserted(come)]),
             np.concatenate([step.owners, step.of_changes[come]]),
@@ -237,7 +227,7 @@ class OrderedInput(TableOfInputs):
             self.table.write_slice(step.changes)
         is_lost = step.deleted(self._layout.stream_key)
         refilled = np.unique(step.owners[is_lost])
-        come = _positions(step.is_insertion & ~np.isin(step.of_changes, refilled))
+        come = positions(step.is_insertion & ~np.isin(step.of_changes, refilled))
         again, of_again = self._read_again(keys, refilled)
         rows = DataChunk.concat([step.rows, step.inserted(come), again])
         owners = np.concatenate([step.owners, step.of_changes[come], of_again])
@@ -249,7 +239,7 @@ class OrderedInput(TableOfInputs):
         is_now = np.zeros(len(owners), np.bool_)
         is_now[order[is_first]] = True
         was = np.arange(len(owners)) < len(is_lost)
-        gone, new = _positions(was & ~is_now), _positions(is_now & ~was)
+        gone, new = positions(was & ~is_now), positions(is_now & ~was)
         ops = np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (len(gone), len(new)))
         applied = StreamChunk(rows.take(np.concatenate([gone, new])).columns, ops)
         self._index.apply(self._with_constant(applied), numbers[np.concatenate([owners[gone], owners[new]])])
@@ -260,7 +250,7 @@ class OrderedInput(TableOfInputs):
     def _read_again(self, keys: DataChunk, groups: np.ndarray) -> tuple[DataChunk, np.ndarray]:
         """The first rows of groups, of which there may be none, as the table has them now."""
         if not len(groups):
-            return DataChunk([Column.nulls(each, 0) for each in self._types], capacity=0), np.empty(0, np.int32)
+            return no_rows(self._types), _NO_GROUPS
         if not self._layout.groups:
             rows = self._first_of_all()
             return rows, np.zeros(rows.capacity, np.int32)
@@ -346,10 +336,6 @@ def _by_group(changes: StreamChunk) -> tuple[StreamChunk, np.ndarray]:
     order = np.argsort(groups, kind="stable").astype(np.int32)
     rows = changes.project(range(len(changes.columns) - 1)).with_ops(ops)
     return rows.take(order), groups[order]
-
-
-def _positions(chosen: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(chosen).astype(np.int32)
 
 
 def _zeros(rows: int) -> Column:

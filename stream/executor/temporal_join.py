@@ -89,7 +89,10 @@ class TemporalJoinExecutor(Executor):
     def _keep(self, changes: StreamChunk) -> None:
         """The changes of an epoch are those of the version that the next one reads."""
         self._kept_rows += changes.visible_rows
-        self._kept = [*self._kept, changes] if self._kept_rows <= KEPT_ROWS else []
+        if self._kept_rows <= KEPT_ROWS:
+            self._kept.append(changes)
+        else:
+            self._kept.clear()
 
     def _begin(self, epoch: Epoch) -> None:
         """The table is read at `epoch` from now on."""

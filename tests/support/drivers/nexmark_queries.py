@@ -66,10 +66,10 @@ QUERIES = {
           " FROM auction a, bid b WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q"
           " WHERE rownum <= 1",
     "q10": f"SELECT auction, bidder, price, date_time, {_DAY} AS date, to_char(date_time, 'HH24:MI') AS time FROM bid",
-    "q12": "SELECT bidder, count(*) AS bid_count, window_start, window_end"
-           " FROM TUMBLE(bid, date_time, INTERVAL '10' SECOND) GROUP BY bidder, window_start, window_end",
     "q11": "SELECT bidder, count(*) AS bid_count, window_start AS starttime, window_end AS endtime"
            " FROM SESSION(bid, date_time, INTERVAL '10' SECOND, bidder) GROUP BY bidder, window_start, window_end",
+    "q12": "SELECT bidder, count(*) AS bid_count, window_start, window_end"
+           " FROM TUMBLE(bid, date_time, INTERVAL '10' SECOND) GROUP BY bidder, window_start, window_end",
     "q13": "SELECT b.auction, b.bidder, b.price, b.date_time, s.value FROM bid AS b"
            " JOIN side_input FOR SYSTEM_TIME AS OF PROCTIME() AS s ON b.auction % 10000 = s.key",
     "q14": "SELECT auction, bidder, 0.908 * price AS price, CASE WHEN extract(hour FROM date_time) >= 8"
@@ -116,8 +116,6 @@ QUERIES = {
 _TUMBLE = re.compile(r"TUMBLE\((\w+), date_time, INTERVAL '10' SECOND\)")
 _HOP = re.compile(r"HOP\((\w+), date_time, INTERVAL '2' SECOND, INTERVAL '10' SECOND\)")
 _BIN = "time_bucket(INTERVAL '{0}' SECOND, date_time, TIMESTAMP '1970-01-01')"
-
-
 _SESSION = re.compile(r"SESSION\((\w+), date_time, INTERVAL '(\d+)' SECOND, (\w+)\)")
 _SESSION_ROWS = (
     r"(SELECT *, max(date_time) OVER (PARTITION BY \3, window_start) + INTERVAL '\2' SECOND AS window_end FROM"
