@@ -47,6 +47,11 @@ class PreparedQuery:
         self.indexes = frozenset(scan.table.id for scan in _scans(plan) if scan.table.kind is TableKind.INDEX)
         """Ids of those that the plan reads."""
 
+    def check(self, values: Values) -> None:
+        """ParameterError for a text that is not of the type in whose position it is."""
+        if self._has_parameters and any(isinstance(each.value, str) for each in values):
+            with_parameters(self.plan, values)
+
     def rows(self, values: Values, pin: Pin, cache: ColumnCache | None = None) -> pa.Table:
         """The rows at one committed epoch, which `pin` pins. `values`: of the parameters by number, that of 0 is the
         time. ParameterError, EvaluationError."""

@@ -2,8 +2,9 @@
 
     SELECT * FROM t WHERE id = 7 AND at >= '2024-01-01'    becomes    SELECT * FROM t WHERE id = $1 AND at >= $2
 
-Only queries of columns of one table whose condition compares columns with numbers and texts, so that a constant has no
-other meaning there than that of a parameter.
+Only queries of columns of one table, UPDATE and DELETE, whose conditions compare columns with numbers and texts and
+whose assignments are one of these or add one to a column: a constant has no other meaning there than that of a
+parameter.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ _NAME = r'(?:[A-Za-z_]\w*|"[^"]+")'
 _PATH = rf"{_NAME}(?:\s*\.\s*{_NAME})*"
 _CONSTANT = r"(?:'(?:[^'\\]|'')*'|-?\d+(?:\.\d*)?)"
 _TERM = rf"{_PATH}\s*(?:=|<>|!=|<=|>=|<|>)\s*{_CONSTANT}"
+_TERMS = rf"{_TERM}(?:\s+AND\s+{_TERM})*"
+_SET = rf"{_NAME}\s*=\s*(?:{_PATH}\s*(?:[+*/]|-(?!-))\s*)?{_CONSTANT}"
 _SHAPE = re.compile(
-    rf"\s*SELECT\s+(?:\*|{_PATH}(?:\s*,\s*{_PATH})*)\s+FROM\s+{_PATH}\s+WHERE\s+"
-    rf"(?P<terms>{_TERM}(?:\s+AND\s+{_TERM})*)\s*;?\s*",
+    rf"\s*(?:SELECT\s+(?:\*|{_PATH}(?:\s*,\s*{_PATH})*)\s+FROM\s+{_PATH}|DELETE\s+FROM\s+{_PATH}|"
+    rf"UPDATE\s+{_PATH}\s+SET\s+(?P<assigned>{_SET}(?:\s*,\s*{_SET})*))\s+WHERE\s+(?P<terms>{_TERMS})\s*;?\s*",
     re.IGNORECASE,
 )
-_COMPARED = re.compile(rf"\"[^\"]+\"|(?P<sign>[=<>]\s*)(?P<constant>{_CONSTANT})")
+_OPERAND = re.compile(rf"\"[^\"]+\"|(?P<sign>[-+*/=<>]\s*)(?P<constant>{_CONSTANT})")
 
 
 def lifted(text: str) -> tuple[str, tuple[object, ...]] | None:
@@ -45,8 +48,9 @@ def lifted(text: str) -> tuple[str, tuple[object, ...]] | None:
             values.append(-number(constant[1:]) if constant[0] == "-" else number(constant))
         return f"{found['sign']}${len(values)}"
 
-    start, end = match.span("terms")
+    start = match.start("terms" if match["assigned"] is None else "assigned")
+    end = match.end("terms")
     try:
-        return text[:start] + _COMPARED.sub(change, text[start:end]) + text[end:], tuple(values)
+        return text[:start] + _OPERAND.sub(change, text[start:end]) + text[end:], tuple(values)
     except ParseError:
         return None

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,23 +20,69 @@ from relational.errors import BindError, NotFound, SourceTextError
 from relational.expr.bind import convert
 from relational.expr.expression import Literal
 from relational.expr.parameters import ParameterError, parameter
+from relational.plan.logical import LogicalPlan
 from relational.relation import Relation
 from relational.sql import statement as bound
 from relational.sql.constants import lifted
 from relational.sql.parameters import Given
+from relational.types.schema import Schema
 from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
 from stream.session.statement_cache import CachedStatement, StatementCache
 
 if TYPE_CHECKING:
     from stream.playground import Playground
-    from stream.session.queries import Change, SessionQueries
+    from stream.session.queries import Change, PlannedQuery, SessionQueries
     from stream.session.transaction import Transaction
 
 BATCH_ROWS = 1_024
 """Executions of one statement that are sent together."""
 MOST_PREPARED = 1_024
 """Statements that have a name at the same time."""
+
+
+class PreparedRelation(Relation):
+    """A query that is planned already: its rows are read by this plan with `values`, which were checked, as its
+    parameters. `bind()` is the statement with the values as constants, which is bound only if another relation is built
+    over this one."""
+
+    _query: tuple[SessionQueries, PlannedQuery, Sequence[Literal]]
+    _bind: Callable[[], bound.Statement]
+
+    def __init__(
+        self,
+        queries: SessionQueries,
+        planned: PlannedQuery,
+        values: Sequence[Literal],
+        bind: Callable[[], bound.Statement],
+    ) -> None:
+        self.__dict__.update(runner=queries, _query=(queries, planned, values), _bind=bind)
+
+    @cached_property
+    def _statement(self) -> bound.Select:
+        statement = self._bind()
+        assert isinstance(statement, bound.Select), statement
+        return statement
+
+    @property
+    def plan(self) -> LogicalPlan:  # type: ignore[override]
+        return self._statement.plan
+
+    @property
+    def views(self) -> frozenset[int]:  # type: ignore[override]
+        return self._statement.views
+
+    @property
+    def schema(self) -> Schema:
+        plan = self._query[1].source
+        return plan.schema.project(plan.visible)
+
+    def __repr__(self) -> str:
+        return f"Relation{self.schema}"
+
+    def to_arrow(self) -> pa.Table:
+        queries, planned, values = self._query
+        return queries.rows_of(queries.current(planned), values)
 
 
 class Executions:
@@ -62,28 +109,53 @@ class Executions:
         """The rows of one SELECT. InvalidStatement for any other statement."""
         simple = None if len(given) or self.cache.has(text) else lifted(text)
         if simple is not None:
-            try:
-                return self._rows(*self.cache.find(*simple))
-            except SourceTextError:
-                pass  # whose position is that in the text as it was given
+            with suppress(SourceTextError):  # whose position is that in the text as it was given
+                return self._query(*simple)
+        return self._query(text, given)
+
+    def _query(self, text: str, given: Given) -> pa.Table:
         found, values = self.cache.find(text, given)
         if not isinstance(found.statement, bound.Select):
             raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")
         return self._rows(found, values)
 
-    def run(self, text: str, given: Given = ()) -> Relation | int:
-        """The lazy relation of one query; rows affected by one data change."""
+    def run(self, text: str, given: Given = ()) -> Relation | int | None:
+        """The lazy relation of one query; rows affected by one data change. None for a text without parameters that is
+        neither kept nor will be, and was not executed."""
+        if len(given) or self.cache.has(text):
+            return self._run_one(text, given)
+        simple = lifted(text)
+        if simple is not None:
+            with suppress(SourceTextError):
+                return self._run_one(*simple)
+        return self._run_one(text, ()) if self.cache.may_have(text) else None
+
+    def _run_one(self, text: str, given: Given) -> Relation | int:
         found, values = self.cache.find(text, given)
         self._transaction.check(found.statement)
         if _has_key_query(found.statement):
             return int(self._run(self.cache.by_value(text, given)))
-        if isinstance(found.statement, bound.Select):
-            has_values = bool(found.names) or found.reads_time
-            statement = self.cache.by_value(text, given) if has_values else found.statement
-            assert isinstance(statement, bound.Select)
-            pinned = self._transaction.relation(statement)
-            return pinned or Relation(statement.plan, self._queries, statement.views)
-        return self._change(found, values)
+        if not isinstance(found.statement, bound.Select):
+            return self._change(found, values)
+        is_bound = not (found.names or found.reads_time)
+
+        def bind() -> bound.Statement:
+            return found.statement if is_bound else self.cache.by_value(text, given)
+
+        if self._transaction.epoch is None and not found.reads_time:
+            return PreparedRelation(self._queries, self._checked(found, values), values, bind)
+        statement = bind()
+        assert isinstance(statement, bound.Select)
+        return self._transaction.relation(statement) or Relation(statement.plan, self._queries, statement.views)
+
+    def _checked(self, found: CachedStatement, values: Sequence[Literal]) -> PlannedQuery:
+        """The plan of a query. BindError for a value that does not fit into it."""
+        assert found.planned is not None
+        try:
+            found.planned.query.check(values)
+        except ParameterError as error:
+            raise found.located(error) from error
+        return found.planned
 
     def run_many(self, text: str, rows: Iterable[Given]) -> int:
         """Rows affected by a data change that is executed with the values of each of `rows`, in order."""

@@ -142,6 +142,10 @@ class SessionQueries:
                 self._planned.pop(next(iter(self._planned)))
         return planned
 
+    def current(self, planned: PlannedQuery) -> PlannedQuery:
+        """The same, planned again if the catalog is another one since."""
+        return planned if planned.known is self._catalog.snapshot else self.replanned(planned)
+
     def replanned(self, planned: PlannedQuery) -> PlannedQuery:
         """For the current catalog."""
         known = self._catalog.snapshot

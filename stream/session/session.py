@@ -143,11 +143,11 @@ class Session:
         """
         from relational.sql.binder import bind_sql
 
-        answer = None
         self._check_open()
         executions = self._statements.executions
-        if len(params) or executions.cache.may_have(text):
-            return executions.run(text, params)
+        answer = executions.run(text, params)
+        if answer is not None:
+            return answer
         for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
             answer = self._statements.run(statement)
         return answer

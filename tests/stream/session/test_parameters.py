@@ -15,6 +15,7 @@ import pytest
 import stream
 from relational.errors import BindError, NotFound, ParseError
 from relational.relation import Relation
+from relational.sql.constants import lifted
 from stream.errors import DuplicateKey, InvalidStatement
 from stream.session import statement_cache
 from tests.support.drivers.seeds import run_seed
@@ -242,10 +243,57 @@ def test_constants_of_simple_conditions_share_a_plan(db):
     for number in range(2, 30):
         found = db.query(f"SELECT name FROM t WHERE id = {number} AND name = 'n{number % 7}'")
         assert found.to_pylist() == [{"name": f"n{number % 7}"}]
+        assert db.sql(f"SELECT name FROM t WHERE id = {number} AND name = 'n{number % 7}'").to_arrow() == found
     assert cache.misses == misses
-    with pytest.raises(BindError) as caught:
-        db.query("SELECT name FROM t WHERE id = 'it''s' AND name = 'n1'")
-    assert caught.value.text[caught.value.start : caught.value.end].startswith("id = 'it''s'")
+    for run in db.query, db.sql:
+        with pytest.raises(BindError) as caught:
+            run("SELECT name FROM t WHERE id = 'it''s' AND name = 'n1'")
+        assert caught.value.text[caught.value.start : caught.value.end].startswith("id = 'it''s'")
+
+
+def test_a_relation_of_a_kept_plan_is_built_over_as_any_other(db):
+    text = "SELECT id, name FROM t WHERE id < {}"
+    kept = db.sql(text.format(40))
+    assert repr(kept) == repr(db.sql("SELECT id, name FROM t WHERE id < 40 OR false"))
+    assert kept.columns == ("id", "name") and len(kept.rows()) == 41
+    kept = db.sql(text.format(30))      # of the same plan, with another value
+    assert sorted(kept.filter(stream.col("id") > 27).select("name").to_arrow()["name"].to_pylist()) == ["n0", "n1"]
+    assert kept.to_arrow().num_rows == 31 and "30" in kept.explain()
+
+
+def test_constants_of_simple_changes_share_a_plan():
+    texts = {
+        "UPDATE p SET v = v + {0} WHERE id = {1}": lambda v, s, n: (v + n, s),
+        "UPDATE p SET v = v - -{0}, s = '= {0}, ''x' WHERE id = {1} AND s <> 'WHERE 3'":
+            lambda v, s, n: (v + n, f"= {n}, 'x"),
+        "UPDATE p SET v = {0}.50 WHERE id = {1};": lambda v, s, n: (n + 0.5, s),
+        "UPDATE p SET v = p.v * {0} WHERE id = {1} AND v >= -1000000": lambda v, s, n: (v * n, s),
+        "DELETE FROM p WHERE id = {1} AND v > {0}": lambda v, s, n: None if v > n else (v, s),
+    }
+    chance, model = random.Random(run_seed()), {number: (float(number), "s") for number in range(40)}
+    with stream.connect("memory://", barrier_interval_ms=3_600_000) as session:
+        session.sql("CREATE TABLE p (id INT PRIMARY KEY, v DOUBLE PRECISION, s VARCHAR)")
+        session.executemany("INSERT INTO p VALUES (?, ?, ?)", [(number, *row) for number, row in model.items()])
+        for text in texts:
+            assert session.sql(text.format(1, 1_000)) == 0
+        misses = cache_of(session).misses
+        for _ in range(200):
+            (text, change), number, key = chance.choice([*texts.items()]), chance.randrange(1, 9), chance.randrange(40)
+            after = change(*model[key], number) if key in model else None
+            affected = key in model and (after is None or "DELETE" not in text)
+            assert session.sql(text.format(number, key)) == affected, text
+            if affected and after is None:
+                del model[key]
+            elif affected:
+                model[key] = after
+        assert cache_of(session).misses == misses
+        session.flush()
+        found = {row["id"]: (row["v"], row["s"]) for row in session.sql("SELECT * FROM p").rows()}
+        assert found == model
+        with pytest.raises(BindError) as caught:
+            session.sql("UPDATE p SET v = 'x' WHERE id = 1")
+        assert "UPDATE p SET v = 'x'" in caught.value.text
+        assert lifted("UPDATE p SET v = v --5 WHERE id = 1") is None
 
 
 def test_prepare_execute_deallocate(db):
