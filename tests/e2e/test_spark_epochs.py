@@ -83,7 +83,7 @@ def test_the_command_keeps_the_jobs_of_a_store_until_it_is_told_to_end(tmp_path)
     url = f"file://{tmp_path}/store"
     with stream.connect(url, sources_paused=True) as db:
         db.sql("CREATE SOURCE bid (auction BIGINT, price BIGINT) "
-               "WITH (connector = 'nexmark', events = '400000', splits = '2')")
+               "WITH (connector = 'nexmark', events = '100000', splits = '2')")
         db.sql("CREATE MATERIALIZED VIEW m AS SELECT auction, count(*) AS n FROM bid GROUP BY auction")
     for engine in (["--spark", "local[2]"], []):
         command = [sys.executable, "-m", "stream", "stream", "--store", url, "--barrier-interval-ms", "100", *engine]
@@ -96,4 +96,4 @@ def test_the_command_keeps_the_jobs_of_a_store_until_it_is_told_to_end(tmp_path)
         _, errors = process.communicate(timeout=RUN_SECONDS)
         assert process.returncode == 0, errors
     with stream.connect(url, sources_paused=True) as db:
-        assert db.sql("SELECT sum(n) AS n FROM m").rows() == [{"n": 368_000}]
+        assert db.sql("SELECT sum(n) AS n FROM m").rows() == [{"n": 92_000}]

@@ -25,7 +25,7 @@ from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.seeds import run_seed
 
 SCHEMA = Schema.of(v="bigint", text="varchar", _row_id="bigint")
-PROGRAMS, STEPS_EACH = 12, 40
+PROGRAMS, STEPS_EACH = 8, 40
 
 
 class Twin:

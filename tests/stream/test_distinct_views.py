@@ -28,7 +28,7 @@ VIEWS = {
     "whole": f"SELECT {SPENT}, count(DISTINCT auction) AS auctions FROM bid",
 }  # fmt: skip
 COLUMNS = "auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, date_time TIMESTAMP"
-CACHES = [1, 200_000, 1 << 28]
+CACHES = [1, pytest.param(200_000, marks=pytest.mark.slow), 1 << 28]
 
 
 def bids(rng: np.random.Generator, rows: int) -> pa.Table:

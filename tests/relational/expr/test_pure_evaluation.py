@@ -13,7 +13,7 @@ from relational.expr import ErrorCounts, evaluate, kernel_call
 from relational.types import Field, Schema
 from tests.support.drivers.extremes import branches, calls, casts, rows_of
 
-MOST_ROWS = 24
+MOST_ROWS = 9
 MOST_CAST_ROWS = 120
 
 
