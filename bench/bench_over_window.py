@@ -28,7 +28,7 @@ from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import window_values
 from relational.order.ranking import group_numbers, ranking
 from relational.plan.logical import OverWindow, Project, nodes
-from relational.plan.optimizer import VIEW_RULES, optimize
+from relational.plan.optimizer import LAST_RULES, VIEW_RULES, optimize
 from relational.sql import bind_sql
 from relational.table.state_table import StateTable
 from relational.types import Schema
@@ -123,7 +123,7 @@ def epoch_of(number: int, per_partition: int) -> StreamChunk:
 
 def executor_of(store: Any, items: str, feed: Iterator[Message]) -> OverWindowExecutor:
     (statement,) = bind_sql(f"SELECT *, {items} AS v FROM t", catalog_of(TABLE))
-    query = optimize(statement.plan, VIEW_RULES)
+    query = optimize(statement.plan, VIEW_RULES, LAST_RULES)
     ids = iter(range(10, 20))
     root = plan_query(table_catalog("mv", query.schema, query.stream_key, table_id=2), query, lambda _: next(ids)).root
     node = next(each for each in root.walk() if isinstance(each, OverWindowNode))

@@ -15,6 +15,7 @@ from relational.plan.logical import LogicalPlan
 from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
 from relational.plan.rules.drop_distinct import drop_distinct
 from relational.plan.rules.drop_sort import drop_sort
+from relational.plan.rules.flag_filters import flag_filters
 from relational.plan.rules.group_extremes import group_extremes
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
@@ -68,10 +69,13 @@ VIEW_RULES: tuple[Rule, ...] = (
 SINK_RULES: tuple[Rule, ...] = tuple(add_state_keys if rule is add_stream_key else rule for rule in VIEW_RULES)
 """For a sink: as for a materialized view, but only the inputs of stateful nodes have keys."""
 
+LAST_RULES: tuple[Rule, ...] = (flag_filters,)
+"""For what is kept up to date, behind VIEW_RULES or SINK_RULES, once: these would undo them."""
 
-def optimize(plan: LogicalPlan, rules: tuple[Rule, ...] = RULES) -> LogicalPlan:
-    """The plan after all rules, in order, over and over until none of them changes it, at most MAX_ROUNDS times.
-    BindError for a plan that is too deep."""
+
+def optimize(plan: LogicalPlan, rules: tuple[Rule, ...] = RULES, last: tuple[Rule, ...] = ()) -> LogicalPlan:
+    """The plan after all rules, in order, over and over until none of them changes it, at most MAX_ROUNDS times; then
+    after each of `last`. BindError for a plan that is too deep."""
     if plan.depth > MAX_DEPTH:
         raise BindError(f"a query is nested deeper than {MAX_DEPTH} operations")
     unchanged = 0
@@ -80,4 +84,6 @@ def optimize(plan: LogicalPlan, rules: tuple[Rule, ...] = RULES) -> LogicalPlan:
         unchanged = unchanged + 1 if plan is before else 0
         if unchanged == len(rules):
             break
+    for rule in last:
+        plan = rule(plan)
     return plan

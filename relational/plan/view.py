@@ -38,7 +38,7 @@ from relational.plan.logical import (
     nodes,
     only,
 )
-from relational.plan.optimizer import PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
+from relational.plan.optimizer import LAST_RULES, PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.plan.temporal_join import temporal_lookup
 from relational.types.data_type import DataType
@@ -71,7 +71,7 @@ def view_of(
     if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise BindError(f"vnode_count is a whole number of 1 to {MAX_VNODE_COUNT}, not {vnode_count!r}")
     _check_names(f"materialized view {name!r}", query)
-    plan = optimize(query, VIEW_RULES)
+    plan = optimize(query, VIEW_RULES, LAST_RULES)
     _check_streamed("a materialized view", plan)
     key = plan.stream_key
     assert key is not None, plan.explain()
@@ -90,7 +90,7 @@ def sink_of(
     if options.get("connector") == TABLE_CONNECTOR:
         raise BindError("the changes of a query are written to a table by CREATE SINK … INTO")
     _check_names(f"sink {name!r}", query)
-    plan = optimize(only(query, query.visible), SINK_RULES)
+    plan = optimize(only(query, query.visible), SINK_RULES, LAST_RULES)
     _check_streamed("a sink", plan)
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
