@@ -20,6 +20,7 @@ from relational.plan.rules.group_extremes import group_extremes
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
 from relational.plan.rules.order_joins import order_joins, share_terms
+from relational.plan.rules.own_extremes import own_extremes
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
 from relational.plan.rules.push_down_semi_joins import push_down_semi_joins
@@ -57,6 +58,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     share_terms,
     push_down_filter,
     order_joins,
+    own_extremes,
     rank_to_top_n,
     group_extremes,
     drop_distinct,

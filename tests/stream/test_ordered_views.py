@@ -1,5 +1,6 @@
-"""Views of arrays, joined texts, percentiles, first values, bits, pairs and grouping sets, on both engines, against
-DuckDB: rows are inserted, change their groups and go; groups are emptied; caches evict everything; sessions end."""
+"""Views of arrays, joined texts, percentiles, first values, rows with the extreme of their group, bits, pairs and
+grouping sets, on both engines, against DuckDB: rows are inserted, change their groups and go; groups are emptied;
+caches evict everything; sessions end."""
 
 import random
 from contextlib import ExitStack
@@ -41,6 +42,13 @@ VIEWS = {
              "HAVING count(*) > 1",
     "sets": "SELECT g + 1 AS k, h, count(DISTINCT x) AS c FROM t WHERE d > 0 "
             "GROUP BY GROUPING SETS ((g + 1), (h), (g + 1, h))",
+    "tops": "SELECT t.id, t.x, m.top FROM t JOIN (SELECT g, max(x) AS top FROM t GROUP BY g) m "
+            "ON t.g = m.g AND t.x >= m.top",
+    "least": "SELECT t.id, m.y, m.low FROM (SELECT date_trunc('month', seen) AS y, h, min(s) AS low FROM t "
+             "GROUP BY 1, 2) m JOIN t ON t.h = m.h AND date_trunc('month', t.seen) = m.y AND m.low = t.s",
+    "most": "SELECT a.g, a.h, a.c, m.c AS most FROM (SELECT g, h, count(*) AS c FROM t GROUP BY g, h) a JOIN "
+            "(SELECT h, max(c) AS c FROM (SELECT g, h, count(*) AS c FROM t GROUP BY g, h) b GROUP BY h) m "
+            "ON a.h = m.h AND a.c = m.c",
     "over": "SELECT c, string_agg(h, ',' ORDER BY h, g) AS a FROM rolled GROUP BY c",
 }  # fmt: skip
 

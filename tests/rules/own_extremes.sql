@@ -1,0 +1,158 @@
+-- the greatest value of each group, with its ties
+SELECT s.id, s.amount, m.top FROM sales s JOIN (SELECT region, max(amount) AS top FROM sales GROUP BY region) m ON s.region = m.region AND s.amount = m.top
+-- before
+--   Project id, amount, top
+--     Join inner on ((region = region) AND (amount = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
+-- after
+--   Project id, amount, top
+--     Project id, region, kind, amount, price, weight, big, sold, region, amount AS top
+--       TopN rank 1 to 1 of [region] by [amount DESC NULLS FIRST]
+--         Filter ((amount IS NOT NULL) AND (region IS NOT NULL))
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- a least value that is reached, the extremes first, groups of expressions
+SELECT s.id, m.year FROM (SELECT date_trunc('year', sold) AS year, kind, min(big) AS low FROM sales GROUP BY 1, 2) m JOIN sales s ON m.low >= s.big AND m.kind = s.kind AND date_trunc('year', s.sold) = m.year
+-- before
+--   Project id, year
+--     Join inner on ((low >= big) AND (kind = kind) AND (date_trunc_year(sold) = year))
+--       Project date_trunc_year(sold) AS year, kind, min(big) AS low
+--         Aggregate [date_trunc_year(sold), kind] min(big)
+--           Project date_trunc_year(sold), kind, big
+--             Share 0
+--               Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Share 0 (above)
+-- after
+--   Project id, year
+--     Project key_0 AS year, kind, big AS low, id, region, kind, amount, price, weight, big, sold
+--       TopN rank 1 to 1 of [key_0, kind] by [big ASC NULLS LAST]
+--         Project id, region, kind, amount, price, weight, big, sold, date_trunc_year(sold) AS key_0 (hidden)
+--           Filter ((big IS NOT NULL) AND (date_trunc_year(sold) IS NOT NULL) AND (kind IS NOT NULL))
+--             Share 0
+--               Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- of counts
+SELECT a.region, a.n FROM (SELECT region, kind, count(*) AS n FROM sales GROUP BY region, kind) a JOIN (SELECT region, max(n) AS most FROM (SELECT region, kind, count(*) AS n FROM sales GROUP BY region, kind) c GROUP BY region) m ON a.region = m.region AND a.n >= m.most
+-- before
+--   Project region, n
+--     Join inner on ((region = region) AND (n >= most))
+--       Project region, kind, count(*) AS n
+--         Aggregate [region, kind] count(*)
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(n) AS most
+--         Aggregate [region] max(n)
+--           Project region, kind, count(*) AS n
+--             Aggregate [region, kind] count(*)
+--               Share 0 (above)
+-- after
+--   Project region, n
+--     Project region, kind, n, region, n AS most
+--       TopN rank 1 to 1 of [region] by [n DESC NULLS FIRST]
+--         Filter ((n IS NOT NULL) AND (region IS NOT NULL))
+--           Project region, kind, count(*) AS n
+--             Aggregate [region, kind] count(*)
+--               Share 0
+--                 Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- a row that is below its extreme
+SELECT s.id FROM sales s JOIN (SELECT region, max(amount) AS top FROM sales GROUP BY region) m ON s.region = m.region AND s.amount <= m.top
+-- before
+--   Project id
+--     Join inner on ((region = region) AND (amount <= top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((region = region) AND (amount <= top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
+
+-- other rows
+SELECT s.id FROM sales s JOIN (SELECT region, max(amount) AS top FROM sales WHERE kind = 'a' GROUP BY region) m ON s.region = m.region AND s.amount = m.top
+-- before
+--   Project id
+--     Join inner on ((region = region) AND (amount = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Filter (kind = 'a')
+--             Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((region = region) AND (amount = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Filter (kind = 'a')
+--             Share 0 (above)
+
+-- the extreme of another column, of another group
+SELECT s.id FROM sales s JOIN (SELECT region, max(amount) AS top FROM sales GROUP BY region) m ON s.kind = m.region AND s.amount = m.top
+-- before
+--   Project id
+--     Join inner on ((kind = region) AND (amount = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((kind = region) AND (amount = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
+
+-- values that equal and differ
+SELECT s.id FROM sales s JOIN (SELECT region, max(weight) AS top FROM sales GROUP BY region) m ON s.region = m.region AND s.weight = m.top
+-- before
+--   Project id
+--     Join inner on ((region = region) AND (weight = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(weight) AS top
+--         Aggregate [region] max(weight)
+--           Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((region = region) AND (weight = top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(weight) AS top
+--         Aggregate [region] max(weight)
+--           Share 0 (above)
+
+-- a further condition
+SELECT s.id FROM sales s JOIN (SELECT region, max(amount) AS top FROM sales GROUP BY region) m ON s.region = m.region AND s.amount = m.top AND s.id > m.top
+-- before
+--   Project id
+--     Join inner on ((region = region) AND (amount = top) AND (id > top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((region = region) AND (amount = top) AND (id > top))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project region, max(amount) AS top
+--         Aggregate [region] max(amount)
+--           Share 0 (above)
