@@ -1,6 +1,7 @@
 """Ranking: rows in the order of their groups, and their numbers in it.
 
-Rows are compared by memcomparable keys, so the order is that of stored keys and of sorted queries [R4].
+Rows are compared by words of their values where all columns have a fixed width, and else by memcomparable keys: the
+order is that of stored keys and of sorted queries [R4].
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ import pyarrow.compute as pc
 
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
-from relational.types.ordering import ASCENDING, SortKey
+from relational.order.rank_words import BEGINS, DIFFERS, rank_words
+from relational.types.data_type import TypeKind
+from relational.types.ordering import ASCENDING, OrderType, SortKey
+
+_BY_BYTES = {
+    TypeKind.SMALLINT: 2, TypeKind.INT: 4, TypeKind.BIGINT: 8, TypeKind.NUMERIC: 8, TypeKind.DATE: 4, TypeKind.TIME: 8,
+    TypeKind.TIMESTAMP: 8, TypeKind.TIMESTAMPTZ: 8,
+}  # fmt: skip
+"""Bytes of the integers that values are made of."""
+_FLOATS = (TypeKind.REAL, TypeKind.DOUBLE)
+MOST_EMPTY_GROUPS, SPARSE_GROUPS = 1_024, 4
+"""Group numbers up to so many times the number of rows, and so many more, are counted as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,43 @@ class Ranking:
 def ranking(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> Ranking:
     """The rows, none of them hidden, whose groups are numbered `groups` (integers[capacity]), in the order `keys` of
     each; rows that are equal in it by the columns `ties`, ascending, and then as they come."""
+    order, begins, differs = _by_words(rows, groups, keys, ties) or _by_encoded_keys(rows, groups, keys, ties)
+    at = np.arange(len(order))
+    start = np.maximum.accumulate(np.where(begins, at, 0)) if len(order) else at
+    tie = np.maximum.accumulate(np.where(differs, at, 0)) if len(order) else at
+    steps = np.cumsum(differs)
+    return Ranking(order, np.asarray(groups)[order], at - start + 1, tie - start + 1, steps - steps[start] + 1)
+
+
+_Order = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The rows in their order, where in it another group begins, and where a row is not equal to the one before it."""
+
+
+def _by_words(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order | None:
+    """None where a column is not of fixed width."""
+    words: list[np.ndarray] = []
+    for key in keys:
+        found = order_words(rows.columns[key.column], key.order)
+        if found is None:
+            return None
+        words += found
+    width = len(words)
+    for column in ties:
+        found = order_words(rows.columns[column], ASCENDING)
+        if found is None:
+            return None
+        words += found
+    groups = np.asarray(groups)
+    count = int(groups.max()) + 1 if len(groups) else 0
+    if count > MOST_EMPTY_GROUPS + SPARSE_GROUPS * len(groups):
+        distinct, groups = np.unique(groups, return_inverse=True)
+        count = len(distinct)
+    table = np.stack(words, axis=1) if words else np.empty((len(groups), 0), np.uint64)
+    order, marks = rank_words(np.ascontiguousarray(groups, np.int32), table, width, count)
+    return order, (marks & BEGINS).astype(np.bool_), (marks & DIFFERS).astype(np.bool_)
+
+
+def _by_encoded_keys(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order:
     parts = [pa.array(groups)]
     for columns in ([(key.column, key.order) for key in keys], [(column, ASCENDING) for column in ties]):
         if columns:
@@ -39,17 +88,45 @@ def ranking(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: 
     names = [str(number) for number in range(len(parts))]
     table = pa.table(parts, names=names)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]).to_numpy().astype(np.int32)
-    group = np.asarray(groups)[order]
-    begins = _begins(group)
-    differs = begins
-    if keys:
-        ordered = parts[1].take(pa.array(order))
-        differs = begins | _changes(ordered)
-    at = np.arange(len(order))
-    start = np.maximum.accumulate(np.where(begins, at, 0)) if len(order) else at
-    tie = np.maximum.accumulate(np.where(differs, at, 0)) if len(order) else at
-    steps = np.cumsum(differs)
-    return Ranking(order, group, at - start + 1, tie - start + 1, steps - steps[start] + 1)
+    begins = _begins(np.asarray(groups)[order])
+    return order, begins, begins | _changes(parts[1].take(pa.array(order))) if keys else begins
+
+
+def order_words(column: Column, order: OrderType) -> list[np.ndarray] | None:
+    """The values of a column as words, uint64[n] each, whose ascending order is `order` of the values: one or two of
+    the value, behind one that says whether it is NULL, if any is. Equal words are equal values. None for a type whose
+    values have no fixed width."""
+    array, kind = column.array, column.data_type.kind
+    if kind in _BY_BYTES:
+        width, first = _BY_BYTES[kind], array.offset
+        values = np.frombuffer(array.buffers()[1] or b"", f"<i{width}")
+        if kind is TypeKind.NUMERIC:
+            pairs = values[2 * first : 2 * (first + len(array))].reshape(-1, 2)
+            found = [_ascending(pairs[:, 1]), pairs[:, 0].view(np.uint64)]
+        else:
+            found = [_ascending(values[first : first + len(array)])]
+    elif kind in _FLOATS:
+        found = [_ascending(_bits(array.fill_null(0).to_numpy()))]
+    else:
+        return None
+    if order.descending:
+        found = [~each for each in found]
+    if not array.null_count:
+        return found
+    is_null = array.is_null().to_numpy(zero_copy_only=False)
+    return [(is_null != order.nulls_first).astype(np.uint64), *(np.where(is_null, np.uint64(0), each) for each in found)]
+
+
+def _ascending(values: np.ndarray) -> np.ndarray:
+    """Signed integers as words in the same order."""
+    return values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """Floats as integers in the same order: -0.0 is 0.0, and NaN the greatest [R4]."""
+    bits = (values.astype(np.float64) + 0.0).view(np.int64)
+    ordered = bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))
+    return np.where(np.isnan(values), np.int64((1 << 63) - 1), ordered)
 
 
 def group_numbers(columns: Sequence[Column], rows: int) -> np.ndarray:

@@ -1,10 +1,16 @@
+import itertools
 import random
 
 import numpy as np
+import pytest
 
 from relational.chunk import DataChunk
-from relational.order.ranking import group_numbers, ranking
-from relational.types import DESCENDING, OrderType, Schema, SortKey
+from relational.order.rank_words import BEGINS, DIFFERS, rank_words
+from relational.order.ranking import group_numbers, order_words, ranking
+from relational.types import DESCENDING, DataType, OrderType, Schema, SortKey
+from relational.types.ordering import ASCENDING
+from tests.support.drivers.extremes import values_of
+from tests.support.drivers.seeds import run_seed
 
 SCHEMA = Schema.of(g="int", x="double", t="varchar")
 
@@ -53,3 +59,41 @@ def test_the_order_is_that_of_a_python_sort():
         rows = DataChunk.from_rows(SCHEMA, values)
         found = ranking(rows, np.array([row[0] for row in values]), (SortKey(1, DESCENDING),), (2,))
         assert [values[row] for row in found.rows] == sorted(values, key=lambda row: (row[0], -row[1], row[2]))
+
+
+WORDS = [DataType.SMALLINT, DataType.INT, DataType.BIGINT, DataType.numeric(20, 3), DataType.DATE, DataType.TIME,
+         DataType.TIMESTAMP, DataType.TIMESTAMPTZ, DataType.REAL, DataType.DOUBLE]
+
+
+@pytest.mark.parametrize("data_type", WORDS, ids=str)
+def test_words_have_the_order_of_encoded_keys(data_type, monkeypatch):
+    rng = random.Random(f"{run_seed()} {data_type}")
+    values = [None, *values_of(data_type)]
+    for _ in range(10):
+        schema = Schema.of(a=str(data_type), b="int", c=str(data_type))
+        given = [(rng.choice(values), rng.choice([None, 1, 2]), rng.choice(values)) for _ in range(rng.randrange(120))]
+        rows = DataChunk.from_rows(schema, given)
+        start = rng.randrange(len(given) + 1)
+        rows = rows.slice(start, len(given) - start)
+        groups = np.array([rng.choice([0, 1, 7, 1 << 20]) for _ in range(rows.capacity)], np.int64)
+        keys = [SortKey(column, OrderType(rng.random() < 0.5, rng.random() < 0.5)) for column in (0, 1)]
+        found = ranking(rows, groups, keys, (2,))
+        assert all(order_words(column, ASCENDING) is not None for column in rows.columns)
+        with monkeypatch.context() as patch:
+            patch.setattr("relational.order.ranking.order_words", lambda *_: None)
+            expected = ranking(rows, groups, keys, (2,))
+        for each in ("rows", "group", "row_number", "rank", "dense_rank"):
+            assert getattr(found, each).tolist() == getattr(expected, each).tolist(), each
+
+
+def test_long_groups_are_merged():
+    rng = np.random.default_rng(run_seed())
+    groups, words = rng.integers(0, 3, 5_000).astype(np.int32), rng.integers(0, 9, (5_000, 2)).astype(np.uint64)
+    order, marks = rank_words(groups, words, 1, 3)
+    assert order.tolist() == np.lexsort((words[:, 1], words[:, 0], groups)).tolist()
+    keys = [(int(groups[row]), int(words[row, 0])) for row in order]
+    changes = [True, *(one != other for one, other in itertools.pairwise(keys))]
+    assert (marks & DIFFERS > 0).tolist() == changes
+    assert np.flatnonzero(marks & BEGINS).tolist() == [0, *(np.flatnonzero(np.diff(groups[order])) + 1)]
+    with pytest.raises(IndexError, match="group 3 of 3"):
+        rank_words(np.array([3], np.int32), np.zeros((1, 1), np.uint64), 1, 3)
