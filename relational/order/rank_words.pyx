@@ -13,16 +13,17 @@ cdef enum:
     SHORT = 16              # rows of a run that is sorted by insertion
     BEGINS_BIT = 1
     DIFFERS_BIT = 2
+    DISTINCT_BIT = 4
 
-BEGINS, DIFFERS = BEGINS_BIT, DIFFERS_BIT
-"""Of a row in the order: it is the first one of its group; it differs from the one before it in a key word, or is in
-another group."""
+BEGINS, DIFFERS, DISTINCT = BEGINS_BIT, DIFFERS_BIT, DISTINCT_BIT
+"""Of a row in the order: it is the first one of its group; it differs from the one before it in a key word, or in any
+word, or is in another group."""
 
 
 def rank_words(const int32_t[::1] groups not None, const uint64_t[:, ::1] words not None, Py_ssize_t keys,
                Py_ssize_t group_count):
     """The rows by group, `words` (uint64[n, m], ascending, the first ones the keys), and as they come: their numbers
-    int32[n], and BEGINS and DIFFERS of each of them, in this order, as uint8[n]. `groups`: 0 to `group_count` - 1;
+    int32[n], and BEGINS, DIFFERS and DISTINCT of each of them, in this order, as uint8[n]. `groups`: 0 to `group_count` - 1;
     IndexError for others."""
     cdef Py_ssize_t rows = groups.shape[0], width = words.shape[1], row, group
     if words.shape[0] != rows or not 0 <= keys <= width:
@@ -115,10 +116,10 @@ cdef inline void merge_runs(const int32_t* source, int32_t* target, Py_ssize_t f
 cdef inline void mark_rows(const int32_t* order, uint8_t* mark, Py_ssize_t rows, const uint64_t* words,
                            Py_ssize_t width, Py_ssize_t keys) noexcept nogil:
     cdef Py_ssize_t at, word
-    mark[0] = BEGINS_BIT | DIFFERS_BIT
+    mark[0] = BEGINS_BIT | DIFFERS_BIT | DISTINCT_BIT
     for at in range(1, rows):
         mark[at] = 0
-        for word in range(keys):
+        for word in range(width):
             if words[order[at] * width + word] != words[order[at - 1] * width + word]:
-                mark[at] = DIFFERS_BIT
+                mark[at] = DISTINCT_BIT | (DIFFERS_BIT if word < keys else 0)
                 break

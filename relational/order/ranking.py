@@ -1,7 +1,7 @@
 """Ranking: rows in the order of their groups, and their numbers in it.
 
-Rows are compared by words of their values where all columns have a fixed width, and else by memcomparable keys: the
-order is that of stored keys and of sorted queries [R4].
+Rows are compared by words of the values of the first columns, those of fixed width, and where they are equal by
+memcomparable keys of the others: the order is that of stored keys and of sorted queries [R4].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
-from relational.order.rank_words import BEGINS, DIFFERS, rank_words
+from relational.order.rank_words import BEGINS, DIFFERS, DISTINCT, rank_words
 from relational.types.data_type import TypeKind
 from relational.types.ordering import ASCENDING, OrderType, SortKey
 
@@ -57,19 +57,20 @@ _Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _by_words(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order | None:
-    """None where a column is not of fixed width."""
+    """By words of the first columns, and where these are equal by the encoded keys of the others. None if the first
+    column has no words."""
+    every = [*keys, *map(SortKey, ties)]
     words: list[np.ndarray] = []
-    for key in keys:
+    known = width = 0
+    for key in every:
         found = order_words(rows.columns[key.column], key.order)
         if found is None:
-            return None
+            break
         words += found
-    width = len(words)
-    for column in ties:
-        found = order_words(rows.columns[column], ASCENDING)
-        if found is None:
-            return None
-        words += found
+        known += 1
+        width = len(words) if known <= len(keys) else width
+    if every and not known:
+        return None
     groups = np.asarray(groups)
     count = int(groups.max()) + 1 if len(groups) else 0
     if count > MOST_EMPTY_GROUPS + SPARSE_GROUPS * len(groups):
@@ -77,7 +78,27 @@ def _by_words(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties
         count = len(distinct)
     table = np.stack(words, axis=1) if words else np.empty((len(groups), 0), np.uint64)
     order, marks = rank_words(np.ascontiguousarray(groups, np.int32), table, width, count)
-    return order, (marks & BEGINS).astype(np.bool_), (marks & DIFFERS).astype(np.bool_)
+    differs = (marks & DIFFERS).astype(np.bool_)
+    if known < len(every):
+        _order_equal_ones(rows, order, (marks & DISTINCT) == 0, differs, every[known:], max(len(keys) - known, 0))
+    return order, (marks & BEGINS).astype(np.bool_), differs
+
+
+def _order_equal_ones(
+    rows: DataChunk, order: np.ndarray, is_equal: np.ndarray, differs: np.ndarray, rest: Sequence[SortKey], keys: int
+) -> None:
+    """Orders runs of rows, each equal to the one before it in what `order` is by, by `rest`, of which the first `keys`
+    make them differ."""
+    at = np.flatnonzero(is_equal | np.append(is_equal[1:], False))
+    if not len(at):
+        return
+    run = np.cumsum(~is_equal)[at]
+    columns = [key.column for key in rest]
+    chosen = rows.project(columns).take(order[at])
+    own = [SortKey(number, key.order) for number, key in enumerate(rest)]
+    found, begins, differ = _by_encoded_keys(chosen, run, own[:keys], range(keys, len(rest)))
+    order[at] = order[at][found]
+    differs[at] = np.where(begins, differs[at], differ)
 
 
 def _by_encoded_keys(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order:
@@ -99,12 +120,12 @@ def order_words(column: Column, order: OrderType) -> list[np.ndarray] | None:
     array, kind = column.array, column.data_type.kind
     if kind in _BY_BYTES:
         width, first = _BY_BYTES[kind], array.offset
-        values = np.frombuffer(array.buffers()[1] or b"", f"<i{width}")
+        stored = np.frombuffer(array.buffers()[1] or b"", f"<i{width}")
         if kind is TypeKind.NUMERIC:
-            pairs = values[2 * first : 2 * (first + len(array))].reshape(-1, 2)
+            pairs = stored[2 * first : 2 * (first + len(array))].reshape(-1, 2)
             found = [_ascending(pairs[:, 1]), pairs[:, 0].view(np.uint64)]
         else:
-            found = [_ascending(values[first : first + len(array)])]
+            found = [_ascending(stored[first : first + len(array)])]
     elif kind in _FLOATS:
         found = [_ascending(_bits(array.fill_null(0).to_numpy()))]
     else:
@@ -114,7 +135,8 @@ def order_words(column: Column, order: OrderType) -> list[np.ndarray] | None:
     if not array.null_count:
         return found
     is_null = array.is_null().to_numpy(zero_copy_only=False)
-    return [(is_null != order.nulls_first).astype(np.uint64), *(np.where(is_null, np.uint64(0), each) for each in found)]
+    values = (np.where(is_null, np.uint64(0), each) for each in found)
+    return [(is_null != order.nulls_first).astype(np.uint64), *values]
 
 
 def _ascending(values: np.ndarray) -> np.ndarray:

@@ -86,6 +86,23 @@ def test_words_have_the_order_of_encoded_keys(data_type, monkeypatch):
             assert getattr(found, each).tolist() == getattr(expected, each).tolist(), each
 
 
+def test_rows_of_equal_words_are_ordered_by_the_other_columns(monkeypatch):
+    rng = random.Random(run_seed())
+    schema = Schema.of(a="int", b="varchar", c="int", d="varchar")
+    for _ in range(20):
+        given = [tuple(rng.choice([None, *each]) for each in ([1, 2], ["", "x"], [5, 6], "yz")) for _ in range(150)]
+        rows = DataChunk.from_rows(schema, given)
+        groups = np.array([rng.randrange(3) for _ in given], np.int32)
+        columns = rng.sample(range(4), 4)
+        keys = [SortKey(column, OrderType(rng.random() < 0.5)) for column in columns[: rng.randrange(4)]]
+        found = ranking(rows, groups, keys, columns[len(keys):])
+        with monkeypatch.context() as patch:
+            patch.setattr("relational.order.ranking.order_words", lambda *_: None)
+            expected = ranking(rows, groups, keys, columns[len(keys):])
+        for each in ("rows", "group", "row_number", "rank", "dense_rank"):
+            assert getattr(found, each).tolist() == getattr(expected, each).tolist(), (keys, columns)
+
+
 def test_long_groups_are_merged():
     rng = np.random.default_rng(run_seed())
     groups, words = rng.integers(0, 3, 5_000).astype(np.int32), rng.integers(0, 9, (5_000, 2)).astype(np.uint64)
