@@ -1,7 +1,7 @@
 """Rows in the order of their groups and of words: the order of fixed-width keys, without their encoding.
 
-The rows are distributed over the groups by counting; each group is sorted for itself, by insertion while it is short and
-else by merging runs. Both are stable.
+The rows are distributed over the groups by counting; each group is sorted for itself, by insertion while it is short
+and else by merging runs. Both are stable.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
@@ -23,8 +23,8 @@ word, or is in another group."""
 def rank_words(const int32_t[::1] groups not None, const uint64_t[:, ::1] words not None, Py_ssize_t keys,
                Py_ssize_t group_count):
     """The rows by group, `words` (uint64[n, m], ascending, the first ones the keys), and as they come: their numbers
-    int32[n], and BEGINS, DIFFERS and DISTINCT of each of them, in this order, as uint8[n]. `groups`: 0 to `group_count` - 1;
-    IndexError for others."""
+    int32[n], and BEGINS, DIFFERS and DISTINCT of each of them, in this order, as uint8[n]. `groups`: below
+    `group_count`, and not negative; IndexError for others."""
     cdef Py_ssize_t rows = groups.shape[0], width = words.shape[1], row, group
     if words.shape[0] != rows or not 0 <= keys <= width:
         raise ValueError(f"{rows} groups, {words.shape[0]} rows of {width} words, {keys} keys")
