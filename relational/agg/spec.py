@@ -19,7 +19,7 @@ OF_PAIRS = (
 SKETCH = "approx_count_distinct"
 COLLECTING = (
     "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "first_value", "last_value", "arg_min", "arg_max",
-    "mode", "percentile_cont", "percentile_disc",
+    "mode", "percentile_cont", "percentile_disc", "user aggregate",
 )  # fmt: skip
 """Calls whose results are computed from rows that are kept elsewhere."""
 KINDS = (

@@ -172,7 +172,7 @@ class _KeptRows:
             rows = self._held[0][0].slice(int(starts[0]), int(starts[-1] - starts[0]))
         else:
             rows = DataChunk([Column.nulls(each, 0) for each in self._types], capacity=0)
-        found = {number: collected(call, rows, starts - starts[0]) for number, call in self._calls.items()}
+        found = {number: collected(call, rows, starts - starts[0], strict=True) for number, call in self._calls.items()}
         for reason in (reason for each in found.values() for reason in each.failures):
             raise EvaluationError(reason)
         return {number: each.column for number, each in found.items()}

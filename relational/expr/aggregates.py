@@ -16,6 +16,7 @@ from enum import StrEnum
 from relational.expr.expression import Expression, Literal
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import ASCENDING, OrderType, SortKey
+from relational.udf.function import UserFunction
 
 MAX_PRECISION = 38
 AVERAGE_SCALE = 10
@@ -64,6 +65,7 @@ class AggKind(StrEnum):
     MODE = "mode"
     PERCENTILE_CONT = "percentile_cont"
     PERCENTILE_DISC = "percentile_disc"
+    USER = "user aggregate"
 
     @property
     def ignores_duplicates(self) -> bool:
@@ -103,7 +105,7 @@ class AggKind(StrEnum):
     @property
     def collects(self) -> bool:
         """Whether it is computed from rows that are kept in an order."""
-        return self.takes_first or self.gathers or self.is_ordered_set
+        return self.takes_first or self.gathers or self.is_ordered_set or self is AggKind.USER
 
     @property
     def counts(self) -> bool:
@@ -148,7 +150,8 @@ class AggCall:
 
     NULL arguments are ignored, except by array_agg, jsonb_agg, first_value and last_value. `distinct` counts each value
     of a group once. `data_type` is the result type. `more`: the columns of further arguments. `order`: of the rows, for
-    calls that collect. `constants`: the separator of a string_agg, the fractions of a percentile.
+    calls that collect. `constants`: the separator of a string_agg, the fractions of a percentile. `function`: of a user
+    aggregate, which ignores NULL arguments if it is strict.
     """
 
     kind: AggKind
@@ -159,6 +162,7 @@ class AggCall:
     more: tuple[int, ...] = ()
     order: tuple[SortKey, ...] = ()
     constants: tuple[Literal, ...] = ()
+    function: UserFunction | None = None
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -184,15 +188,20 @@ class AggCall:
         required: tuple[int, ...] = ()
         if kind in (AggKind.ARG_MIN, AggKind.ARG_MAX):
             required = self.arguments
+        elif self.function is not None:
+            required = self.arguments if self.function.is_strict else ()
         elif kind is AggKind.STRING_AGG or kind.is_ordered_set:
             required = self.arguments[:1]
         return KeptOrder(keys, kind is AggKind.LAST_VALUE, required, self.filter, kind.takes_first)
 
-    def over(self, columns: Sequence[int]) -> tuple[str, tuple[int, ...], DataType, bool, tuple[object, ...]]:
-        """Of a call that collects, over rows with the input columns `columns`: its function, the positions of its
-        arguments among these, its type, whether it is distinct, and its constants."""
+    def over(
+        self, columns: Sequence[int]
+    ) -> tuple[str, tuple[int, ...], DataType, bool, tuple[object, ...], UserFunction | None]:
+        """Of a call that collects, over rows with the input columns `columns`: its kind, the positions of its arguments
+        among these, its type, whether it is distinct, its constants and its user function."""
         arguments = tuple(map(columns.index, self.arguments))
-        return self.kind.value, arguments, self.data_type, self.distinct, tuple(each.value for each in self.constants)
+        constants = tuple(each.value for each in self.constants)
+        return self.kind.value, arguments, self.data_type, self.distinct, constants, self.function
 
     def is_retractable(self, is_append_only: bool) -> bool:
         """Whether it is an extreme that a retraction can remove."""
@@ -209,12 +218,13 @@ class AggCall:
         constants = [each.describe() for each in self.constants]
         order = ", ".join(f"{names[key.column]} {key.order}" for key in self.order)
         distinct = "DISTINCT " if self.distinct else ""
+        name = self.kind.value if self.function is None else self.function.name
         if self.kind.is_ordered_set:
             text = f"{self.kind.value}({', '.join(constants)}) WITHIN GROUP (ORDER BY {order})"
         else:
             is_written = order and self.kind not in (AggKind.ARG_MIN, AggKind.ARG_MAX)
             by = f" ORDER BY {order}" if is_written else ""
-            text = f"{self.kind.value}({distinct}{', '.join((*arguments, *constants))}{by})"
+            text = f"{name}({distinct}{', '.join((*arguments, *constants))}{by})"
         return text if self.filter is None else f"{text} FILTER (WHERE {self.filter.describe(names)})"
 
 

@@ -286,6 +286,8 @@ def call_to_json(call: AggCall) -> dict[str, Any]:
         record["order"] = sort_keys_to_json(call.order)
     if call.constants:
         record["constants"] = list(map(expression_to_json, call.constants))
+    if call.function is not None:
+        record[RECORD] = call.function.to_json()
     return record
 
 
@@ -301,6 +303,7 @@ def call_from_json(record: Mapping[str, Any]) -> AggCall:
         tuple(record.get("more", ())),
         sort_keys_from_json(record.get("order", ())),
         tuple(map(_constant_from_json, record.get("constants", ()))),
+        UserFunction.from_json(record[RECORD]) if RECORD in record else None,
     )
 
 

@@ -174,6 +174,8 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
         moving = temporal_terms(node.predicate) if isinstance(node, Filter) else node.evaluated
         for each in moving:
             _check_time(what, each, is_condition=isinstance(node, Filter))
+        if isinstance(node, Aggregate):
+            check_immutable(what, (call.function for call in node.calls if call.function is not None))
         if isinstance(node, Aggregate) and not node.input.is_append_only:
             _check_countable(what, node.calls)
 

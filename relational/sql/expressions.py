@@ -300,6 +300,8 @@ class Translator:
 
     def user_call(self, function: UserFunction, node: exp.Anonymous, span: TextSpan | None) -> UnboundExpr:
         """The call of a user function, whose arguments may be given by name."""
+        if function.kind is FunctionKind.AGGREGATE:
+            return self._aggregate(node, function.name, function)
         names = tuple(each.name for each in function.arguments)
         is_named = any(isinstance(arg, exp.Kwarg) for arg in node.expressions)
         args = self._named_args(function.name, names, node) if is_named else tuple(map(self.term, node.expressions))
@@ -334,7 +336,9 @@ class Translator:
             given[name] = self.term(arg.expression if is_named else arg)
         return given
 
-    def _aggregate(self, node: exp.Anonymous, function: str) -> UnboundAggregate:
+    def _aggregate(
+        self, node: exp.Anonymous, function: str, definition: UserFunction | None = None
+    ) -> UnboundAggregate:
         """An aggregate with its arguments, DISTINCT and ORDER BY."""
         span, args = self.span(node), list(node.expressions)
         if len(args) == 1 and isinstance(args[0], exp.Star):
@@ -346,7 +350,7 @@ class Translator:
         is_distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
         if is_distinct:
             args = args[0].expressions
-        wanted = AggKind(function).argument_count
+        wanted = len(args) if definition is not None else AggKind(function).argument_count
         if len(args) != wanted:
             if is_distinct and wanted == 1:
                 raise ParseError(f"{function} of several columns is not supported", **error_span(span))
@@ -354,7 +358,8 @@ class Translator:
             raise ParseError(f"{function} needs {count}", **error_span(span))
         terms = [self.term(arg) for arg in args]
         return UnboundAggregate(
-            function, terms[0] if terms else None, None, is_distinct, span, tuple(terms[1:]), order
+            function, terms[0] if terms else None, None, is_distinct, span, tuple(terms[1:]), order,
+            definition=definition,
         )
 
     def _within_group(self, node: exp.WithinGroup) -> UnboundAggregate:
@@ -392,7 +397,9 @@ class Translator:
             raise ParseError("a function is expected before OVER", **error_span(self.span(node)))
         name = inside.name.lower()
         call: UnboundExpr
-        if name not in _WINDOW_FUNCTIONS and (name in AGGREGATES or name in AGGREGATE_ALIASES):
+        own = self.function(inside)
+        is_own_aggregate = own is not None and own.kind is FunctionKind.AGGREGATE
+        if name not in _WINDOW_FUNCTIONS and (is_own_aggregate or name in AGGREGATES or name in AGGREGATE_ALIASES):
             call = self.term(node.this)
         elif inside is not node.this:
             raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node.this)))
