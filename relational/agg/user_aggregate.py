@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from relational.errors import FunctionFailed
 from relational.udf.function import UserFunction
-from relational.udf.invoke import WrongAnswer, group_results
+from relational.udf.invoke import WRONG_FORM, WrongAnswer, group_results
 from relational.udf.source import described
 
 
@@ -36,8 +36,8 @@ def aggregated(
             order.append(filled[first:last])
         except MemoryError:
             raise
-        except WrongAnswer as error:
-            reasons.setdefault(f"function {function.name}: {error}", []).extend(filled[first:last])
+        except WrongAnswer:
+            reasons.setdefault(f"function {function.name}: {WRONG_FORM}", []).extend(filled[first:last])
         except Exception as error:
             middle = (first + last) // 2
             if last - first == 1:

@@ -23,7 +23,7 @@ from relational.expr.kernels.nested import list_of
 from relational.expr.kernels.series import MAX_ROWS
 from relational.types.data_type import DataType
 from relational.udf.function import FunctionKind, UserFunction
-from relational.udf.invoke import WrongAnswer, scalar_results, table_results
+from relational.udf.invoke import WRONG_FORM, WrongAnswer, scalar_results, table_results
 from relational.udf.source import described
 
 Evaluate = Callable[[EvalContext], Value]
@@ -110,7 +110,7 @@ def _computed(function: UserFunction, evaluation: EvalContext, columns: list[Val
     except WrongAnswer as error:
         if evaluation.strict:
             raise FunctionFailed(function.name, str(error)) from error
-        reason = str(error)
+        reason = WRONG_FORM
     except Exception as error:
         if evaluation.strict:
             raise

@@ -32,9 +32,12 @@ from relational.types.data_type import DataType, TypeKind
 from relational.udf.function import UserFunction
 from relational.udf.source import loaded
 
+WRONG_FORM = "the answer is not of the declared form"
+"""The reason of rows without a value, which is the same in whatever call they are: a retraction takes it back."""
+
 
 class WrongAnswer(Exception):
-    """An answer that is not of the declared form, whatever the rows. The text contains no values of rows."""
+    """An answer that is not of the declared form, whatever the rows."""
 
 
 def scalar_results(function: UserFunction, columns: Sequence[pa.Array], rows: int) -> pa.Array:

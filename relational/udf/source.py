@@ -62,9 +62,9 @@ def handler_arguments(function: UserFunction) -> int:
     """How many arguments a handler is called with: besides those of the function the offsets of the groups, and the
     number of rows where there is no argument to have it."""
     count = len(function.arguments)
-    if function.kind is FunctionKind.AGGREGATE:
-        return count + 1
-    return count if count or function.is_row_wise else 1
+    if function.is_row_wise:
+        return count
+    return count + 1 if function.kind is FunctionKind.AGGREGATE else max(count, 1)
 
 
 def described(error: BaseException) -> str:
