@@ -6,13 +6,14 @@ raises InvalidValue, as a value from outside does. An answer that is wrong as a 
 
     function         a value for each row
     table function   (rows, columns): for each row of the result the number of the row that it belongs to, from 0, and
-                     its columns: arrays, a record batch, a table or a dict; one array for a single column
+                     its columns: arrays, a record batch, a table or a dict; one array for a single column, or
+                     of structs
     aggregate        is given, first, int64 offsets: group g is the rows offsets[g] to offsets[g + 1]; a value for each
                      group
 
 Without an argument, a handler is given the number of rows. A row-wise one is called for each row with Python values,
-and answers with a value or with the rows, tuples if they have several columns; one of an aggregate for each group, with
-lists.
+and answers with a value or with the rows, tuples or dicts if they have several columns; one of an aggregate for each
+group, with lists.
 """
 
 from __future__ import annotations
@@ -130,6 +131,8 @@ def _results(function: UserFunction, answer: Any, count: int) -> pa.Array:
     """The columns of the results as one array of `function.returns`."""
     fields = function.returns.fields
     names = [field.name for field in fields] or [function.column]
+    if isinstance(answer, pa.StructArray) and fields and len(answer) == count:
+        return _typed(answer, function.returns)
     columns = _columns(answer, names)
     if len(columns) != len(names):
         raise WrongAnswer(f"it answered with {len(columns)} columns, {function.result} has {len(names)}")
@@ -155,17 +158,16 @@ def _columns(answer: Any, names: Sequence[str]) -> list[pa.Array | pa.ChunkedArr
 
 def _row_wise_results(function: UserFunction, found: list[Any]) -> pa.Array:
     """Rows, or values, as an array of `function.returns`."""
-    fields = function.returns.fields
-    if not fields:
-        return _typed(pa.array(found, plain_type(function.returns)), function.returns)
-    if not all(isinstance(each, tuple | list) and len(each) == len(fields) for each in found):
-        raise WrongAnswer(f"a row of {function.result} is a tuple of {len(fields)} values")
-    columns: Iterable[Any] = zip(*found, strict=True) if found else [()] * len(fields)
-    arrays = [
-        _typed(pa.array(list(values), plain_type(field.data_type)), field.data_type, field.name)
-        for field, values in zip(fields, columns, strict=True)
-    ]
-    return pa.StructArray.from_arrays(arrays, fields=list(function.returns.arrow))
+    names = [field.name for field in function.returns.fields]
+    if names:
+        if not all(isinstance(each, Mapping) or _is_row(each, len(names)) for each in found):
+            raise WrongAnswer(f"a row of {function.result} is a tuple of {len(names)} values")
+        found = [each if isinstance(each, Mapping) else dict(zip(names, each, strict=True)) for each in found]
+    return _typed(pa.array(found, plain_type(function.returns)), function.returns)
+
+
+def _is_row(found: Any, width: int) -> bool:
+    return isinstance(found, tuple | list) and len(found) == width
 
 
 def _python_rows(given: Sequence[pa.Array], rows: int) -> Iterable[tuple[Any, ...]]:
