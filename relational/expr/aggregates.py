@@ -165,6 +165,11 @@ class AggCall:
     function: UserFunction | None = None
 
     @property
+    def name(self) -> str:
+        """As SQL calls it."""
+        return self.kind.value if self.function is None else self.function.name
+
+    @property
     def arguments(self) -> tuple[int, ...]:
         """The columns of all arguments."""
         return self.more if self.argument is None else (self.argument, *self.more)
@@ -218,13 +223,12 @@ class AggCall:
         constants = [each.describe() for each in self.constants]
         order = ", ".join(f"{names[key.column]} {key.order}" for key in self.order)
         distinct = "DISTINCT " if self.distinct else ""
-        name = self.kind.value if self.function is None else self.function.name
         if self.kind.is_ordered_set:
             text = f"{self.kind.value}({', '.join(constants)}) WITHIN GROUP (ORDER BY {order})"
         else:
             is_written = order and self.kind not in (AggKind.ARG_MIN, AggKind.ARG_MAX)
             by = f" ORDER BY {order}" if is_written else ""
-            text = f"{name}({distinct}{', '.join((*arguments, *constants))}{by})"
+            text = f"{self.name}({distinct}{', '.join((*arguments, *constants))}{by})"
         return text if self.filter is None else f"{text} FILTER (WHERE {self.filter.describe(names)})"
 
 

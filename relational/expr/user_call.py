@@ -42,6 +42,10 @@ class UserCall(Expression):
     def children(self) -> tuple[Expression, ...]:
         return self.args
 
+    @property
+    def is_volatile(self) -> bool:
+        return self.function.is_volatile
+
     def with_children(self, children: tuple[Expression, ...]) -> UserCall:
         return UserCall(self.function, children, self.data_type)
 
@@ -55,7 +59,7 @@ def prepared_user_call(call: UserCall, args: Sequence[Evaluate]) -> Evaluate:
 
     def evaluate(evaluation: EvalContext) -> Value:
         values = [arg(evaluation) for arg in args]
-        if function.is_volatile or not all(isinstance(each, pa.Scalar) for each in values):
+        if call.is_volatile or not all(isinstance(each, pa.Scalar) for each in values):
             return _over_rows(function, evaluation, [evaluation.column(each) for each in values])
         return _over_rows(function, evaluation.single(), [pa.repeat(each, 1) for each in values])[0]
 

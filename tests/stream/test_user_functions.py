@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -479,6 +480,30 @@ def test_a_function_is_an_object_of_its_schema(db):
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, shop.twice(a) AS b FROM t")
     db.sql("DROP SCHEMA shop CASCADE")
     assert db.names() == ("t",) and len(db.sql("SHOW FUNCTIONS FROM public")) == 0
+
+
+def test_the_examples_of_the_manual_run(db):
+    text = (Path(__file__).parents[2] / "docs" / "sql.md").read_text().partition("## User functions")[2]
+    db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, region VARCHAR, price DOUBLE, rate DOUBLE)")
+    db.sql("INSERT INTO orders VALUES (1, 'EUROPE', 10, 0.5), (2, 'EUROPE', 20, 0.1), (3, 'ASIA', 5, NULL)")
+    db.flush()
+    found = db.sql(text.partition("```sql")[2].partition("```")[0]).to_arrow().to_pylist()
+    found.sort(key=lambda row: (row["id"], row["number"]))
+    assert found[:2] == [{"id": 1, "number": 0, "part": "EUROPE"}, {"id": 1, "number": 1, "part": "EUROPE"}]
+    assert len(found) == 6 and rows(db, "SELECT * FROM spreads") == [("ASIA", None), ("EUROPE", 13.0)]
+
+
+def test_parameters_are_arguments(db):
+    db.sql(TWICE)
+    db.sql("CREATE FUNCTION size() RETURNS BIGINT LANGUAGE python AS $$import numpy\n"
+           "def size(rows): return numpy.full(rows, rows)$$")
+    for _ in range(3):
+        assert db.query("SELECT twice(?) AS b FROM t WHERE id = twice(?)", (4, 2)).to_pylist() == [{"b": 8}]
+        assert db.query("SELECT id FROM t WHERE id = size() + ?", (0,)).to_pylist() == [{"id": 6}]
+    numbers = [(each, each) for each in range(50, 60)]
+    assert db.executemany("INSERT INTO t VALUES (?, twice(?), 'm')", numbers) == 10
+    db.flush()
+    assert rows(db, "SELECT sum(a) AS s FROM t WHERE g = 'm'") == [(sum(range(100, 120, 2)),)]
 
 
 def test_a_view_on_the_task_engine_is_the_same():
