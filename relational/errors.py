@@ -266,7 +266,8 @@ class FunctionsNotAllowed(CatalogError, PermissionError):
 
     def __init__(self, what: str, *, name: str | None = None):
         super().__init__(f"{what} Python code that the store holds, with all rights of this process. If you trust "
-                         "everybody who can write the store, open it with allow_user_functions=True", name=name)
+                         "everybody who can write the store, open it with allow_user_functions=True, or a command with "
+                         "--allow-user-functions", name=name)
         self.what = what
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from relational.errors import FunctionFailed
 from relational.udf.function import UserFunction
 from relational.udf.invoke import WRONG_FORM, WrongAnswer, group_results
-from relational.udf.source import described
+from relational.udf.source import RAISED, described
 
 
 def aggregated(
@@ -38,7 +38,7 @@ def aggregated(
             raise
         except WrongAnswer:
             reasons.setdefault(f"function {function.name}: {WRONG_FORM}", []).extend(filled[first:last])
-        except Exception as error:
+        except RAISED as error:
             middle = (first + last) // 2
             if last - first == 1:
                 reasons.setdefault(f"function {function.name}: {type(error).__name__}", []).append(filled[first])
@@ -61,7 +61,7 @@ def _strict(function: UserFunction, columns: Sequence[pa.Array], offsets: np.nda
         raise
     except WrongAnswer as error:
         raise FunctionFailed(function.name, str(error)) from error
-    except Exception as error:
+    except RAISED as error:
         raise FunctionFailed(function.name, described(error)) from error
 
 

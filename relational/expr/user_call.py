@@ -24,7 +24,7 @@ from relational.expr.kernels.series import MAX_ROWS
 from relational.types.data_type import DataType
 from relational.udf.function import FunctionKind, UserFunction
 from relational.udf.invoke import WRONG_FORM, WrongAnswer, scalar_results, table_results
-from relational.udf.source import described
+from relational.udf.source import RAISED, described
 
 Evaluate = Callable[[EvalContext], Value]
 
@@ -98,7 +98,7 @@ def _results(function: UserFunction, evaluation: EvalContext, columns: list[pa.A
         raise
     except InvalidValue as error:
         raise FunctionFailed(function.name, f"it answered with no {function.returns}: {error}") from error
-    except Exception as error:
+    except RAISED as error:
         raise FunctionFailed(function.name, described(error)) from error
 
 
@@ -115,7 +115,7 @@ def _computed(function: UserFunction, evaluation: EvalContext, columns: list[Val
         if evaluation.strict:
             raise FunctionFailed(function.name, str(error)) from error
         reason = WRONG_FORM
-    except Exception as error:
+    except RAISED as error:
         if evaluation.strict:
             raise
         if evaluation.rows > 1:

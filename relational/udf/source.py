@@ -18,6 +18,8 @@ from typing import Any
 from relational.errors import BindError, shortened
 from relational.udf.function import MOST_SOURCE_CHARACTERS, FunctionKind, UserFunction
 
+RAISED = (Exception, SystemExit)
+"""What the text of a user raises; a `sys.exit()` must not end a thread of this process."""
 MOST_LOADED = 256
 """Functions that are kept loaded."""
 
@@ -33,7 +35,7 @@ def loaded(function: UserFunction) -> Callable[..., Any]:
         raise BindError(f"the source of function {function.name!r} is no Python: {shortened(str(error))}") from error
     try:
         exec(code, module.__dict__)
-    except Exception as error:
+    except RAISED as error:
         raise BindError(f"the source of function {function.name!r} failed: {described(error)}") from error
     handler = module.__dict__.get(function.handler)
     if not callable(handler):

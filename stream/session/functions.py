@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relational.catalog.functions import FunctionCatalog
@@ -55,26 +56,12 @@ class SessionFunctions:
     def __init__(self, playground: Playground) -> None:
         self._catalog, self._ddl = playground.catalog, playground.meta.ddl
 
-    def create(
-        self,
-        name: str,
-        function: Callable[..., Any] | str,
-        arguments: Types,
-        returns: str | DataType | Mapping[str, str | DataType],
-        *,
-        is_aggregate: bool,
-        volatility: str,
-        strict: bool,
-        row_wise: bool,
-        handler: str | None,
-        replaces: bool,
-    ) -> Function:
+    def create(self, name: str, definition: FunctionDefinition, *, replaces: bool) -> Function:
         """See `Session.create_function`."""
         whole = ObjectName.parse(name)
         schema = self._catalog.resolve_schema(whole.schema, whole.database)
-        draft = function_draft(whole.name, function, arguments, returns, is_aggregate=is_aggregate,
-                               volatility=volatility, strict=strict, row_wise=row_wise, handler=handler)
-        return Function(self._ddl.create_function(FunctionCatalog(draft, schema.id), replaces=replaces).function)
+        draft = FunctionCatalog(definition.draft(whole.name), schema.id)
+        return Function(self._ddl.create_function(draft, replaces=replaces).function)
 
     def get(self, name: str) -> Function:
         """See `Session.function`."""
@@ -96,34 +83,42 @@ class SessionFunctions:
         return NotFound(f"there is no user function {name!r}", name=name)
 
 
-def function_draft(
-    name: str,
-    function: Callable[..., Any] | str,
-    arguments: Types,
-    returns: str | DataType | Mapping[str, str | DataType],
-    *,
-    is_aggregate: bool,
-    volatility: str,
-    strict: bool,
-    row_wise: bool,
-    handler: str | None,
-) -> UserFunction:
-    """The draft of a function, equal to that of CREATE FUNCTION. BindError."""
-    source, defined = (function, name) if isinstance(function, str) else source_of(function)
-    kind, column = FunctionKind.AGGREGATE if is_aggregate else FunctionKind.SCALAR, ""
-    if isinstance(returns, Mapping):
-        if is_aggregate or not returns:
-            raise BindError("an aggregate returns one value of each group" if is_aggregate
-                            else "a table function returns one column at least")
-        kind = FunctionKind.TABLE
-        result, column = row_type([Field(each, data_type(of)) for each, of in returns.items()])
-    else:
-        result = data_type(returns)
-    if volatility not in list(Volatility):
-        raise BindError(f"volatility is one of {', '.join(Volatility)}, not {volatility!r}")
-    pairs = arguments.items() if isinstance(arguments, Mapping) else (("", each) for each in arguments)
-    fields = tuple(Field(each, data_type(of)) for each, of in pairs)
-    draft = UserFunction(name, fields, result, source, handler or defined, kind, Volatility(volatility), strict,
-                         row_wise, column)
-    check_definition(draft)
-    return draft
+@dataclass(frozen=True, slots=True)
+class FunctionDefinition:
+    """The arguments of `Session.create_function`; those of an aggregate alike."""
+
+    function: Callable[..., Any] | str
+    arguments: Types
+    returns: str | DataType | Mapping[str, str | DataType]
+    volatility: str
+    strict: bool
+    row_wise: bool
+    handler: str | None
+    is_aggregate: bool = False
+
+    def draft(self, name: str) -> UserFunction:
+        """The draft of a function, equal to that of CREATE FUNCTION. BindError."""
+        source, defined = (self.function, name) if isinstance(self.function, str) else source_of(self.function)
+        kind, result, column = self._result()
+        if self.volatility not in list(Volatility):
+            raise BindError(f"volatility is one of {', '.join(Volatility)}, not {self.volatility!r}")
+        draft = UserFunction(name, self._fields(), result, source, self.handler or defined, kind,
+                             Volatility(self.volatility), self.strict, self.row_wise, column)
+        check_definition(draft)
+        return draft
+
+    def _fields(self) -> tuple[Field, ...]:
+        given = self.arguments
+        pairs = given.items() if isinstance(given, Mapping) else (("", each) for each in given)
+        return tuple(Field(name, data_type(of)) for name, of in pairs)
+
+    def _result(self) -> tuple[FunctionKind, DataType, str]:
+        """Its kind, the type of a value or row, and the name of the only column."""
+        returns = self.returns
+        if not isinstance(returns, Mapping):
+            return FunctionKind.AGGREGATE if self.is_aggregate else FunctionKind.SCALAR, data_type(returns), ""
+        if self.is_aggregate:
+            raise BindError("an aggregate returns one value of each group")
+        if not returns:
+            raise BindError("a table function returns one column at least")
+        return (FunctionKind.TABLE, *row_type([Field(name, data_type(of)) for name, of in returns.items()]))

@@ -458,9 +458,11 @@ class Session:
         The text is part of the store and runs in the process of each session that calls it, with all of its rights:
         FunctionsNotAllowed unless this session was opened with `allow_user_functions`. BindError for a text that cannot
         be called; Duplicate, NotFound."""
+        from stream.session.functions import FunctionDefinition
+
         self._check_open()
-        return self._functions.create(name, function, arguments, returns, is_aggregate=False, volatility=volatility,
-                                      strict=strict, row_wise=row_wise, handler=handler, replaces=replace)
+        definition = FunctionDefinition(function, arguments, returns, volatility, strict, row_wise, handler)
+        return self._functions.create(name, definition, replaces=replace)
 
     def create_aggregate(
         self,
@@ -479,9 +481,11 @@ class Session:
         arguments of all rows, those of group g from offsets[g] to offsets[g + 1]; it returns a value for each group.
         A group's rows come in the order of the call's ORDER BY. `strict`: without rows with a NULL argument.
         `row_wise`: called for each group, with a list for each argument. Otherwise as `create_function`."""
+        from stream.session.functions import FunctionDefinition
+
         self._check_open()
-        return self._functions.create(name, function, arguments, returns, is_aggregate=True, volatility=volatility,
-                                      strict=strict, row_wise=row_wise, handler=handler, replaces=replace)
+        definition = FunctionDefinition(function, arguments, returns, volatility, strict, row_wise, handler, True)
+        return self._functions.create(name, definition, replaces=replace)
 
     def function(self, name: str) -> Function:
         """The current version of a user function or aggregate. NotFound, FunctionsNotAllowed."""

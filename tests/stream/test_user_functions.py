@@ -186,6 +186,7 @@ def test_what_fails_is_an_error_of_a_query_and_null_and_counted_in_a_view(db):
     ("raise KeyError(a)", "KeyError"),
     ("return unknown", "NameError: name 'unknown' is not defined"),
     ("assert False", "AssertionError"),
+    ("raise SystemExit(3)", "SystemExit: 3"),
 ])  # fmt: skip
 def test_an_answer_of_the_wrong_form_names_the_function(db, body, reason):
     db.sql(f"CREATE FUNCTION wrong(a BIGINT) RETURNS INT LANGUAGE python AS $$\ndef wrong(a):\n    {body}\n$$")
@@ -202,6 +203,17 @@ def test_a_view_of_a_function_of_the_wrong_length_is_null_and_counted(db):
     db.sql("DELETE FROM t WHERE id > 2")
     db.flush()
     assert db.errors().column("rows").to_pylist() == [2]
+
+
+def test_a_function_that_exits_ends_no_thread(db):
+    db.create_function("leave", "def leave(a): raise SystemExit", ["bigint"], "int", volatility="immutable")
+    db.create_aggregate("quit", "def quit(o, a): raise SystemExit", ["bigint"], "int", volatility="immutable")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, leave(a) AS b FROM t")
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT g, quit(a) AS b FROM t GROUP BY g")
+    changed(db)
+    assert {b for _, b in rows(db, "SELECT * FROM v") + rows(db, "SELECT * FROM w")} == {None}
+    found = {(row["job"], row["reason"], row["rows"]) for row in db.errors().to_pylist()}
+    assert found == {("v", "function leave: SystemExit", 8), ("w", "function quit: SystemExit", 4)}
 
 
 def test_an_aggregate_that_fails_is_an_error_or_null_and_counted(db):
