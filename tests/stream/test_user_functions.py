@@ -70,7 +70,8 @@ def db():
 
 
 def rows(session, query):
-    return sorted(map(tuple, (row.values() for row in session.sql(query).to_arrow().to_pylist())), key=repr)
+    columns = (column.to_pylist() for column in session.sql(query).to_arrow().columns)
+    return sorted(zip(*columns, strict=True), key=repr)
 
 
 def expected(session, query):
@@ -102,6 +103,18 @@ PAIRS = [
      "SELECT g, max(a) - min(a) AS s, count(*) AS n FROM t GROUP BY g"),
     (SPREAD, "SELECT spread(DISTINCT a) FILTER (WHERE g = 'x') AS s FROM t",
      "SELECT max(a) - min(a) FROM t WHERE g = 'x'"),
+    (SPREAD, "SELECT g, id % 2 AS p, spread(a) AS s FROM t GROUP BY ROLLUP (g, id % 2)",
+     "SELECT g, id % 2 AS p, max(a) - min(a) AS s FROM t GROUP BY ROLLUP (g, id % 2)"),
+    (SPREAD, "SELECT g, spread(a) + 1 AS s FROM t GROUP BY g HAVING spread(a) > 0",
+     "SELECT g, max(a) - min(a) + 1 AS s FROM t GROUP BY g HAVING max(a) - min(a) > 0"),
+    (SPREAD, "SELECT id, (SELECT spread(u.a) FROM t AS u WHERE u.g = t.g) AS s FROM t",
+     "SELECT id, (SELECT max(u.a) - min(u.a) FROM t AS u WHERE u.g = t.g) AS s FROM t"),
+    (TWICE, "SELECT x.id AS i, y.id AS j FROM t AS x JOIN t AS y ON twice(x.a) = twice(y.a) AND x.id < y.id",
+     "SELECT x.id AS i, y.id AS j FROM t AS x JOIN t AS y ON x.a = y.a AND x.id < y.id"),
+    (TWICE, "SELECT id, twice(a) AS b FROM t ORDER BY twice(a) DESC NULLS LAST, id LIMIT 2",
+     "SELECT id, a * 2 AS b FROM t ORDER BY a * 2 DESC NULLS LAST, id LIMIT 2"),
+    (TWICE, "SELECT id FROM t WHERE twice(a) IN (SELECT a * 2 FROM t WHERE g = 'x')",
+     "SELECT id FROM t WHERE a IN (SELECT a FROM t WHERE g = 'x')"),
 ]
 
 
