@@ -73,10 +73,10 @@ def create_table(
     for dependency in table.dependencies:
         snapshot.get(dependency)
         require[table_key(dependency)] = snapshot.rows[table_key(dependency)]
-    for function in functions_of(table).values():
-        if function.id not in snapshot.functions:
-            raise NotFound(f"function {function.name!r} was dropped meanwhile", name=function.name)
-        require[function_key(function.id)] = snapshot.rows[function_key(function.id)]
+    for number, name in functions_of(table).items():
+        if number not in snapshot.functions:
+            raise NotFound(f"function {name!r} was dropped meanwhile", name=name)
+        require[function_key(number)] = snapshot.rows[function_key(number)]
     put = {table_key(each.id): encode(each) for each in (table, *internals)}
     put[table_name_key(table.schema_id, table.name)] = str(table.id).encode()
     if record is not None:

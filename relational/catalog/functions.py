@@ -52,15 +52,23 @@ class FunctionCatalog:
         return cls(UserFunction.from_json(record["function"]), record["schema_id"])
 
 
-def functions_of(table: TableCatalog) -> dict[int, UserFunction]:
-    """The user functions that the plan of a view, index or sink calls, by id."""
-    return stored_functions(json.loads(table.plan)) if table.plan else {}
+def functions_of(table: TableCatalog) -> dict[int, str]:
+    """The names of the user functions that the plan of a view, index or sink calls, by id."""
+    return _functions_in(table.plan)
 
 
-def running_functions(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[int, UserFunction]:
+def running_functions(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[int, str]:
     """As `functions_of`, with those of the stored plan by which a job runs."""
     record = snapshot.job_record(table.id)
-    return functions_of(table) | ({} if record is None else stored_functions(json.loads(record.plan)))
+    return functions_of(table) | ({} if record is None else _functions_in(record.plan))
+
+
+def _functions_in(plan: str) -> dict[int, str]:
+    """Those of the text of a plan; of a text that is no JSON, which nothing can run, there are none."""
+    try:
+        return stored_functions(json.loads(plan)) if plan else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 def callers(snapshot: CatalogSnapshot, function_id: int) -> tuple[TableCatalog, ...]:

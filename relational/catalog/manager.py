@@ -158,8 +158,8 @@ class CatalogManager:
         if self.allows_functions:
             return
         for table in tables:
-            for function in running_functions(self._snapshot, table).values():
-                raise FunctionsNotAllowed(f"{table.kind} {table.name!r} calls function {function.name!r}, which is",
+            for name in running_functions(self._snapshot, table).values():
+                raise FunctionsNotAllowed(f"{table.kind} {table.name!r} calls function {name!r}, which is",
                                           name=table.name)
 
     # ---- DDL ---------------------------------------------------------------------------------------------------

@@ -129,17 +129,18 @@ class UserFunction:
         )
 
 
-def stored_functions(record: Any) -> dict[int, UserFunction]:
-    """The functions of a stored plan, by id, of its JSON value. They are found wherever they are in it, so that no
-    reader of the plan can know of one that this does not."""
-    found: dict[int, UserFunction] = {}
+def stored_functions(record: Any) -> dict[int, str]:
+    """The names of the functions of a stored plan, by id, of its JSON value, which is not trusted: a function is found
+    wherever it is, also where no reader of the plan looks, and -1 is the id of one that has none."""
+    found: dict[int, str] = {}
     todo = [record]
     while todo:
         each = todo.pop()
         if isinstance(each, dict):
             if RECORD in each:
-                function = UserFunction.from_json(each[RECORD])
-                found[function.id] = function
+                function = each[RECORD] if isinstance(each[RECORD], dict) else {}
+                number = function.get("id")
+                found[number if isinstance(number, int) else -1] = str(function.get("name"))
             todo += each.values()
         elif isinstance(each, list):
             todo += each

@@ -35,5 +35,11 @@ def test_what_is_shown_of_a_function():
 
 def test_functions_are_found_wherever_they_are_in_a_plan():
     inner = {"node": "x", RECORD: FUNCTIONS[1].to_json(), "args": [[{"a": {RECORD: FUNCTIONS[2].to_json()}}]]}
-    assert stored_functions({"root": [inner, {"deep": [inner]}]}) == {7: FUNCTIONS[1], 8: FUNCTIONS[2]}
+    assert stored_functions({"root": [inner, {"deep": [inner]}]}) == {7: "g", 8: "h"}
     assert stored_functions({"root": [1, "user_function", None]}) == {}
+
+
+@pytest.mark.parametrize("record", [None, 3, [], {}, {"id": "7"}, {"name": ["x"]}])
+def test_a_record_that_is_none_is_a_function_too(record):
+    """A plan cannot hide a function behind one that cannot be read."""
+    assert list(stored_functions([{RECORD: record, "args": [{RECORD: FUNCTIONS[1].to_json()}]}])) == [-1, 7]
