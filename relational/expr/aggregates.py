@@ -10,7 +10,7 @@ in their order, whatever comes: these calls *collect*.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relational.expr.expression import Expression, Literal
@@ -66,6 +66,7 @@ class AggKind(StrEnum):
     PERCENTILE_CONT = "percentile_cont"
     PERCENTILE_DISC = "percentile_disc"
     USER = "user aggregate"
+    USER_STATE = "user state"
 
     @property
     def ignores_duplicates(self) -> bool:
@@ -178,6 +179,14 @@ class AggCall:
     def columns(self) -> tuple[int, ...]:
         """The input columns that it needs, apart from those of its filter; some may come twice."""
         return (*self.arguments, *(key.column for key in self.order))
+
+    def with_state(self, is_append_only: bool) -> AggCall:
+        """The same call by the states of its function, if it has states, and all rows can change them: in any order,
+        each as often as it comes, and also deleted ones, unless there are none."""
+        function = self.function
+        if function is None or function.state is None or self.distinct or self.order:
+            return self
+        return replace(self, kind=AggKind.USER_STATE) if function.retracts or is_append_only else self
 
     @property
     def needs_distinct_values(self) -> bool:

@@ -52,7 +52,7 @@ from relational.types.interval import Interval
 from relational.types.postgres import POSTGRES_TYPES
 from relational.udf.function import UserFunction
 
-AGGREGATES = tuple(kind.value for kind in AggKind if kind is not AggKind.USER)
+AGGREGATES = tuple(kind.value for kind in AggKind if kind not in (AggKind.USER, AggKind.USER_STATE))
 AGGREGATE_ALIASES = {
     "every": "bool_and", "variance": "var_samp", "stddev": "stddev_samp", "any_value": "min", "min_by": "arg_min",
     "max_by": "arg_max", "json_agg": "jsonb_agg", "json_object_agg": "jsonb_object_agg",

@@ -46,6 +46,9 @@ class UserFunction:
     and types. `returns`: the type of the result; of a table function that of one row, a STRUCT of several columns.
     `column`: the name of the only column of a table function; empty: its rows have no name of their own.
 
+    `state`: of an aggregate whose source has the functions `accumulate` and `finish` instead of a handler, and if it
+    `retracts` also `retract`: the type of the state of a group.
+
     `is_strict`: it is not called for rows with a NULL argument, whose result is NULL, or no row. `is_row_wise`: it is
     called with Python values, once for each row. `id` and `version`, from 1, are the catalog's; 0 before.
     """
@@ -60,6 +63,8 @@ class UserFunction:
     is_strict: bool = False
     is_row_wise: bool = False
     column: str = ""
+    state: DataType | None = None
+    retracts: bool = False
     id: int = 0
     version: int = 0
 
@@ -106,6 +111,8 @@ class UserFunction:
             "strict": self.is_strict,
             "row_wise": self.is_row_wise,
             "column": self.column,
+            "state": None if self.state is None else str(self.state),
+            "retracts": self.retracts,
             "id": self.id,
             "version": self.version,
         }
@@ -124,6 +131,8 @@ class UserFunction:
             record["strict"],
             record["row_wise"],
             record["column"],
+            None if record["state"] is None else DataType.parse(record["state"]),
+            record["retracts"],
             record["id"],
             record["version"],
         )

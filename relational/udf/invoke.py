@@ -11,6 +11,9 @@ raises InvalidValue, as a value from outside does. An answer that is wrong as a 
     aggregate        is given, first, int64 offsets: group g is the rows offsets[g] to offsets[g + 1]; a value for each
                      group
 
+An aggregate with a state has no such handler, but `accumulate(states, groups, …)`, `retract` with the same arguments,
+and `finish(states)`: states come as an array of the declared type, and go so.
+
 Without an argument, a handler is given the number of rows. A row-wise one is called for each row with Python values,
 and answers with a value or with the rows, tuples or dicts if they have several columns; one of an aggregate for each
 group, with lists.
@@ -31,7 +34,7 @@ from relational.errors import InvalidValue, shortened
 from relational.types.arrow_types import JSONB_ARROW
 from relational.types.data_type import DataType, TypeKind
 from relational.udf.function import UserFunction
-from relational.udf.source import loaded
+from relational.udf.source import loaded, loaded_parts
 
 WRONG_FORM = "the answer is not of the declared form"
 """The reason of rows without a value, which is the same in whatever call they are: a retraction takes it back."""
@@ -71,6 +74,8 @@ def table_results(function: UserFunction, columns: Sequence[pa.Array], rows: int
 def group_results(function: UserFunction, columns: Sequence[pa.Array], offsets: np.ndarray) -> pa.Array:
     """A value of `function.returns` for each group, whose rows are those from one of `offsets` (int64[groups + 1]) to
     the next."""
+    if function.state is not None:
+        return _results_by_state(function, columns, offsets)
     handler, given, groups = loaded(function), list(map(_given, columns)), len(offsets) - 1
     if not function.is_row_wise:
         return _checked(function, handler(pa.array(offsets, pa.int64()), *given), groups, "group")
@@ -79,11 +84,46 @@ def group_results(function: UserFunction, columns: Sequence[pa.Array], offsets: 
     return _checked(function, pa.array(values, plain_type(function.returns)), groups, "group")
 
 
+def changed_states(
+    function: UserFunction, name: str, states: pa.Array, groups: np.ndarray, columns: Sequence[pa.Array]
+) -> pa.Array:
+    """`states` of groups, NULL of new ones, after rows were accumulated or retracted, as `name` says; `groups`: the
+    state of each row, int64[rows], ascending. Of `function.state`."""
+    assert function.state is not None
+    handler = loaded_parts(function)[name]
+    answer = handler(_given(states), pa.array(groups, pa.int64()), *map(_given, columns))
+    return _of_length(answer, len(states), "state", function.state)
+
+
+def finished_states(function: UserFunction, states: pa.Array) -> pa.Array:
+    """The results of states, none of them NULL."""
+    if not len(states):
+        return pa.nulls(0, function.returns.arrow)
+    return _checked(function, loaded_parts(function)["finish"](_given(states)), len(states), "state")
+
+
+def _results_by_state(function: UserFunction, columns: Sequence[pa.Array], offsets: np.ndarray) -> pa.Array:
+    """Those of groups whose rows are all there."""
+    assert function.state is not None
+    groups = len(offsets) - 1
+    owners = np.repeat(np.arange(groups), np.diff(offsets))
+    states = changed_states(function, "accumulate", pa.nulls(groups, function.state.arrow), owners, columns)
+    found = np.flatnonzero(np.asarray(states.is_valid()))
+    results = finished_states(function, states.take(pa.array(found)))
+    at, missing = np.zeros(groups, np.int64), np.ones(groups, np.bool_)
+    at[found], missing[found] = np.arange(len(found)), False
+    return results.take(pa.array(at, mask=missing))
+
+
 def _checked(function: UserFunction, answer: Any, length: int, each: str) -> pa.Array:
+    return _of_length(answer, length, each, function.returns)
+
+
+def _of_length(answer: Any, length: int, each: str, data_type: DataType) -> pa.Array:
     array = _array_of(answer)
     if len(array) != length:
         raise WrongAnswer(f"it answered with {len(array)} values for {length} {each}s")
-    return _typed(array, function.returns)
+    return _typed(array, data_type)
 
 
 def _typed(array: pa.Array | pa.ChunkedArray, data_type: DataType, name: str | None = None) -> pa.Array:

@@ -10,7 +10,7 @@ import ast
 import dis
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -24,10 +24,20 @@ MOST_LOADED = 256
 """Functions that are kept loaded."""
 
 
-@lru_cache(maxsize=MOST_LOADED)
+RETRACT = "retract"
+PARTS = ("accumulate", RETRACT, "finish")
+"""The functions of an aggregate with a state."""
+
+
 def loaded(function: UserFunction) -> Callable[..., Any]:
-    """The handler of a function; its text is executed once for all calls, which may come from several threads at once.
-    BindError if the text is no Python, fails, or has no such handler."""
+    """The handler of a function. BindError."""
+    return loaded_parts(function)[function.handler]
+
+
+@lru_cache(maxsize=MOST_LOADED)
+def loaded_parts(function: UserFunction) -> Mapping[str, Callable[..., Any]]:
+    """The functions of its source that are called, by name; the text is executed once for all calls, which may come
+    from several threads at once. BindError if it is no Python, fails, or lacks one of them."""
     module = ModuleType(f"user_function_{function.name}")
     try:
         code = compile(function.source, f"<function {function.name}>", "exec")
@@ -37,33 +47,55 @@ def loaded(function: UserFunction) -> Callable[..., Any]:
         exec(code, module.__dict__)
     except RAISED as error:
         raise BindError(f"the source of function {function.name!r} failed: {described(error)}") from error
-    handler = module.__dict__.get(function.handler)
-    if not callable(handler):
-        defined = [name for name, each in module.__dict__.items() if isinstance(each, FunctionType)]
-        reason = f"it defines {', '.join(defined)}" if defined else "it defines no function"
-        raise BindError(f"the source of function {function.name!r} has no handler {function.handler!r}: {reason}; "
-                        "WITH (handler = '…') names another one")
-    return handler
+    found = {name: module.__dict__.get(name) for name in part_names(function)}
+    for name, part in found.items():
+        if not callable(part):
+            defined = [name for name, each in module.__dict__.items() if isinstance(each, FunctionType)]
+            reason = f"it defines {', '.join(defined)}" if defined else "it defines no function"
+            cure = "" if function.state is not None else "; WITH (handler = '…') names another one"
+            raise BindError(f"the source of function {function.name!r} has no handler {name!r}: {reason}{cure}")
+    return {name: part for name, part in found.items() if part is not None}
+
+
+def part_names(function: UserFunction) -> tuple[str, ...]:
+    """The names of the functions that its source must have."""
+    if function.state is None:
+        return (function.handler,)
+    return PARTS if function.retracts else ("accumulate", "finish")
+
+
+def defines(source: str, name: str) -> bool:
+    """Whether a text, which is not executed, has a function or a value of that name; no text that is no Python has."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return False
+    targets = (target for each in body if isinstance(each, ast.Assign) for target in each.targets)
+    return any(isinstance(each, ast.FunctionDef) and each.name == name for each in body) or any(
+        isinstance(each, ast.Name) and each.id == name for each in targets)
 
 
 def check(function: UserFunction) -> None:
-    """BindError unless the source can be loaded and its handler takes the arguments."""
+    """BindError unless the source can be loaded and what is called of it takes the arguments."""
     if len(function.source) > MOST_SOURCE_CHARACTERS:
         raise BindError(f"the source of function {function.name!r} has more than {MOST_SOURCE_CHARACTERS} characters")
-    handler, count = loaded(function), handler_arguments(function)
-    try:
-        inspect.signature(handler).bind(*range(count))
-    except TypeError as error:
-        given = f"{count} argument{'s' * (count != 1)}"
-        raise BindError(f"{function.handler} of function {function.name!r} is called with {given}: {error}") from error
-    except ValueError:  # a builtin without a signature
-        return
+    for name, part in loaded_parts(function).items():
+        count = handler_arguments(function, name)
+        try:
+            inspect.signature(part).bind(*range(count))
+        except TypeError as error:
+            given = f"{count} argument{'s' * (count != 1)}"
+            raise BindError(f"{name} of function {function.name!r} is called with {given}: {error}") from error
+        except ValueError:  # a builtin without a signature
+            continue
 
 
-def handler_arguments(function: UserFunction) -> int:
-    """How many arguments a handler is called with: besides those of the function the offsets of the groups, and the
-    number of rows where there is no argument to have it."""
+def handler_arguments(function: UserFunction, name: str) -> int:
+    """How many arguments the handler, or another part of the source, is called with: besides those of the function the
+    offsets of the groups, states and groups, or the number of rows where there is no argument to have it."""
     count = len(function.arguments)
+    if function.state is not None:
+        return 1 if name == "finish" else count + 2
     if function.is_row_wise:
         return count
     return count + 1 if function.kind is FunctionKind.AGGREGATE else max(count, 1)

@@ -13,7 +13,7 @@ from relational.expr.unbound import UnboundAggregate, UnboundCall, UnboundSetCal
 from relational.sql.ddl.create_function import check_definition, row_type
 from relational.types import DataType, Field
 from relational.udf.function import FunctionKind, UserFunction, Volatility
-from relational.udf.source import source_of
+from relational.udf.source import RETRACT, defines, source_of
 from stream.session.statements import data_type
 
 if TYPE_CHECKING:
@@ -95,15 +95,18 @@ class FunctionDefinition:
     row_wise: bool
     handler: str | None
     is_aggregate: bool = False
+    state: str | DataType | None = None
 
     def draft(self, name: str) -> UserFunction:
         """The draft of a function, equal to that of CREATE FUNCTION. BindError."""
         source, defined = (self.function, name) if isinstance(self.function, str) else source_of(self.function)
+        state = None if self.state is None else data_type(self.state)
         kind, result, column = self._result()
         if self.volatility not in list(Volatility):
             raise BindError(f"volatility is one of {', '.join(Volatility)}, not {self.volatility!r}")
         draft = UserFunction(name, self._fields(), result, source, self.handler or defined, kind,
-                             Volatility(self.volatility), self.strict, self.row_wise, column)
+                             Volatility(self.volatility), self.strict, self.row_wise, column, state,
+                             state is not None and defines(source, RETRACT))
         check_definition(draft)
         return draft
 

@@ -475,16 +475,24 @@ class Session:
         strict: bool = False,
         row_wise: bool = False,
         handler: str | None = None,
+        state: str | DataType | None = None,
         replace: bool = False,
     ) -> Function:
         """A user aggregate: called for many groups at once, with their int64 offsets, groups + 1 of them, and the
         arguments of all rows, those of group g from offsets[g] to offsets[g + 1]; it returns a value for each group.
         A group's rows come in the order of the call's ORDER BY. `strict`: without rows with a NULL argument.
-        `row_wise`: called for each group, with a list for each argument. Otherwise as `create_function`."""
+        `row_wise`: called for each group, with a list for each argument. Otherwise as `create_function`.
+
+        `state`: the type of a state for each group, which the rows of a chunk change, so that the rows themselves are
+        not kept. Then `function` is a source text with `accumulate(states, groups, ...)`, which returns the states
+        after rows of the arguments, each of the group at its position of `states` (NULL: a new one), and
+        `finish(states)`, which returns a value for each; and `retract(states, groups, ...)`, without which views whose
+        rows can be deleted keep all rows."""
         from stream.session.functions import FunctionDefinition
 
         self._check_open()
-        definition = FunctionDefinition(function, arguments, returns, volatility, strict, row_wise, handler, True)
+        definition = FunctionDefinition(function, arguments, returns, volatility, strict, row_wise, handler, True,
+                                        state)
         return self._functions.create(name, definition, replaces=replace)
 
     def function(self, name: str) -> Function:

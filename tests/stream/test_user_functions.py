@@ -25,7 +25,7 @@ from relational.errors import (
     NotFound,
     ParseError,
 )
-from relational.udf.source import loaded
+from relational.udf.source import loaded_parts
 from stream import col
 from stream import functions as f
 from stream.errors import InvalidStatement
@@ -51,6 +51,24 @@ def spread(offsets, v):
     starts, v = np.asarray(offsets)[:-1], np.asarray(v)
     return pa.array(np.maximum.reduceat(v, starts) - np.minimum.reduceat(v, starts))
 $$"""
+MEAN = """CREATE AGGREGATE mean(v BIGINT) RETURNS DOUBLE LANGUAGE python IMMUTABLE STRICT AS $$
+import numpy as np, pyarrow as pa, pyarrow.compute as pc
+def parts(states):
+    return [pc.fill_null(pc.struct_field(states, name), 0).to_numpy() for name in ("n", "s")]
+def changed(states, groups, v, sign):
+    n, s = parts(states)
+    n = n + sign * np.bincount(groups, minlength=len(n))
+    s = s + sign * np.bincount(groups, v, minlength=len(n)).astype(np.int64)
+    return pa.StructArray.from_arrays([pa.array(n), pa.array(s)], ["n", "s"])
+def accumulate(states, groups, v):
+    return changed(states, groups, v, 1)
+def retract(states, groups, v):
+    return changed(states, groups, v, -1)
+def finish(states):
+    n, s = parts(states)
+    return s / n
+$$ WITH (state = 'struct<n bigint, s bigint>')"""
+MEAN_OF_ROWS = MEAN.replace("def retract(", "def unused(")
 FAILING = """CREATE FUNCTION failing(a BIGINT) RETURNS INT LANGUAGE python IMMUTABLE AS $$
 def failing(a):
     if any(value is not None and value < 0 for value in a.to_pylist()):
@@ -113,6 +131,14 @@ PAIRS = [
      "SELECT x.id AS i, y.id AS j FROM t AS x JOIN t AS y ON x.a = y.a AND x.id < y.id"),
     (TWICE, "SELECT id, twice(a) AS b FROM t ORDER BY twice(a) DESC NULLS LAST, id LIMIT 2",
      "SELECT id, a * 2 AS b FROM t ORDER BY a * 2 DESC NULLS LAST, id LIMIT 2"),
+    (MEAN, "SELECT g, mean(a) AS m, count(*) AS n FROM t GROUP BY g",
+     "SELECT g, avg(a) AS m, count(*) AS n FROM t GROUP BY g"),
+    (MEAN, "SELECT mean(a) FILTER (WHERE id % 3 > 0) AS m, mean(DISTINCT a) AS d, mean(a ORDER BY id) AS o FROM t",
+     "SELECT avg(a) FILTER (WHERE id % 3 > 0) AS m, avg(DISTINCT a) AS d, avg(a) AS o FROM t"),
+    (MEAN, "SELECT g, id % 2 AS p, mean(a) AS s FROM t GROUP BY ROLLUP (g, id % 2)",
+     "SELECT g, id % 2 AS p, avg(a) AS s FROM t GROUP BY ROLLUP (g, id % 2)"),
+    (MEAN_OF_ROWS, "SELECT g, mean(a) AS m, count(*) AS n FROM t GROUP BY g",
+     "SELECT g, avg(a) AS m, count(*) AS n FROM t GROUP BY g"),
     (TWICE, "SELECT id FROM t WHERE twice(a) IN (SELECT a * 2 FROM t WHERE g = 'x')",
      "SELECT id FROM t WHERE a IN (SELECT a FROM t WHERE g = 'x')"),
 ]
@@ -247,6 +273,43 @@ $$""")
     assert len(db.errors()) == 0
 
 
+def state_columns(session, view):
+    tables = session._playground.catalog.internal_tables(session.table(view).table.id)
+    return {table.name.partition(".")[2]: len(table.columns) for table in tables if ".agg" in table.name}
+
+
+def test_an_aggregate_keeps_rows_only_where_its_state_cannot_forget_one(db):
+    db.sql("CREATE TABLE log (id BIGINT PRIMARY KEY, a BIGINT, g VARCHAR) APPEND ONLY")
+    db.sql(MEAN_OF_ROWS)
+    for name, source in (("of_t", "t"), ("of_log", "log")):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT g, mean(a) AS m FROM {source} GROUP BY g")
+    assert state_columns(db, "of_t").keys() == {"agg0.groups", "agg0.rows0"}
+    assert state_columns(db, "of_log") == {"agg0.groups": 4}
+    db.sql(MEAN.replace("CREATE", "CREATE OR REPLACE", 1))
+    db.sql("CREATE MATERIALIZED VIEW with_state AS SELECT g, mean(a) AS m FROM t GROUP BY g")
+    assert state_columns(db, "with_state") == {"agg0.groups": 4}
+    db.sql("INSERT INTO log SELECT * FROM t")
+    changed(db)
+    assert rows(db, "SELECT * FROM with_state") == rows(db, "SELECT * FROM of_t") == expected(
+        db, "SELECT g, avg(a) FROM t GROUP BY g")
+    assert dict(rows(db, "SELECT * FROM of_log"))["x"] == 10.0
+
+
+def test_states_are_stored_and_evicted(tmp_path):
+    url = f"file://{tmp_path}"
+    options = {"allow_user_functions": True, "aggregation_cache_bytes": 1 << 14, "barrier_interval_ms": 20}
+    for round_ in range(3):
+        with stream.connect(url, **options) as db:
+            if not round_:
+                db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, g BIGINT)")
+                db.sql(MEAN)
+                db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, mean(a) AS m FROM t GROUP BY g")
+            db.table("t").insert([(each, each * 7 % 101, each % 997) for each in range(round_, 6_000, 3)])
+            db.sql(f"DELETE FROM t WHERE id % 11 = {round_}")
+            db.flush()
+            assert rows(db, "SELECT * FROM v") == expected(db, "SELECT g, avg(a) FROM t GROUP BY g")
+
+
 def test_rows_of_an_aggregate_come_in_its_order(db):
     db.sql("""CREATE AGGREGATE joined(g VARCHAR, a BIGINT) RETURNS VARCHAR LANGUAGE python IMMUTABLE
         AS $$def joined(g, a): return ",".join(f"{x}{y}" for x, y in zip(g, a))$$ WITH (row_wise = true)""")
@@ -298,6 +361,12 @@ def test_the_fluent_api_and_sql_make_the_same_function(db):
     assert found == [{"id": 4, "x": 0}, {"id": 4, "x": 1}]
     total = db.create_aggregate("total", "def total(values): return sum(values)", ["bigint"], "bigint", strict=True,
                                 row_wise=True, volatility="immutable")
+    counted = db.create_aggregate("counted", "import numpy, pyarrow.compute as pc\n"
+        "def accumulate(states, groups, a):\n"
+        "    return pc.add(pc.fill_null(states, 0), numpy.bincount(groups, minlength=len(states)))\n"
+        "def finish(states): return states", ["bigint"], "bigint", state="bigint", volatility="immutable")
+    assert (counted.definition.state, counted.definition.retracts) == (stream.DataType.BIGINT, False)
+    assert rows(db, "SELECT g, counted(a) FROM t GROUP BY g") == expected(db, "SELECT g, count(*) FROM t GROUP BY g")
     view = db.create_materialized_view("v", t.group_by("g").agg(s=total(col("a")), n=f.count()))
     assert rows(db, "SELECT * FROM v") == expected(db, "SELECT g, sum(a), count(*) FROM t GROUP BY g")
     assert "total" in db.explain(t.group_by("g").agg(s=total(col("a")))) and view.schema.names == ("g", "s", "n")
@@ -383,7 +452,7 @@ def test_who_did_not_allow_it_runs_no_stored_code(tmp_path):
         db.create_function("mark", text, ["bigint"], "bigint", volatility="immutable")
         db.sql("CREATE VIEW plain AS SELECT mark(id) AS a FROM t")
     marker.unlink()
-    loaded.cache_clear()
+    loaded_parts.cache_clear()
     with stream.connect(url) as db:
         for statement in ("SELECT mark(1)", "SELECT * FROM plain", "DELETE FROM t WHERE mark(id) = 1",
                           "CREATE MATERIALIZED VIEW v AS SELECT mark(id) AS a FROM t",
@@ -399,7 +468,7 @@ def test_who_did_not_allow_it_runs_no_stored_code(tmp_path):
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT mark(id) AS a FROM t")
         assert marker.exists()
     marker.unlink(missing_ok=True)
-    loaded.cache_clear()
+    loaded_parts.cache_clear()
     with pytest.raises(FunctionsNotAllowed, match="materialized view 'v' calls function 'mark'"):
         stream.connect(url)
     assert not marker.exists()
@@ -467,6 +536,11 @@ def test_a_plan_that_hides_its_function_from_the_catalog_is_found(tmp_path):
     ("CREATE FUNCTION twice(a INT) RETURNS INT LANGUAGE python AS 'def twice(a): return a'", Duplicate, "OR REPLACE"),
     ("CREATE OR REPLACE AGGREGATE twice(a INT) RETURNS INT LANGUAGE python AS 'def twice(o, a): return a'",
      CatalogError, "'twice' is a function, and is replaced by another one only"),
+    ("CREATE AGGREGATE f(a INT) RETURNS INT LANGUAGE python AS $$x$$ WITH (state = 'nope')", BindError,
+     "state is the type of a state, not 'nope'"),
+    ("CREATE AGGREGATE f(a INT) RETURNS INT LANGUAGE python AS $$x$$ WITH (state = 'int', row_wise = true)", BindError,
+     "an aggregate with a state has the functions accumulate"),
+    ("CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE python AS $$x$$ WITH (state = 'int')", BindError, "state"),
     ("SELECT twice('x')", BindError, "'x' is no BIGINT"),
     ("SELECT twice(1.5)", BindError, r"twice takes \(BIGINT\), not \(NUMERIC"),
     ("SELECT twice(1, 2)", BindError, r"twice takes \(BIGINT\)"),
@@ -536,12 +610,13 @@ def test_a_view_on_the_task_engine_is_the_same():
         "SELECT id, twice(a) AS b FROM t WHERE twice(a) > 2",
         "SELECT t.id, r.part FROM t, halves(a) AS r",
         "SELECT g, spread(a) AS s FROM t GROUP BY g",
+        "SELECT g, mean(a) AS s FROM t GROUP BY g",
     ]
     with ExitStack() as undo:
         store = EngineStore(undo)
         db = store.open(slots=2, allow_user_functions=True)
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, g VARCHAR)")
-        for definition in (TWICE, HALVES, SPREAD):
+        for definition in (TWICE, HALVES, SPREAD, MEAN):
             db.sql(definition)
         for number, query in enumerate(queries):
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")

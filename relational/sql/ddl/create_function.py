@@ -5,7 +5,7 @@
         LANGUAGE python
         [IMMUTABLE | STABLE | VOLATILE] [STRICT | RETURNS NULL ON NULL INPUT | CALLED ON NULL INPUT]
         AS $$ source $$
-        [WITH (handler = 'name', row_wise = true)]
+        [WITH (handler = 'name', row_wise = true, state = 'type')]
 
 The clauses after RETURNS come in any order.
 """
@@ -33,10 +33,12 @@ from relational.sql.statement import CreateFunction
 from relational.types.data_type import DataType
 from relational.types.schema import Field
 from relational.udf.function import MOST_ARGUMENTS, FunctionKind, UserFunction, Volatility
+from relational.udf.source import RETRACT, defines
 
 LANGUAGE = "python"
-HANDLER, ROW_WISE = "handler", "row_wise"
+HANDLER, ROW_WISE, STATE = "handler", "row_wise", "state"
 FUNCTION_OPTIONS = (HANDLER, ROW_WISE)
+AGGREGATE_OPTIONS = (*FUNCTION_OPTIONS, STATE)
 _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 _CLAUSES = ("LANGUAGE", "AS", "STRICT", "RETURNS", "CALLED", "WITH", *(each.name for each in Volatility))
 
@@ -75,10 +77,14 @@ def bind_create_function(piece: Piece, context: BindContext) -> CreateFunction:
     options = syntax.options or Options()
     handler = options.take(HANDLER, _handler_of, name.name)
     is_row_wise = options.take(ROW_WISE, _boolean_of, False)
+    state = options.take(STATE, _type_of, None) if is_aggregate else None
+    if is_aggregate:
+        options.finish("an aggregate", AGGREGATE_OPTIONS)
     options.finish("a function", FUNCTION_OPTIONS)
     draft = UserFunction(
         name.name, arguments, returns, syntax.source, handler, FunctionKind.AGGREGATE if is_aggregate else kind,
-        syntax.volatility or Volatility.VOLATILE, bool(syntax.is_strict), is_row_wise, column,
+        syntax.volatility or Volatility.VOLATILE, bool(syntax.is_strict), is_row_wise, column, state,
+        state is not None and defines(syntax.source, RETRACT),
     )
     check_definition(draft, span)
     schema = schema_of(context.catalog, name.schema, name.database, span)
@@ -98,6 +104,9 @@ def check_definition(function: UserFunction, span: TextSpan | None = None) -> No
         raise BindError(f"a function takes {MOST_ARGUMENTS} arguments at most", **error_span(span))
     if function.kind is FunctionKind.AGGREGATE and not function.arguments:
         raise BindError("an aggregate takes one argument at least", **error_span(span))
+    if function.state is not None and (function.is_row_wise or function.handler != function.name):
+        raise BindError("an aggregate with a state has the functions accumulate, finish and, if rows can be deleted, "
+                        "retract: no handler, and none that is row-wise", **error_span(span))
     named = [each.name for each in function.arguments if each.name]
     twice = next((each for each in named if named.count(each) > 1), None)
     if twice is not None:
@@ -227,6 +236,13 @@ def _handler_of(text: str) -> str:
     return text
 
 
+def _type_of(text: str) -> DataType:
+    try:
+        return DataType.parse(text)
+    except BindError:
+        raise ValueError("the type of a state") from None
+
+
 def _boolean_of(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
@@ -245,6 +261,8 @@ def function_definition(function: UserFunction, name: ObjectName) -> str:
     options = {HANDLER: f"'{function.handler}'"} if function.handler != function.name else {}
     if function.is_row_wise:
         options[ROW_WISE] = "true"
+    if function.state is not None:
+        options[STATE] = f"'{function.state}'"
     given = f" WITH ({', '.join(f'{key} = {value}' for key, value in options.items())})" if options else ""
     return (f"CREATE {what} {'.'.join(map(quoted, name.parts))} ({arguments}) RETURNS {function.result} LANGUAGE "
             f"{LANGUAGE} {function.volatility.upper()} {null_input} AS {tag}{function.source}{tag}{given}")

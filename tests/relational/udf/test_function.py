@@ -11,11 +11,13 @@ BIGINT, VARCHAR = DataType.BIGINT, DataType.VARCHAR
 FUNCTIONS = [
     UserFunction("f", (), BIGINT, "def f(rows): ...", "f"),
     UserFunction("g", (Field("a", BIGINT), Field("", DataType.parse("numeric(9, 2)[]"))), VARCHAR, "é\n'$$", "main",
-                 FunctionKind.AGGREGATE, Volatility.IMMUTABLE, True, True, "", 7, 3),
+                 FunctionKind.AGGREGATE, Volatility.IMMUTABLE, True, True, id=7, version=3),
     UserFunction("h", (Field("a", BIGINT),), DataType.struct([Field("x", BIGINT), Field("y z", VARCHAR)]), "", "h",
                  FunctionKind.TABLE, Volatility.STABLE, id=8, version=1),
     UserFunction("i", (), VARCHAR, "", "i", FunctionKind.TABLE, column="x"),
     UserFunction("j", (), VARCHAR, "", "j", FunctionKind.TABLE),
+    UserFunction("k", (Field("a", BIGINT),), BIGINT, "", "k", FunctionKind.AGGREGATE, state=DataType.list_of(BIGINT),
+                 retracts=True),
 ]  # fmt: skip
 
 
@@ -26,9 +28,9 @@ def test_a_record_restores_an_equal_function(function):
 
 def test_what_is_shown_of_a_function():
     assert [each.signature for each in FUNCTIONS] == [
-        "()", "(a BIGINT, NUMERIC(9, 2)[])", "(a BIGINT)", "()", "()"]
+        "()", "(a BIGINT, NUMERIC(9, 2)[])", "(a BIGINT)", "()", "()", "(a BIGINT)"]
     assert [each.result for each in FUNCTIONS] == [
-        "BIGINT", "VARCHAR", "TABLE (x BIGINT, y z VARCHAR)", "TABLE (x VARCHAR)", "SETOF VARCHAR"]
+        "BIGINT", "VARCHAR", "TABLE (x BIGINT, y z VARCHAR)", "TABLE (x VARCHAR)", "SETOF VARCHAR", "BIGINT"]
     assert [str(each.call_type) for each in FUNCTIONS[2:4]] == ['STRUCT<x BIGINT, "y z" VARCHAR>[]', "VARCHAR[]"]
     assert [each.is_volatile for each in FUNCTIONS[:3]] == [True, False, False]
 

@@ -9,7 +9,7 @@ import pytest
 from relational.errors import BindError
 from relational.types import DataType, Field
 from relational.udf.function import MOST_SOURCE_CHARACTERS, FunctionKind, UserFunction
-from relational.udf.source import check, handler_arguments, loaded, source_of
+from relational.udf.source import check, defines, handler_arguments, loaded, source_of
 
 
 def function(source, arguments=1, kind=FunctionKind.SCALAR, handler="f", **options):
@@ -39,6 +39,25 @@ def test_a_text_that_cannot_be_called_is_refused(source, reason):
     assert reason in str(caught.value) and "'f'" in str(caught.value)
 
 
+@pytest.mark.parametrize(("source", "retracts", "reason"), [
+    ("def accumulate(s, g, a): pass", False, "no handler 'finish': it defines accumulate"),
+    ("def accumulate(s, g): pass\ndef finish(s): pass", False, "accumulate of function 'f' is called with 3 arguments"),
+    ("def accumulate(s, g, a): pass\ndef finish(): pass", False, "finish of function 'f' is called with 1 argument"),
+    ("def accumulate(s, g, a): pass\ndef finish(s): pass", True, "no handler 'retract'"),
+    ("accumulate = finish = 3", False, "no handler 'accumulate': it defines no function"),
+])  # fmt: skip
+def test_an_aggregate_with_a_state_has_several_functions(source, retracts, reason):
+    with pytest.raises(BindError) as caught:
+        check(function(source, kind=FunctionKind.AGGREGATE, state=DataType.BIGINT, retracts=retracts))
+    assert reason in str(caught.value) and "WITH" not in str(caught.value)
+
+
+def test_what_a_text_defines_is_known_without_running_it():
+    text = "raise OSError\ndef retract(): pass\nother = retract\nclass third: pass"
+    assert [defines(text, name) for name in ("retract", "other", "third", "OSError")] == [True, True, False, False]
+    assert not defines("def retract(:", "retract") and not defines("\0", "retract")
+
+
 @pytest.mark.parametrize("source", ["def f(*a): pass", "f = len", "class f:\n    def __init__(self, a): pass",
                                     "def f(a, b=1): pass", "f = min"])
 def test_any_callable_is_a_handler(source):
@@ -46,7 +65,7 @@ def test_any_callable_is_a_handler(source):
 
 
 def test_how_many_arguments_a_handler_is_called_with():
-    counts = [handler_arguments(function("", arguments, kind, is_row_wise=is_row_wise))
+    counts = [handler_arguments(function("", arguments, kind, is_row_wise=is_row_wise), "f")
               for kind in (FunctionKind.SCALAR, FunctionKind.TABLE, FunctionKind.AGGREGATE)
               for arguments, is_row_wise in ((0, False), (0, True), (2, False), (2, True))]
     assert counts == [1, 0, 2, 2, 1, 0, 2, 2, 1, 0, 3, 2]
