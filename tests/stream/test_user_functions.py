@@ -589,7 +589,7 @@ def test_the_examples_of_the_manual_run(db):
     found = db.sql(text.partition("```sql")[2].partition("```")[0]).to_arrow().to_pylist()
     found.sort(key=lambda row: (row["id"], row["number"]))
     assert found[:2] == [{"id": 1, "number": 0, "part": "EUROPE"}, {"id": 1, "number": 1, "part": "EUROPE"}]
-    assert len(found) == 6 and rows(db, "SELECT * FROM spreads") == [("ASIA", None), ("EUROPE", 13.0)]
+    assert len(found) == 6 and rows(db, "SELECT * FROM spreads") == [("ASIA", None, 5.0), ("EUROPE", 13.0, 30.0)]
 
 
 def test_parameters_are_arguments(db):
