@@ -7,6 +7,7 @@
     ├── EncodingError (ValueError)        bytes that are not an encoding, or a value without one
     │   └── InvalidValue                  an external value that its column cannot represent
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
+    │   └── FunctionFailed                a user function raised, or answered otherwise than it was declared
     ├── QueryTooLarge (RuntimeError)      a query exceeds one of its limits
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
     ├── RequestRefused (ValueError)       rows for the session that serves the store; it wrote none of them
@@ -17,7 +18,8 @@
     └── CatalogError
         ├── NotFound (LookupError)
         ├── Duplicate (ValueError)
-        └── DependencyError (RuntimeError)
+        ├── DependencyError (RuntimeError)
+        └── FunctionsNotAllowed (PermissionError)
 
 Each error carries its evidence as attributes, so that a caller need not read the message.
 """
@@ -142,6 +144,17 @@ class EvaluationError(RelationalError, ArithmeticError):
         super().__init__(message if row is None else f"{message} (row {row})")
 
 
+class FunctionFailed(EvaluationError):
+    """The user function `function` has no result for rows of a query or data change, for `reason`."""
+
+    def __init__(self, function: str, reason: str):
+        self.function, self.reason = function, reason
+        super().__init__(f"function {function!r}: {shortened(reason, MESSAGE_BYTES)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FunctionFailed, (self.function, self.reason)
+
+
 class QueryTooLarge(RelationalError, RuntimeError):
     """`what` of a query exceeds the `limit` that an `option` of the session sets."""
 
@@ -246,3 +259,16 @@ class DependencyError(CatalogError, RuntimeError):
     def __init__(self, message: str, *, name: str | None = None, dependents: Sequence[str] = ()):
         self.dependents = tuple(dependents)
         super().__init__(message, name=name)
+
+
+class FunctionsNotAllowed(CatalogError, PermissionError):
+    """The Python text of stored functions would run in a session that was opened without `allow_user_functions`."""
+
+    def __init__(self, what: str, *, name: str | None = None):
+        super().__init__(f"{what} Python code that the store holds, with all rights of this process. If you trust "
+                         "everybody who can write the store, open it with allow_user_functions=True, or a command with "
+                         "--allow-user-functions", name=name)
+        self.what = what
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FunctionsNotAllowed, (self.what,)

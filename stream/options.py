@@ -104,6 +104,11 @@ class StreamOptions:
     over_window_cache_bytes: int = 256 << 20
     """Memory for the last rows of the partitions of one actor of window functions; beyond it those of the partitions
     that were looked up longest ago are evicted at barriers."""
+    allow_user_functions: bool = False
+    """Whether the Python text of user functions may run in this session: functions can be created and called, and a
+    store whose views call some can be opened. The text is part of the store, so whoever can write a bucket can have
+    any code run, with the rights of the process, wherever it is opened: by a view as the session begins, before any
+    statement. So it is not allowed unless somebody who trusts all writers of the store says so."""
     sources_paused: bool = False
     """Sources are paused until `Session.resume()`, so that views can be created before the first row."""
     column_cache_bytes: int = 64 << 20

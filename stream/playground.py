@@ -25,6 +25,7 @@ from hummock.store.staging_store import StagingStore
 from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
@@ -107,7 +108,7 @@ class Playground:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
-            self.catalog = CatalogManager(meta_store, self.manager.notifications)
+            self._check_functions(self.catalog.refresh())
             self._set_missing_rules()
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
             undo.callback(self.deliveries.close)
@@ -185,13 +186,17 @@ class Playground:
         random_bytes: Callable[[int], bytes],
         undo: contextlib.ExitStack,
     ) -> WriterSession:
-        """Creates manager, storage and maintenance; returns the writer role that was claimed."""
+        """Creates manager, catalog, storage and maintenance; returns the writer role that was claimed."""
         options = self.options
         self._begin_maintenance: Callable[[], object] = lambda: None
         self.manager = HummockManager(
             meta_store, object_store, compaction=options.compaction, metrics=self.metrics, random_bytes=random_bytes
         )
         undo.callback(self.manager.close)
+        self.catalog = CatalogManager(
+            meta_store, self.manager.notifications, allows_functions=options.stream.allow_user_functions
+        )
+        self._check_functions(self.catalog.snapshot)
         writer = self.manager.claim_writer(self.node_name)
         self.storage = HummockStorage(
             self.manager,
@@ -209,6 +214,11 @@ class Playground:
             undo.callback(maintenance.close)
             self._begin_maintenance = maintenance.start
         return writer
+
+    def _check_functions(self, known: CatalogSnapshot) -> None:
+        """FunctionsNotAllowed if a job calls functions that may not run: before another process is fenced, and again
+        for what it did until then."""
+        self.catalog.check_functions(known.jobs())
 
     def _set_missing_rules(self) -> None:
         """Registers the rules of tables that a release created which registered none."""

@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.agg.user_aggregate import aggregated
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.json import canonical_json
 from relational.chunk.json_members import json_strings
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import DataType, TypeKind
+from relational.udf.function import UserFunction
 
 MOST_ROWS, MOST_BYTES = 1 << 20, 32 << 20
 """Of one result that has all rows of a group [R61]."""
@@ -35,18 +37,19 @@ TEXTS = (TypeKind.VARCHAR, TypeKind.BYTEA, TypeKind.JSONB)
 @dataclass(frozen=True, slots=True)
 class CollectedCall:
     """One call over rows whose columns `arguments` are its arguments. `constants`: Python values, the separator of a
-    string_agg or the fractions of a percentile, which are one value or a list."""
+    string_agg or the fractions of a percentile, which are one value or a list. `function`: of a user aggregate."""
 
     kind: str
     arguments: tuple[int, ...]
     output_type: DataType
     is_distinct: bool = False
     constants: tuple[object, ...] = ()
+    function: UserFunction | None = None
 
     @property
     def too_large(self) -> str:
         """The reason for a NULL result of a group with too many rows or bytes."""
-        return f"too many rows for {self.kind.upper()}"
+        return f"too many rows for {self.kind.upper() if self.function is None else self.function.name}"
 
     def is_too_large(self, rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """bool[groups]: whether a group of so many rows and bytes has no result."""
@@ -90,11 +93,16 @@ def _bytes_of(column: Column) -> np.ndarray | int:
     return np.diff(np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)).astype(np.int64)
 
 
-def collected(call: CollectedCall, rows: DataChunk, starts: np.ndarray) -> CollectedColumn:
+def collected(
+    call: CollectedCall, rows: DataChunk, starts: np.ndarray, *, strict: bool = False
+) -> CollectedColumn:
     """The results of groups of `rows`, none hidden: those of group g are rows starts[g] to starts[g + 1], in the order
-    of the call; int64[groups + 1]."""
+    of the call; int64[groups + 1]. `strict`: a user aggregate without a result is a FunctionFailed."""
     if call.is_distinct:
         rows, starts = _without_repeated(rows, call.arguments, starts)
+    if call.function is not None:
+        arguments = [rows.columns[column].array for column in call.arguments]
+        return _found(call, *aggregated(call.function, arguments, starts, strict=strict))
     return _RESULTS[call.kind](call, [rows.columns[column] for column in call.arguments], starts)
 
 

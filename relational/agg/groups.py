@@ -32,8 +32,9 @@ from relational.agg.kept_rows import KeptRowsKernel
 from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
 from relational.agg.pair_moments import PairMomentsKernel
-from relational.agg.spec import PAIR, SKETCH, AggSpec
+from relational.agg.spec import PAIR, SKETCH, USER_STATE, AggSpec
 from relational.agg.top_values import TopValuesKernel
+from relational.agg.user_states import UserStates
 from relational.agg.variance import ExactVarianceKernel, FloatVarianceKernel
 from relational.agg.word_extreme import WordExtremeKernel
 from relational.chunk.column import Column
@@ -118,6 +119,7 @@ class AggGroups:
             called.setdefault(self._calls[call], (spec.argument, call))
         self._arguments = [called[kernel] for kernel in self._states.kernels]  # column of the chunk, and call
         self._pairs = {call: (spec.argument, spec.second) for call, spec in enumerate(self.specs) if spec.is_of_pairs}
+        self._user = [(call, spec) for call, spec in enumerate(self.specs) if spec.kind == USER_STATE]
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
         self._forget_at = MIN_CLOSED  # keys in memory by which a watermark is compared with all groups
@@ -277,10 +279,14 @@ class AggGroups:
             for column, call in self._arguments
         ]
         self._states.apply(ids, arguments, getattr(chunk, "ops", None))
+        for call, spec in self._user:
+            self._calls[call].settle([chunk.columns[each] for each in spec.arguments])
 
     def _argument(self, chunk: DataChunk, column: int | None, call: int | None) -> Column | None:
         if call in self._pairs:
             return _paired(*(chunk.columns[each] for each in self._pairs[call] if each is not None))
+        if call is not None and self.specs[call].kind == USER_STATE:
+            return _counted(self.specs[call], chunk)
         return None if column is None else chunk.columns[column]
 
     def _check_masks(self, masks: Sequence[np.ndarray | None]) -> None:
@@ -522,6 +528,8 @@ def kernel_of(spec: AggSpec, strict: bool) -> AggKernel:
         return PairMomentsKernel(spec, strict)
     if spec.kind == SKETCH:
         return DistinctSketchKernel(spec, strict)
+    if spec.kind == USER_STATE:
+        return UserStates(spec, strict)
     if spec.is_variance:
         return (FloatVarianceKernel if spec.argument_type.is_float else ExactVarianceKernel)(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
@@ -534,6 +542,16 @@ def _paired(y: Column, x: Column) -> Column:
         null = pc.or_(y.array.is_null(), x.array.is_null())
     names = [each.name for each in PAIR.fields]
     return Column(pa.StructArray.from_arrays([y.array, x.array], names, mask=null), PAIR)
+
+
+def _counted(spec: AggSpec, chunk: DataChunk) -> Column:
+    """BIGINT[capacity], NULL for rows that a user aggregate does not see: with a NULL argument, if it is strict."""
+    assert spec.function is not None
+    missing = np.zeros(chunk.capacity, np.bool_)
+    for each in spec.arguments if spec.function.is_strict else ():
+        if chunk.columns[each].null_count:
+            missing |= chunk.columns[each].array.is_null().to_numpy(zero_copy_only=False)
+    return Column(pa.array(np.zeros(chunk.capacity, np.int64), mask=missing if missing.any() else None))
 
 
 def _picked(

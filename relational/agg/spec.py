@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relational.types import DataType, Field
+from relational.udf.function import UserFunction
 
 VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 BITWISE = ("bit_and", "bit_or", "bit_xor")
@@ -19,11 +20,13 @@ OF_PAIRS = (
 SKETCH = "approx_count_distinct"
 COLLECTING = (
     "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "first_value", "last_value", "arg_min", "arg_max",
-    "mode", "percentile_cont", "percentile_disc",
+    "mode", "percentile_cont", "percentile_disc", "user aggregate",
 )  # fmt: skip
 """Calls whose results are computed from rows that are kept elsewhere."""
+USER_STATE = "user state"
 KINDS = (
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", *VARIANCES, *BITWISE, *OF_PAIRS, SKETCH, *COLLECTING,
+    USER_STATE,
 )  # fmt: skip
 PAIR = DataType.struct((Field("y", DataType.DOUBLE), Field("x", DataType.DOUBLE)))
 """The argument of calls over pairs."""
@@ -41,6 +44,7 @@ class AggSpec:
 
     `is_retractable` (MIN, MAX, BIT_AND, BIT_OR and DISTINCT): rows may be retracted, so an extreme can be lost and must
     then be looked up again, and rows with a value, or with a bit, are counted; without it a retraction is an error.
+    `function`: the user aggregate whose states a call has; `arguments`: its columns, of which `argument` is the first.
     `keeps_values` (such an extreme, of values of one word): the state has the most extreme values, an overflow table
     the others. `is_filtered`: it has a FILTER. `is_distinct`: each value of a group counts once.
     """
@@ -54,6 +58,8 @@ class AggSpec:
     is_filtered: bool = False
     is_distinct: bool = False
     second: int | None = None
+    function: UserFunction | None = None
+    arguments: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -74,8 +80,18 @@ class AggSpec:
             raise ValueError(f"{self.kind} of {self.input_type}")
         if (self.second is not None) != self.is_of_pairs or (self.is_of_pairs and self.input_type != PAIR):
             raise ValueError(f"{self.kind} of {self.input_type} and column {self.second}")
-        if self.is_collected and self.input_type != DataType.BIGINT:
-            raise ValueError(f"{self.kind}: sizes of rows are BIGINT, not {self.input_type}")
+        if (self.kind == USER_STATE) != (self.function is not None):
+            raise ValueError(f"{self.kind} of {self.function}")
+        if (self.is_collected or self.kind == USER_STATE) and self.input_type != DataType.BIGINT:
+            raise ValueError(f"{self.kind}: rows, or their sizes, are BIGINT, not {self.input_type}")
+
+    @classmethod
+    def of_user(
+        cls, function: UserFunction | None, arguments: tuple[int, ...], output_type: DataType, *, is_filtered: bool
+    ) -> AggSpec:
+        """The call of a user aggregate that has states."""
+        return cls(USER_STATE, arguments[0], DataType.BIGINT, output_type, is_filtered=is_filtered, function=function,
+                   arguments=arguments)
 
     @property
     def argument_type(self) -> DataType:
@@ -92,11 +108,12 @@ class AggSpec:
     def can_merge(self) -> bool:
         """Whether the states of parts of the rows add up to that of all. Not those of floats, whose sums begin anew
         when no row is left, nor those of extremes that a retraction can change, nor of values that several parts have,
-        nor where rows are kept.
+        nor where rows are kept, nor those of user aggregates.
         """
         is_float_sum = (self.kind in ("sum", "avg") or self.is_variance) and self.argument_type.is_float
         is_kept = self.is_retractable and not self.is_bitwise
-        return not (is_kept or self.is_distinct or is_float_sum or self.is_of_pairs or self.is_collected)
+        is_elsewhere = self.is_collected or self.kind == USER_STATE
+        return not (is_kept or self.is_distinct or is_float_sum or self.is_of_pairs or is_elsewhere)
 
     @property
     def is_bool(self) -> bool:
@@ -145,6 +162,8 @@ class AggSpec:
             return (*([DataType.DOUBLE] * 10), DataType.BIGINT, DataType.BIGINT)
         if self.kind == SKETCH:
             return (DataType.BYTEA,)
+        if self.kind == USER_STATE:
+            return (DataType.BYTEA, DataType.BIGINT)
         if self.is_min_max:
             return (DataType.BYTEA if self.keeps_values else self.argument_type, DataType.BIGINT)
         if self.is_variance:

@@ -14,7 +14,7 @@ from relational.batch.plan import BatchHashAgg
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
 from relational.errors import EvaluationError
-from relational.expr.aggregates import AggCall, KeptOrder, kept_orders
+from relational.expr.aggregates import AggCall, AggKind, KeptOrder, kept_orders
 from relational.expr.eval import Evaluator, masks_of
 from relational.table.key_sort import sorted_rows
 from relational.types import ASCENDING, DESCENDING, DataType
@@ -82,6 +82,8 @@ def _spec(call: AggCall, types: Sequence[DataType], sizes: int | None) -> AggSpe
     """`sizes`: the column of the sizes of its rows, of a call that collects."""
     if sizes is not None:
         return AggSpec(call.kind.value, sizes, DataType.BIGINT, call.data_type)
+    if call.kind is AggKind.USER_STATE:
+        return AggSpec.of_user(call.function, call.arguments, call.data_type, is_filtered=call.filter is not None)
     argument = None if call.argument is None else types[call.argument]
     return AggSpec(
         call.kind.value,
@@ -172,7 +174,7 @@ class _KeptRows:
             rows = self._held[0][0].slice(int(starts[0]), int(starts[-1] - starts[0]))
         else:
             rows = DataChunk([Column.nulls(each, 0) for each in self._types], capacity=0)
-        found = {number: collected(call, rows, starts - starts[0]) for number, call in self._calls.items()}
+        found = {number: collected(call, rows, starts - starts[0], strict=True) for number, call in self._calls.items()}
         for reason in (reason for each in found.values() for reason in each.failures):
             raise EvaluationError(reason)
         return {number: each.column for number, each in found.items()}

@@ -146,7 +146,8 @@ class _Planner:
 
     def aggregate(self, query: Aggregate, wanted: _Wanted) -> BatchNode:
         ties = query.input.stream_key or ()
-        return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, query.calls, ties)
+        calls = tuple(call.with_state(is_append_only=True) for call in query.calls)
+        return BatchHashAgg(query.schema, self.plan(query.input), query.group_by, calls, ties)
 
     def sort(self, query: Sort, wanted: _Wanted) -> BatchNode:
         ordered = _Wanted(wanted.limit, query.keys)

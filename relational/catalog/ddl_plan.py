@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from hummock.meta.store.base import MetaOperations
 from relational.catalog.alter import column_index, with_column_name, with_ttl, without_column
+from relational.catalog.functions import FunctionCatalog, callers, delete_functions, functions_of
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
@@ -22,6 +23,7 @@ from relational.catalog.records import (
     database_name_key,
     encode,
     failed_key,
+    function_key,
     job_key,
     loaded_key,
     schema_key,
@@ -64,13 +66,17 @@ def create_table(
     is_creating: bool = False,
 ) -> MetaOperations:
     """Creates a table, view or index with the state tables of its job and how it runs. Duplicate if the name is taken;
-    NotFound if its schema, or an object that it reads, no longer exists.
+    NotFound if its schema, or an object that it reads or a function that it calls, no longer exists.
     """
     check_name(table.name)
     require: dict[str, bytes | None] = dict(_within(snapshot, table))
     for dependency in table.dependencies:
         snapshot.get(dependency)
         require[table_key(dependency)] = snapshot.rows[table_key(dependency)]
+    for number, name in functions_of(table).items():
+        if number not in snapshot.functions:
+            raise NotFound(f"function {name!r} was dropped meanwhile", name=name)
+        require[function_key(number)] = snapshot.rows[function_key(number)]
     put = {table_key(each.id): encode(each) for each in (table, *internals)}
     put[table_name_key(table.schema_id, table.name)] = str(table.id).encode()
     if record is not None:
@@ -306,11 +312,29 @@ def drop_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog, *, cascade: bo
             snapshot, schema.name, f"schema {schema.name!r} holds", content,
             "; DROP SCHEMA … CASCADE drops them too",
         )
-    plan = _dropping(snapshot, snapshot.with_dependents(content))
+    functions = snapshot.functions_within(schema.id)
+    if functions and not cascade:
+        names = [each.name for each in functions]
+        raise DependencyError(f"schema {schema.name!r} holds function {', '.join(names)}; DROP SCHEMA … CASCADE drops "
+                              "them too", name=schema.name, dependents=names)
+    users = [table for each in functions for table in callers(snapshot, each.id)]
+    plan = _dropping(snapshot, snapshot.with_dependents((*content, *users)))
     key = schema_key(schema.id)
     gone = (key, schema_name_key(schema.database_id, schema.name))
-    own = MetaOperations(require={key: snapshot.rows[key]}, delete=gone)
+    own = MetaOperations(require={key: snapshot.rows[key]}, delete=gone) + delete_functions(snapshot, functions)
     return DropPlan(plan.dropped, plan.states, plan.operations + own)
+
+
+def drop_function(snapshot: CatalogSnapshot, function: FunctionCatalog, *, cascade: bool = False) -> DropPlan:
+    """Drops a function. DependencyError naming the views, indexes and sinks that call it, unless `cascade`, which drops
+    them and their readers too.
+    """
+    users = callers(snapshot, function.id)
+    if users and not cascade:
+        raise _needed(snapshot, function.name, f"{function.function.kind} {function.name!r} is called by", users,
+                      "; DROP … CASCADE drops them too")
+    plan = _dropping(snapshot, snapshot.with_dependents(users))
+    return replace(plan, operations=plan.operations + delete_functions(snapshot, (function,)))
 
 
 def create_database(snapshot: CatalogSnapshot, database: DatabaseCatalog, public: SchemaCatalog) -> MetaOperations:
@@ -333,6 +357,10 @@ def drop_database(snapshot: CatalogSnapshot, database: DatabaseCatalog) -> DropP
         raise CatalogError("the database 'dev' is always there", name=database.name)
     schemas = [schema for schema in snapshot.schemas.values() if schema.database_id == database.id]
     content = [table for schema in schemas for table in snapshot.list(schema_id=schema.id)]
+    functions = [each.name for schema in schemas for each in snapshot.functions_within(schema.id)]
+    if functions:
+        raise DependencyError(f"database {database.name!r} holds function {', '.join(functions)}: drop them first, or "
+                              "their schemas with CASCADE", name=database.name, dependents=functions)
     if content:
         raise _needed(
             snapshot, database.name, f"database {database.name!r} holds", content,

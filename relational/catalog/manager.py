@@ -23,13 +23,14 @@ from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.metrics import Metrics
 from relational.catalog import ddl_plan as planning
 from relational.catalog.ddl_plan import DropPlan
+from relational.catalog.functions import FunctionCatalog, next_version, put_function, running_functions
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEFAULT_DATABASE, DEFAULT_SCHEMA, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.records import CATALOG_PREFIX, CREATING_PREFIX, FAILED_PREFIX, NEXT_ID, VERSION
 from relational.catalog.snapshot import CatalogSnapshot
-from relational.errors import CatalogError, NotFound
+from relational.errors import CatalogError, FunctionsNotAllowed, NotFound
 
 CATALOG_TOPIC = "catalog"
 ACKNOWLEDGE_MS = 10_000
@@ -43,8 +44,16 @@ class CatalogManager:
     Names may be given as text, which is one name of `public`, or as ObjectName.
     """
 
-    def __init__(self, meta_store: MetaStore, notifications: NotificationService | None = None):
-        """`notifications` orders updates with those of other components of the process; None: a service of its own."""
+    def __init__(
+        self,
+        meta_store: MetaStore,
+        notifications: NotificationService | None = None,
+        *,
+        allows_functions: bool = False,
+    ):
+        """`notifications` orders updates with those of other components of the process; None: a service of its own.
+        `allows_functions`: whether the Python text of stored functions may run in this process."""
+        self.allows_functions = allows_functions
         self._store = meta_store
         self._notifications = notifications or NotificationService(Metrics(), ACKNOWLEDGE_MS)
         self._lock = threading.Lock()  # guards the snapshot and the order of notifications
@@ -134,6 +143,24 @@ class CatalogManager:
     def dependents(self, table_id: int) -> tuple[TableCatalog, ...]:
         """The direct readers of a table or view, by name."""
         return self._snapshot.dependents(table_id)
+
+    def find_function(self, name: ObjectName) -> FunctionCatalog | None:
+        """The user function of a name, or None. FunctionsNotAllowed if there is one that may not run."""
+        schema = self._snapshot.find_schema(name.schema, name.database)
+        found = None if schema is None else self._snapshot.find_function(schema.id, name.name)
+        if found is not None and not self.allows_functions:
+            raise FunctionsNotAllowed(f"function {name.name!r} is", name=name.name)
+        return found
+
+    def check_functions(self, tables: Iterable[TableCatalog]) -> None:
+        """FunctionsNotAllowed, naming one of these views, indexes and sinks whose plan calls a function that may not
+        run. It reads the plans themselves: what else the catalog says of them, a writer of the store could change."""
+        if self.allows_functions:
+            return
+        for table in tables:
+            for name in running_functions(self._snapshot, table).values():
+                raise FunctionsNotAllowed(f"{table.kind} {table.name!r} calls function {name!r}, which is",
+                                          name=table.name)
 
     # ---- DDL ---------------------------------------------------------------------------------------------------
 
@@ -268,6 +295,25 @@ class CatalogManager:
         """
         snapshot = self._snapshot
         return self._next_plan(snapshot, planning.replace_table(snapshot, snapshot.get(table_id), table, internals))
+
+    def plan_create_function(
+        self, draft: FunctionCatalog, *, replaces: bool = False
+    ) -> tuple[FunctionCatalog, MetaOperations]:
+        """The function with its id and version, and the operations that store it; it `replaces` one of its name, if
+        there is one. Duplicate, CatalogError, NotFound; FunctionsNotAllowed."""
+        if not self.allows_functions:
+            raise FunctionsNotAllowed(f"function {draft.name!r} is", name=draft.name)
+        snapshot = self._snapshot
+        function = next_version(snapshot, draft, lambda: self.allocate_ids(1)[0], replaces=replaces)
+        return function, self._as_next(snapshot, put_function(snapshot, function))
+
+    def plan_drop_function(self, function_id: int, *, cascade: bool = False) -> DropPlan:
+        """The drops of a function. NotFound, DependencyError."""
+        snapshot = self._snapshot
+        function = snapshot.functions.get(function_id)
+        if function is None:
+            raise NotFound("the function was dropped meanwhile", name=str(function_id))
+        return self._next_plan(snapshot, planning.drop_function(snapshot, function, cascade=cascade))
 
     def plan_create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> tuple[SchemaCatalog, MetaOperations]:
         """A new schema and the operations that create it. Duplicate, NotFound."""

@@ -10,6 +10,7 @@
     catalog/loaded/<id>                   ids of the tables that a load filled for an object that is not there yet
     catalog/failed/<id>                   why a job was set aside, as JSON
     catalog/job/<id>                      the stream plan and the parallelism of a job, as JSON
+    catalog/function/<id>                 a user function in its current version, as JSON
     catalog/creating/<id>                 empty; its job has not read all existing rows of the tables that it reads
 
 Names are quoted as in a URL, so none contains a slash. The database `dev` and its `public` have no rows.
@@ -35,6 +36,7 @@ JOB_PREFIX = "catalog/job/"
 CREATING_PREFIX = "catalog/creating/"
 SCHEMA_PREFIX = "catalog/schema/"
 DATABASE_PREFIX = "catalog/database/"
+FUNCTION_PREFIX = "catalog/function/"
 
 
 def table_key(table_id: int) -> str:
@@ -65,6 +67,11 @@ def creating_key(job_id: int) -> str:
 def schema_key(schema_id: int) -> str:
     """The meta key of a schema."""
     return f"{SCHEMA_PREFIX}{schema_id:010}"
+
+
+def function_key(function_id: int) -> str:
+    """The meta key of a user function."""
+    return f"{FUNCTION_PREFIX}{function_id:010}"
 
 
 def database_key(database_id: int) -> str:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TypeVar
 
+from relational.catalog.functions import FunctionCatalog
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, ObjectName, SchemaCatalog
@@ -17,6 +18,7 @@ from relational.catalog.records import (
     CREATING_PREFIX,
     DATABASE_PREFIX,
     FAILED_PREFIX,
+    FUNCTION_PREFIX,
     LOADED_PREFIX,
     SCHEMA_PREFIX,
     TABLE_PREFIX,
@@ -25,7 +27,7 @@ from relational.catalog.records import (
 )
 from relational.errors import NotFound
 
-Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog)
+Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog, FunctionCatalog)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class CatalogSnapshot:
     schemas: Mapping[int, SchemaCatalog] = field(default_factory=lambda: {PUBLIC.id: PUBLIC})
     databases: Mapping[int, DatabaseCatalog] = field(default_factory=lambda: {DEV.id: DEV})
     rows: Mapping[str, bytes] = field(default_factory=dict)
+    functions: Mapping[int, FunctionCatalog] = field(default_factory=dict)
 
     @classmethod
     def read(cls, rows: Mapping[str, bytes], known: CatalogSnapshot) -> CatalogSnapshot:
@@ -60,6 +63,7 @@ class CatalogSnapshot:
             {PUBLIC.id: PUBLIC, **parsed(SCHEMA_PREFIX, known.schemas, SchemaCatalog.from_json)},
             {DEV.id: DEV, **parsed(DATABASE_PREFIX, known.databases, DatabaseCatalog.from_json)},
             rows,
+            parsed(FUNCTION_PREFIX, known.functions, FunctionCatalog.from_json),
         )
 
     @cached_property
@@ -147,6 +151,19 @@ class CatalogSnapshot:
         if elsewhere:
             return f"; there is {', '.join(elsewhere)}"
         return f"; did you mean {near[0]!r}?" if near else ""
+
+    def find_function(self, schema_id: int, name: str) -> FunctionCatalog | None:
+        """The user function of a name in a schema, or None."""
+        return self._named_functions.get((schema_id, name))
+
+    @cached_property
+    def _named_functions(self) -> dict[tuple[int, str], FunctionCatalog]:
+        return {(each.schema_id, each.name): each for each in self.functions.values()}
+
+    def functions_within(self, schema_id: int) -> tuple[FunctionCatalog, ...]:
+        """The user functions of a schema, by name."""
+        return tuple(sorted((each for each in self.functions.values() if each.schema_id == schema_id),
+                            key=lambda each: each.name))
 
     def find_schema(self, name: str, database: str) -> SchemaCatalog | None:
         """The schema of a name, or None."""

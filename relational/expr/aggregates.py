@@ -10,12 +10,13 @@ in their order, whatever comes: these calls *collect*.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relational.expr.expression import Expression, Literal
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import ASCENDING, OrderType, SortKey
+from relational.udf.function import UserFunction
 
 MAX_PRECISION = 38
 AVERAGE_SCALE = 10
@@ -64,6 +65,8 @@ class AggKind(StrEnum):
     MODE = "mode"
     PERCENTILE_CONT = "percentile_cont"
     PERCENTILE_DISC = "percentile_disc"
+    USER = "user aggregate"
+    USER_STATE = "user state"
 
     @property
     def ignores_duplicates(self) -> bool:
@@ -103,7 +106,7 @@ class AggKind(StrEnum):
     @property
     def collects(self) -> bool:
         """Whether it is computed from rows that are kept in an order."""
-        return self.takes_first or self.gathers or self.is_ordered_set
+        return self.takes_first or self.gathers or self.is_ordered_set or self is AggKind.USER
 
     @property
     def counts(self) -> bool:
@@ -148,7 +151,8 @@ class AggCall:
 
     NULL arguments are ignored, except by array_agg, jsonb_agg, first_value and last_value. `distinct` counts each value
     of a group once. `data_type` is the result type. `more`: the columns of further arguments. `order`: of the rows, for
-    calls that collect. `constants`: the separator of a string_agg, the fractions of a percentile.
+    calls that collect. `constants`: the separator of a string_agg, the fractions of a percentile. `function`: of a user
+    aggregate, which ignores NULL arguments if it is strict.
     """
 
     kind: AggKind
@@ -159,6 +163,12 @@ class AggCall:
     more: tuple[int, ...] = ()
     order: tuple[SortKey, ...] = ()
     constants: tuple[Literal, ...] = ()
+    function: UserFunction | None = None
+
+    @property
+    def name(self) -> str:
+        """As SQL calls it."""
+        return self.kind.value if self.function is None else self.function.name
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -169,6 +179,14 @@ class AggCall:
     def columns(self) -> tuple[int, ...]:
         """The input columns that it needs, apart from those of its filter; some may come twice."""
         return (*self.arguments, *(key.column for key in self.order))
+
+    def with_state(self, is_append_only: bool) -> AggCall:
+        """The same call by the states of its function, if it has states, and all rows can change them: in any order,
+        each as often as it comes, and also deleted ones, unless there are none."""
+        function = self.function
+        if function is None or function.state is None or self.distinct or self.order:
+            return self
+        return replace(self, kind=AggKind.USER_STATE) if function.retracts or is_append_only else self
 
     @property
     def needs_distinct_values(self) -> bool:
@@ -184,15 +202,20 @@ class AggCall:
         required: tuple[int, ...] = ()
         if kind in (AggKind.ARG_MIN, AggKind.ARG_MAX):
             required = self.arguments
+        elif self.function is not None:
+            required = self.arguments if self.function.is_strict else ()
         elif kind is AggKind.STRING_AGG or kind.is_ordered_set:
             required = self.arguments[:1]
         return KeptOrder(keys, kind is AggKind.LAST_VALUE, required, self.filter, kind.takes_first)
 
-    def over(self, columns: Sequence[int]) -> tuple[str, tuple[int, ...], DataType, bool, tuple[object, ...]]:
-        """Of a call that collects, over rows with the input columns `columns`: its function, the positions of its
-        arguments among these, its type, whether it is distinct, and its constants."""
+    def over(
+        self, columns: Sequence[int]
+    ) -> tuple[str, tuple[int, ...], DataType, bool, tuple[object, ...], UserFunction | None]:
+        """Of a call that collects, over rows with the input columns `columns`: its kind, the positions of its arguments
+        among these, its type, whether it is distinct, its constants and its user function."""
         arguments = tuple(map(columns.index, self.arguments))
-        return self.kind.value, arguments, self.data_type, self.distinct, tuple(each.value for each in self.constants)
+        constants = tuple(each.value for each in self.constants)
+        return self.kind.value, arguments, self.data_type, self.distinct, constants, self.function
 
     def is_retractable(self, is_append_only: bool) -> bool:
         """Whether it is an extreme that a retraction can remove."""
@@ -214,7 +237,7 @@ class AggCall:
         else:
             is_written = order and self.kind not in (AggKind.ARG_MIN, AggKind.ARG_MAX)
             by = f" ORDER BY {order}" if is_written else ""
-            text = f"{self.kind.value}({distinct}{', '.join((*arguments, *constants))}{by})"
+            text = f"{self.name}({distinct}{', '.join((*arguments, *constants))}{by})"
         return text if self.filter is None else f"{text} FILTER (WHERE {self.filter.describe(names)})"
 
 

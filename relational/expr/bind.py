@@ -27,7 +27,7 @@ from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
 from relational.expr.scope import Scope, error_span, unknown
-from relational.expr.signature import Overload, Types
+from relational.expr.signature import Overload, Signature, Types
 from relational.expr.temporal_terms import NOW
 from relational.expr.unbound import (
     Name,
@@ -46,11 +46,13 @@ from relational.expr.unbound import (
     UnboundSubquery,
     UnboundWindow,
 )
+from relational.expr.user_call import UserCall
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
 from relational.types.postgres import POSTGRES_TYPES
+from relational.udf.function import UserFunction
 
-AGGREGATES = tuple(kind.value for kind in AggKind)
+AGGREGATES = tuple(kind.value for kind in AggKind if kind not in (AggKind.USER, AggKind.USER_STATE))
 AGGREGATE_ALIASES = {
     "every": "bool_and", "variance": "var_samp", "stddev": "stddev_samp", "any_value": "min", "min_by": "arg_min",
     "max_by": "arg_max", "json_agg": "jsonb_agg", "json_object_agg": "jsonb_object_agg",
@@ -146,6 +148,8 @@ class ExprBinder:
         if isinstance(term, UnboundAggregate):
             raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
         assert isinstance(term, UnboundCall), term
+        if term.definition is not None:
+            return user_call(term.definition, [self.bind(arg) for arg in term.args], term.span)
         return call(term.function, [self.bind(arg) for arg in term.args], term.span)
 
     def condition(self, term: UnboundExpr, clause: str) -> Expression:
@@ -190,8 +194,31 @@ def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) ->
     return _call(name, args, span)
 
 
-def set_call(name: str, args: Sequence[Expression], span: TextSpan | None = None) -> Expression:
-    """The rows of a set-returning function as a list, its arguments converted."""
+def user_call(function: UserFunction, args: Sequence[Expression], span: TextSpan | None = None) -> UserCall:
+    """The call of a user function, its arguments converted to the declared types; of a table function, its rows as a
+    list."""
+    takes = user_arguments(function, args, span)
+    return UserCall(function, takes, function.call_type)
+
+
+def user_arguments(
+    function: UserFunction, args: Sequence[Expression], span: TextSpan | None = None
+) -> tuple[Expression, ...]:
+    """The arguments of a user function, converted to the declared types. BindError."""
+    signature = Signature(function.types, len(function.types), False, function.returns)
+    found = signature.adapt(tuple(arg.data_type for arg in args), [is_unknown(arg) for arg in args])
+    if found is None:
+        given = ", ".join(str(arg.data_type) for arg in args)
+        raise BindError(f"{function.name} takes {signature}, not ({given})", **error_span(span))
+    return tuple(convert_all(args, found[0], span))
+
+
+def set_call(
+    name: str, args: Sequence[Expression], span: TextSpan | None = None, definition: UserFunction | None = None
+) -> Expression:
+    """The rows of a set-returning function as a list, its arguments converted. `definition`: of a user function."""
+    if definition is not None:
+        return user_call(definition, args, span)
     name = ALIASES.get(name, name)
     if name not in SET_FUNCTIONS:
         raise BindError(unknown("table function", name, sorted(SET_FUNCTIONS)), **error_span(span))

@@ -31,6 +31,7 @@ from relational.expr.expression import Call, Case, Cast, Expression, InputRef, L
 from relational.expr.functions import COMPARISONS, kernel_of
 from relational.expr.kernel_call import Compute, computed
 from relational.expr.kernels.casting import cast
+from relational.expr.user_call import UserCall, prepared_user_call
 from relational.types.data_type import DataType
 
 _Evaluate: TypeAlias = Callable[[EvalContext], Value]
@@ -123,6 +124,8 @@ def _prepared(expression: Expression) -> _Evaluate:
         return _cast(expression)
     if isinstance(expression, Case):
         return _case(expression)
+    if isinstance(expression, UserCall):
+        return prepared_user_call(expression, [_prepared(arg) for arg in expression.args])
     assert isinstance(expression, Call), expression
     if expression.function in _BY_BRANCHES:
         return _BY_BRANCHES[expression.function](expression)

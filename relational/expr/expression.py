@@ -83,6 +83,11 @@ class Expression:
         assert not children
         return self
 
+    @property
+    def is_volatile(self) -> bool:
+        """Whether it may have another value in each row, although all that it is computed from is the same."""
+        return False
+
     def describe(self, names: Sequence[str] = ()) -> str:
         """SQL-like text; `names` are the names of the input columns, `$n` for a missing one."""
         raise AssertionError(f"{type(self).__name__} has no text")
@@ -269,6 +274,8 @@ def is_constant(expression: Expression) -> bool:
     if isinstance(expression, Literal | Parameter):
         return True
     leaves = [node for node in walk(expression) if not node.children]
+    if any(node.is_volatile for node in walk(expression)):
+        return False
     has_parameter = any(isinstance(leaf, Parameter) for leaf in leaves)
     return has_parameter and all(isinstance(leaf, Literal | Parameter) for leaf in leaves)
 

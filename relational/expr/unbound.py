@@ -19,6 +19,7 @@ from relational.expr.window_functions import BoundKind, FrameUnit
 from relational.types.data_type import DataType
 from relational.types.interval import Interval
 from relational.types.ordering import OrderType
+from relational.udf.function import UserFunction
 
 TextSpan = tuple[int, int]
 
@@ -193,11 +194,12 @@ class UnboundParameter(UnboundExpr):
 
 @dataclass(frozen=True, eq=False)
 class UnboundCall(UnboundExpr):
-    """A function or operator by name."""
+    """A function or operator by name. `definition`: of a user function."""
 
     function: str
     args: tuple[UnboundExpr, ...]
     span: TextSpan | None = None
+    definition: UserFunction | None = None
 
     @property
     def children(self) -> tuple[UnboundExpr, ...]:
@@ -242,7 +244,8 @@ class UnboundCase(UnboundExpr):
 @dataclass(frozen=True, eq=False)
 class UnboundAggregate(UnboundExpr):
     """An aggregate of a group; `argument` None is count(*), or a function without arguments. `more`: further arguments.
-    `order`: of the rows, by ORDER BY after the arguments or, if `is_within_group`, in WITHIN GROUP."""
+    `order`: of the rows, by ORDER BY after the arguments or, if `is_within_group`, in WITHIN GROUP. `definition`: of a
+    user function."""
 
     function: str
     argument: UnboundExpr | None = None
@@ -252,6 +255,7 @@ class UnboundAggregate(UnboundExpr):
     more: tuple[UnboundExpr, ...] = ()
     order: tuple[Ordered, ...] = ()
     is_within_group: bool = False
+    definition: UserFunction | None = None
 
     @property
     def children(self) -> tuple[UnboundExpr, ...]:

@@ -8,12 +8,23 @@ from typing import Any
 
 from relational.errors import BindError
 from relational.expr.aggregates import SQUARED_PRECISION, AggCall, AggKind, aggregate_type, order_of_extreme
-from relational.expr.bind import AGGREGATES, ExprBinder, call, convert, error_span, is_unknown, span_of, unknown
+from relational.expr.bind import (
+    AGGREGATES,
+    ExprBinder,
+    call,
+    convert,
+    error_span,
+    is_unknown,
+    span_of,
+    unknown,
+    user_arguments,
+)
 from relational.expr.eval import evaluate_constant
 from relational.expr.expression import Expression, Literal, input_columns
 from relational.expr.unbound import Ordered, TextSpan, UnboundAggregate, UnboundExpr
 from relational.types.data_type import DataType
 from relational.types.ordering import OrderType, SortKey
+from relational.udf.function import UserFunction
 
 MOST_FRACTIONS = 100
 """Of one call of a percentile."""
@@ -31,6 +42,7 @@ class BoundCall:
     data_type: DataType
     order: _Order = ()
     constants: tuple[Literal, ...] = ()
+    function: UserFunction | None = None
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -43,12 +55,14 @@ class BoundCall:
         order = tuple(SortKey(position(key), order) for key, order in self.order)
         return AggCall(
             self.kind, columns[0] if columns else None, condition, self.distinct, self.data_type, columns[1:], order,
-            self.constants,
+            self.constants, self.function,
         )
 
 
 def bound_call(term: UnboundAggregate, binder: ExprBinder) -> BoundCall:
     """The call of `term` over the scope of `binder`. BindError."""
+    if term.definition is not None:
+        return _user_aggregate(term.definition, term, binder)
     if term.function not in AGGREGATES:
         raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
     kind = AggKind(term.function)
@@ -57,8 +71,7 @@ def bound_call(term: UnboundAggregate, binder: ExprBinder) -> BoundCall:
         raise BindError(f"{kind} {needed}", **error_span(term.span))
     arguments, constants = _parts(kind, term, binder)
     data_type = _type_of(kind, arguments, constants, term)
-    condition = None if term.condition is None else binder.condition(term.condition, "FILTER")
-    order = tuple((binder.bind(key.term), key.order) for key in term.order)
+    condition, order = _condition_and_order(term, binder)
     found = BoundCall(kind, arguments, condition, term.distinct, data_type, order, constants)
     if term.distinct:
         found = _distinct(found, term)
@@ -66,6 +79,29 @@ def bound_call(term: UnboundAggregate, binder: ExprBinder) -> BoundCall:
         return replace(found, order=((arguments[1], order_of_extreme(kind)),))
     if not kind.collects:
         return replace(found, order=())
+    return _with_each_key_once(found)
+
+
+def _user_aggregate(function: UserFunction, term: UnboundAggregate, binder: ExprBinder) -> BoundCall:
+    """The call of a user aggregate, whose rows come in the order of the call."""
+    if term.is_within_group:
+        raise BindError(f"{function.name} does not go with WITHIN GROUP", **error_span(term.span))
+    written = term.more if term.argument is None else (term.argument, *term.more)
+    arguments = user_arguments(function, [binder.bind(each) for each in written], term.span)
+    condition, order = _condition_and_order(term, binder)
+    found = BoundCall(
+        AggKind.USER, arguments, condition, term.distinct, function.returns, order, function=function
+    )
+    return _with_each_key_once(_distinct(found, term) if term.distinct else found)
+
+
+def _condition_and_order(term: UnboundAggregate, binder: ExprBinder) -> tuple[Expression | None, _Order]:
+    condition = None if term.condition is None else binder.condition(term.condition, "FILTER")
+    return condition, tuple((binder.bind(key.term), key.order) for key in term.order)
+
+
+def _with_each_key_once(found: BoundCall) -> BoundCall:
+    """The call without keys that decide nothing."""
     first: dict[Expression, OrderType] = {}
     for key, how in found.order:
         first.setdefault(key, how)

@@ -124,7 +124,7 @@ class GroupBinder(ExprBinder):
             condition = bound.condition
             if condition is not None and columns is not None:
                 condition = InputRef(position(condition), condition.data_type)
-            calls.append(bound.placed(position, condition))
+            calls.append(bound.placed(position, condition).with_state(plan.is_append_only))
         called = tuple(each.describe(plan.schema.names) for each in calls)
         columns_of_groups = tuple(map(position, self._groups))
         if not self._has_grouping_sets:

@@ -20,6 +20,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.user_call import UserCall, calls_user_function
 from relational.expr.window_functions import (
     Bound,
     BoundKind,
@@ -56,13 +57,14 @@ from relational.types.data_type import DataType
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
+from relational.udf.function import RECORD, UserFunction
 
 FORMAT_VERSION = 5
 FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
 third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters, temporal joins,
 EMIT ON WINDOW CLOSE, all window functions, of which those numbers are some, grouping sets, aggregates besides those of
-FIRST_AGGREGATES, set-returning functions and recursion."""
+FIRST_AGGREGATES, set-returning functions, recursion and user functions."""
 FIRST_AGGREGATES = frozenset((
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
 ))  # fmt: skip
@@ -84,7 +86,8 @@ def plan_to_text(plan: LogicalPlan) -> str:
 
 def _version_of(node: LogicalPlan) -> int:
     """The first version that has a node."""
-    if isinstance(node, Join) and node.is_temporal:
+    is_temporal = isinstance(node, Join) and node.is_temporal
+    if is_temporal or any(calls_user_function(each) for each in node.evaluated):
         return FORMAT_VERSION
     if isinstance(node, Join):
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
@@ -283,6 +286,8 @@ def call_to_json(call: AggCall) -> dict[str, Any]:
         record["order"] = sort_keys_to_json(call.order)
     if call.constants:
         record["constants"] = list(map(expression_to_json, call.constants))
+    if call.function is not None:
+        record[RECORD] = call.function.to_json()
     return record
 
 
@@ -298,6 +303,7 @@ def call_from_json(record: Mapping[str, Any]) -> AggCall:
         tuple(record.get("more", ())),
         sort_keys_from_json(record.get("order", ())),
         tuple(map(_constant_from_json, record.get("constants", ()))),
+        UserFunction.from_json(record[RECORD]) if RECORD in record else None,
     )
 
 
@@ -348,6 +354,8 @@ def expression_to_json(expression: Expression) -> dict[str, Any]:
         return record | {"node": "call", "function": expression.function}
     if isinstance(expression, Cast):
         return record | {"node": "cast"}
+    if isinstance(expression, UserCall):
+        return record | {"node": "user call", RECORD: expression.function.to_json()}
     assert isinstance(expression, Case), expression
     return record | {"node": "case"}
 
@@ -364,6 +372,8 @@ def expression_from_json(record: Mapping[str, Any]) -> Expression:
         return Call(record["function"], args, data_type)
     if node == "cast":
         return Cast(args[0], data_type)
+    if node == "user call":
+        return UserCall(UserFunction.from_json(record[RECORD]), args, data_type)
     if node == "case":
         return Case(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1], data_type)
     raise ValueError(f"unknown expression node {node!r}")

@@ -30,7 +30,7 @@ class SetFunctions:
     def __call__(self, term: UnboundSetCall, args: Sequence[Expression]) -> Expression:
         """What stands for the value of a function in a row. BindError."""
         _check_args(args, term.span)
-        bound = set_call(term.function, args, term.span)
+        bound = set_call(term.function, args, term.span, term.definition)
         assert bound.data_type.element is not None
         call = term.function, bound
         if call not in self._calls:

@@ -24,6 +24,7 @@ from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
+from relational.expr.user_call import functions_of
 from relational.plan.changes import assigned, column_of
 from relational.plan.logical import (
     Aggregate,
@@ -45,6 +46,7 @@ from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.vnode_rule import VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT, MAX_VNODE_COUNT
+from relational.udf.function import UserFunction, Volatility
 
 SINK_STATE = (("inserted", DataType.BIGINT), ("deleted", DataType.BIGINT), ("digest", DataType.VARCHAR))
 """The columns of a sink: rows inserted and deleted so far, and of a digest sink their digest in hex."""
@@ -167,9 +169,13 @@ def _check_streamed(what: str, query: LogicalPlan) -> None:
             _check_kept(what, node.table)
         if isinstance(node, Join) and node.is_temporal:
             temporal_lookup(node)
+        for each in node.evaluated:
+            check_immutable(what, functions_of(each))
         moving = temporal_terms(node.predicate) if isinstance(node, Filter) else node.evaluated
         for each in moving:
             _check_time(what, each, is_condition=isinstance(node, Filter))
+        if isinstance(node, Aggregate):
+            check_immutable(what, (call.function for call in node.calls if call.function is not None))
         if isinstance(node, Aggregate) and not node.input.is_append_only:
             _check_countable(what, node.calls)
 
@@ -179,6 +185,15 @@ def _check_time(what: str, expression: Expression, *, is_condition: bool) -> Non
     if depends_on_time(expression) and (not is_condition or temporal_term(expression) is None):
         reason = "is compared, in WHERE, with a value of one relation, and moved by days or less"
         raise BindError(f"now() in {what} {reason}: WHERE at > now() - INTERVAL '1 hour'")
+
+
+def check_immutable(what: str, functions: Iterable[UserFunction]) -> None:
+    """BindError for a function that may answer otherwise when a row is retracted than it did when it came [R6]."""
+    for function in functions:
+        if function.volatility is not Volatility.IMMUTABLE:
+            raise BindError(f"function {function.name} in {what} is {function.volatility.upper()}: results that are "
+                            "kept need a function that is declared IMMUTABLE, of which equal arguments have equal "
+                            "results")
 
 
 def _check_countable(what: str, calls: Sequence[AggCall]) -> None:

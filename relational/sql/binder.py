@@ -20,7 +20,7 @@ from relational.sql.dml import bind_delete, bind_insert, bind_truncate, bind_upd
 from relational.sql.explain import bind_explain
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
-from relational.sql.names import read_name, read_schema_name, resolved, schema_of
+from relational.sql.names import function_named, read_name, read_schema_name, resolved, schema_of
 from relational.sql.parameters import Parameters
 from relational.sql.prepare import bind_deallocate, bind_execute, bind_prepare
 from relational.sql.query import QueryBinder
@@ -32,6 +32,7 @@ from relational.sql.statement import (
     SetOption,
     Show,
     ShowCreate,
+    ShowCreateFunction,
     ShowEpochs,
     ShowErrors,
     ShowJobs,
@@ -75,7 +76,8 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
 
 def _select(piece: Piece, context: BindContext) -> Select:
     tree = parse(piece)
-    binder = QueryBinder(context.catalog, Translator(tree, context.now, context.parameters))
+    translate = Translator(tree, context.now, context.parameters, functions=context.functions)
+    binder = QueryBinder(context.catalog, translate)
     return Select(binder.query(tree.node), binder.views)
 
 
@@ -94,6 +96,10 @@ def _show(piece: Piece, context: BindContext) -> Statement:
             reader.finish()
             return shown_alone
     if reader.accept("CREATE"):
+        if reader.accept("FUNCTION") or reader.accept("AGGREGATE"):
+            name, span = read_name(reader, "a function")
+            reader.finish()
+            return ShowCreateFunction(function_named(context.catalog, name, span))
         shown = (("TABLE",), ("SOURCE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("SINK",), ("INDEX",))
         if not any(reader.accept(*words) for words in shown):
             raise reader.fail(f"{listed(shown)} is expected here")

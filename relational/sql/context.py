@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from relational.catalog.functions import FunctionCatalog
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
@@ -31,6 +33,12 @@ class CatalogReader(Protocol):
     def get(self, table_id: int) -> TableCatalog:
         """The object with this id; NotFound."""
 
+    def find_function(self, name: ObjectName) -> FunctionCatalog | None:
+        """The user function of a name, or None. FunctionsNotAllowed."""
+
+    def check_functions(self, tables: Iterable[TableCatalog]) -> None:
+        """FunctionsNotAllowed if the plan of a view calls a function that may not run."""
+
 
 @dataclass(frozen=True, slots=True)
 class BindContext:
@@ -40,3 +48,8 @@ class BindContext:
     now: datetime | None = None
     parameters: Parameters | None = None
     """Of queries and data changes; None: there may be none."""
+
+    @property
+    def functions(self) -> Callable[[ObjectName], FunctionCatalog | None]:
+        """Finds a user function; FunctionsNotAllowed."""
+        return self.catalog.find_function

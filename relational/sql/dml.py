@@ -49,7 +49,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
             return Insert(table, found)
     rest = reader.rest() if rows is None else rows
     tree = parse(rest)
-    node, binder = tree.node, QueryBinder(context.catalog, Translator(tree, context.now, context.parameters))
+    translate = Translator(tree, context.now, context.parameters, functions=context.functions)
+    node, binder = tree.node, QueryBinder(context.catalog, translate)
     if isinstance(node, exp.Values):
         if node.args.get("alias") is not None:
             raise unsupported(node.args["alias"], tree)
@@ -153,7 +154,7 @@ def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
 def bind_update(piece: Piece, context: BindContext) -> Update:
     """UPDATE table SET column = value, … [WHERE condition], also SET (column, …) = (value, …)."""
     tree = parse(piece)
-    node, translate = tree.node, Translator(tree, context.now, context.parameters)
+    node, translate = tree.node, Translator(tree, context.now, context.parameters, functions=context.functions)
     table, binder = _target(node, context, translate, "UPDATE")
     assignments: dict[int, Expression] = {}
     for target, written in _assignments(node.expressions, translate):
@@ -194,7 +195,7 @@ def _is_default(node: exp.Expr) -> bool:
 def bind_delete(piece: Piece, context: BindContext) -> Delete:
     """DELETE FROM table [WHERE condition]."""
     tree = parse(piece)
-    node, translate = tree.node, Translator(tree, context.now, context.parameters)
+    node, translate = tree.node, Translator(tree, context.now, context.parameters, functions=context.functions)
     table, binder = _target(node, context, translate, "DELETE")
     return Delete(table, *_condition(node, table, binder, QueryBinder(context.catalog, translate)))
 

@@ -71,7 +71,7 @@ def _analyze(piece: Piece, context: BindContext) -> ExplainAnalyze:
 def _read_by(piece: Piece, context: BindContext, span: TextSpan) -> TableCatalog:
     """The table or view that a query reads, if it is one. BindError."""
     tree = parse(piece)
-    plan = QueryBinder(context.catalog, Translator(tree, context.now)).query(tree.node)
+    plan = QueryBinder(context.catalog, Translator(tree, context.now, functions=context.functions)).query(tree.node)
     tables = {node.table.id: node.table for node in nodes(plan) if isinstance(node, Scan)}
     if len(tables) != 1:
         names = ", ".join(sorted(table.name for table in tables.values())) or "no table"

@@ -11,6 +11,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from relational.catalog.functions import FunctionCatalog
+from relational.catalog.names import DEFAULT_SCHEMA, ObjectName
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.aggregates import AggKind
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span, unknown
@@ -41,7 +43,9 @@ from relational.sql.parameters import Parameters
 from relational.sql.tree import Tree, unsupported
 from relational.types.data_type import DataType
 from relational.types.ordering import OrderType
+from relational.udf.function import FunctionKind, UserFunction
 
+FindFunction = Callable[[ObjectName], FunctionCatalog | None]
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "add",
     exp.Sub: "subtract",
@@ -77,7 +81,7 @@ _MOMENTS = {
     "transaction_timestamp": None,
 }
 """Each as a function of the statement's time; None: the whole timestamp."""
-_VOLATILE = (*_MOMENTS, "random")
+VOLATILE_FUNCTIONS = (*_MOMENTS, "random")
 _WINDOW_FUNCTIONS = tuple(kind.value for kind in WindowKind)
 _BOUNDS = {kind.name: kind for kind in BoundKind}
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -89,6 +93,7 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 class Translator:
     """Translates the expressions of one tree. `now` is the value of now(), None to reject it, unless `is_kept_fresh`:
     of a query that is maintained while time passes. `parameters`: those of the statement, None if it may have none.
+    `functions` finds a user function, None: there are none.
     """
 
     def __init__(
@@ -98,8 +103,10 @@ class Translator:
         parameters: Parameters | None = None,
         *,
         is_kept_fresh: bool = False,
+        functions: FindFunction | None = None,
     ):
         self.tree, self._now, self._is_kept_fresh, self._parameters = tree, now, is_kept_fresh, parameters
+        self._functions = functions
         self._named_windows: dict[str, UnboundWindowSpec] = {}
 
     def term(self, node: exp.Expr | None) -> UnboundExpr:
@@ -228,9 +235,11 @@ class Translator:
         return self._apply(name, [node.this, *bounds], node)
 
     def _field(self, node: exp.Dot) -> UnboundExpr:
-        """(row).field, or a function of pg_catalog"""
-        if isinstance(node.expression, exp.Anonymous) and node.this.name.lower() == "pg_catalog":
-            return self.term(node.expression)
+        """(row).field, or a function of pg_catalog or of another schema"""
+        if isinstance(node.expression, exp.Anonymous):
+            if node.this.name.lower() == "pg_catalog":
+                return self.term(node.expression)
+            return self.user_call(self._function_of_schema(node), node.expression, self.span(node))
         name = UnboundLiteral(self.identifier(node.expression), span=self.span(node.expression))
         return UnboundCall("field", (self.term(node.this), name), self.span(node))
 
@@ -246,13 +255,16 @@ class Translator:
         """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
         span = self.span(node)
+        own = self.function(node)
+        if own is not None:
+            return self.user_call(own, node, span)
         if name in AGGREGATES or name in AGGREGATE_ALIASES:
             return self._aggregate(node, AGGREGATE_ALIASES.get(name, name))
         if name in _WINDOW_FUNCTIONS:
             raise ParseError(f"{name} needs OVER (…)", **error_span(span))
         if name == "grouping":
             return UnboundGrouping(tuple(map(self.term, node.expressions)), span)
-        if name in _VOLATILE:
+        if name in VOLATILE_FUNCTIONS:
             if node.expressions:
                 raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))
             return self._volatile(name, span)
@@ -269,9 +281,49 @@ class Translator:
             return UnboundCall(name, self._by_name(name, node), span)
         return UnboundCall(name, tuple(self.term(arg) for arg in node.expressions), span)
 
+    def function(self, node: exp.Expr | None, schema: str = DEFAULT_SCHEMA) -> UserFunction | None:
+        """The user function that a node calls by a plain name, or None."""
+        if self._functions is None or not isinstance(node, exp.Anonymous):
+            return None
+        name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
+        found = self._functions(ObjectName(name, schema))
+        return None if found is None else found.function
+
+    def _function_of_schema(self, node: exp.Dot) -> UserFunction:
+        """That of schema.name(…)."""
+        called = node.this.this if isinstance(node.this, exp.Column) else node.this
+        schema = self.identifier(called)
+        found = self.function(node.expression, schema)
+        if found is None:
+            raise BindError(f"there is no function {schema}.{node.expression.name}", **error_span(self.span(node)))
+        return found
+
+    def user_call(self, function: UserFunction, node: exp.Anonymous, span: TextSpan | None) -> UnboundExpr:
+        """The call of a user function, whose arguments may be given by name."""
+        if function.kind is FunctionKind.AGGREGATE:
+            return self._aggregate(node, function.name, function)
+        names = tuple(each.name for each in function.arguments)
+        is_named = any(isinstance(arg, exp.Kwarg) for arg in node.expressions)
+        args = self._named_args(function.name, names, node) if is_named else tuple(map(self.term, node.expressions))
+        kind = UnboundSetCall if function.kind is FunctionKind.TABLE else UnboundCall
+        return kind(function.name, args, span, function)
+
+    def _named_args(self, function: str, names: Sequence[str], node: exp.Anonymous) -> tuple[UnboundExpr, ...]:
+        """All arguments of a function, some of them by name."""
+        given = self._by_given_name(function, names, node)
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ParseError(f"{function} needs its argument {missing[0]!r}", **error_span(self.span(node)))
+        return tuple(given[name] for name in names)
+
     def _by_name(self, function: str, node: exp.Anonymous) -> tuple[UnboundExpr, ...]:
         """The arguments of a function whose arguments have names, those that are missing as 0."""
         names = ARGUMENT_NAMES.get(function, ())
+        given = self._by_given_name(function, names, node)
+        return tuple(given.get(name, UnboundLiteral(0)) for name in names)
+
+    def _by_given_name(self, function: str, names: Sequence[str], node: exp.Anonymous) -> dict[str, UnboundExpr]:
+        """The arguments that are given, by name or by position."""
         given: dict[str, UnboundExpr] = {}
         for at, arg in enumerate(node.expressions):
             is_named = isinstance(arg, exp.Kwarg)
@@ -282,9 +334,11 @@ class Translator:
                     **error_span(self.span(arg) or self.span(node)),
                 )
             given[name] = self.term(arg.expression if is_named else arg)
-        return tuple(given.get(name, UnboundLiteral(0)) for name in names)
+        return given
 
-    def _aggregate(self, node: exp.Anonymous, function: str) -> UnboundAggregate:
+    def _aggregate(
+        self, node: exp.Anonymous, function: str, definition: UserFunction | None = None
+    ) -> UnboundAggregate:
         """An aggregate with its arguments, DISTINCT and ORDER BY."""
         span, args = self.span(node), list(node.expressions)
         if len(args) == 1 and isinstance(args[0], exp.Star):
@@ -296,7 +350,7 @@ class Translator:
         is_distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
         if is_distinct:
             args = args[0].expressions
-        wanted = AggKind(function).argument_count
+        wanted = len(args) if definition is not None else AggKind(function).argument_count
         if len(args) != wanted:
             if is_distinct and wanted == 1:
                 raise ParseError(f"{function} of several columns is not supported", **error_span(span))
@@ -304,7 +358,8 @@ class Translator:
             raise ParseError(f"{function} needs {count}", **error_span(span))
         terms = [self.term(arg) for arg in args]
         return UnboundAggregate(
-            function, terms[0] if terms else None, None, is_distinct, span, tuple(terms[1:]), order
+            function, terms[0] if terms else None, None, is_distinct, span, tuple(terms[1:]), order,
+            definition=definition,
         )
 
     def _within_group(self, node: exp.WithinGroup) -> UnboundAggregate:
@@ -342,7 +397,9 @@ class Translator:
             raise ParseError("a function is expected before OVER", **error_span(self.span(node)))
         name = inside.name.lower()
         call: UnboundExpr
-        if name not in _WINDOW_FUNCTIONS and (name in AGGREGATES or name in AGGREGATE_ALIASES):
+        own = self.function(inside)
+        is_own_aggregate = own is not None and own.kind is FunctionKind.AGGREGATE
+        if name not in _WINDOW_FUNCTIONS and (is_own_aggregate or name in AGGREGATES or name in AGGREGATE_ALIASES):
             call = self.term(node.this)
         elif inside is not node.this:
             raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node.this)))

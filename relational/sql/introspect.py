@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
-from relational.catalog.names import DEFAULT_DATABASE, PUBLIC
+from relational.catalog.functions import FunctionCatalog
+from relational.catalog.names import DEFAULT_DATABASE, PUBLIC, ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
+from relational.sql.ddl.create_function import LANGUAGE, function_definition
 from relational.sql.ddl.show_create import default_text, definition_of, type_text
 from relational.sql.settings import SETTINGS, Settings
 from relational.sql.statement import Show, ShowKind
@@ -24,7 +28,8 @@ _KINDS = {
 
 
 def show(statement: Show, catalog: CatalogReader) -> pa.Table:
-    """One row per object by name: its name, columns and definition; for schemas and databases the name only.
+    """One row per object by name: its name, columns and definition; for schemas and databases the name only;
+    functions as `show_functions`.
 
     Without a schema, those of `public`, and all state tables.
     """
@@ -34,6 +39,8 @@ def show(statement: Show, catalog: CatalogReader) -> pa.Table:
         return _names(sorted(name if above == DEFAULT_DATABASE else f"{above}.{name}" for above, name in pairs))
     if statement.kind is ShowKind.DATABASES:
         return _names(sorted(each.name for each in known.databases.values()))
+    if statement.kind is ShowKind.FUNCTIONS:
+        return show_functions(known.functions_within((statement.schema or PUBLIC).id))
     within = None if statement.kind is ShowKind.INTERNAL_TABLES else (statement.schema or PUBLIC).id
     tables = known.list(_KINDS[statement.kind], within)
     if statement.kind is ShowKind.SOURCES:
@@ -46,6 +53,30 @@ def show(statement: Show, catalog: CatalogReader) -> pa.Table:
             "definition": pa.array([definition_of(table, known.name_of(table)) for table in tables], pa.string()),
         }
     )
+
+
+def show_functions(functions: Sequence[FunctionCatalog]) -> pa.Table:
+    """One row per user function: name, arguments, result, kind, language, volatility and version."""
+    known = [each.function for each in functions]
+    columns = {
+        "name": [each.name for each in known],
+        "arguments": [each.signature for each in known],
+        "returns": [each.result for each in known],
+        "kind": [each.kind.value for each in known],
+        "language": [LANGUAGE for _ in known],
+        "volatility": [each.volatility.value for each in known],
+        "version": [each.version for each in known],
+    }
+    return pa.table({
+        name: pa.array(values, pa.int64() if name == "version" else pa.string()) for name, values in columns.items()
+    })
+
+
+def show_create_function(function: FunctionCatalog, known: CatalogSnapshot) -> pa.Table:
+    """One row: the qualified name, and the statement that creates a function in its current version."""
+    schema = known.schemas[function.schema_id]
+    name = ObjectName(function.name, schema.name, known.databases[schema.database_id].name)
+    return pa.table({"name": [str(name)], "definition": [function_definition(function.function, name)]})
 
 
 def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from relational.catalog.functions import FunctionCatalog
 from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, NotFound, ParseError
-from relational.expr.bind import error_span
+from relational.expr.bind import error_span, unknown
 from relational.expr.unbound import TextSpan
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
@@ -77,6 +78,17 @@ def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) ->
         return catalog.resolve(name)
     except NotFound as error:
         raise BindError(str(error), **error_span(span)) from error
+
+
+def function_named(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> FunctionCatalog:
+    """The user function of a name, which need not be allowed to run; BindError at `span` with the closest name if there
+    is none."""
+    schema = schema_of(catalog, name.schema, name.database, span)
+    found = catalog.snapshot.find_function(schema.id, name.name)
+    if found is None:
+        known = [each.name for each in catalog.snapshot.functions_within(schema.id)]
+        raise BindError(unknown("user function", name.name, known), **error_span(span))
+    return found
 
 
 def schema_of(catalog: CatalogReader, name: str, database: str, span: TextSpan | None) -> SchemaCatalog:

@@ -68,7 +68,7 @@ def bind_execute(piece: Piece, context: BindContext) -> Execute:
     tree = parse(rest)
     node = tree.node
     parts = node.expressions if isinstance(node, exp.Tuple) else [node.this if isinstance(node, exp.Paren) else node]
-    translate, binder = Translator(tree, context.now), ExprBinder(Scope(Schema()))
+    translate, binder = Translator(tree, context.now, functions=context.functions), ExprBinder(Scope(Schema()))
     values = []
     for part in parts:
         bound = binder.bind(translate.term(part))

@@ -272,7 +272,7 @@ class QueryBinder:
         for start, end in zip([-1, *commas], [*commas, len(joins)], strict=True):
             first = node.this if start < 0 else joins[start].this
             part = joins[start + 1 : end]
-            if plan is not None and _refers_left(first, part):
+            if plan is not None and _refers_left(first, part, self._translate):
                 plan, items = self._chained(plan, items, [joins[start], *part], ())
                 continue
             chain, named = self._join_chain(first, part, items)
@@ -296,7 +296,7 @@ class QueryBinder:
         """The rows of `plan`, joined with one relation after the other."""
         for join in joins:
             connection = self._connection(join)
-            if _is_lateral(join.this) and connection.kind in (JoinKind.INNER, JoinKind.LEFT):
+            if _is_lateral(join.this, self._translate) and connection.kind in (JoinKind.INNER, JoinKind.LEFT):
                 plan, items = self._lateral(plan, items, join.this, connection, others)
                 continue
             right, more = self._named_items(join.this, (*others, *items), is_temporal=connection.is_temporal)
@@ -318,8 +318,8 @@ class QueryBinder:
             raise ParseError(message, **error_span(connection.span))
         scope, is_inner = Scope.of_items(items, self._outer), connection.kind is JoinKind.INNER
         condition = None if connection.on is None or _is_true(connection.on) else connection.on
-        is_beside = gives_rows(node) and (is_inner or condition is None)
-        if gives_rows(node):
+        is_beside = gives_rows(node, self._translate) and (is_inner or condition is None)
+        if gives_rows(node, self._translate):
             assert isinstance(node, exp.Table | exp.Lateral)
             rows, path = self._rows_of_function(node, scope if is_beside else Scope.of_items((), scope))
             relation = _Relation(left if is_beside else rows.over(ONE_ROW), rows.schema, rows.hidden)
@@ -418,7 +418,7 @@ class QueryBinder:
         """A relation and the path by which its columns can be qualified."""
         alias = alias_in_tree(node, self._translate)
         path = () if alias is None else (alias,)
-        if gives_rows(node):
+        if gives_rows(node, self._translate):
             assert isinstance(node, exp.Table | exp.Lateral)
             rows, named = self._rows_of_function(node, Scope.of_items((), self._outer))
             return _Relation(rows.over(ONE_ROW), rows.schema, rows.hidden), named
@@ -521,7 +521,7 @@ class QueryBinder:
     def _renamed(self, relation: _Relation, node: exp.Expr, name: str) -> _Relation:
         """The relation with the column names that its alias lists: those of the first visible columns. BindError if
         there are more names than columns."""
-        written = [] if defines_columns(node) else alias_columns(node, self._translate)
+        written = [] if defines_columns(node, self._translate) else alias_columns(node, self._translate)
         if not written:
             return relation
         shown = [position for position in range(len(relation.schema)) if position not in relation.hidden]
@@ -614,9 +614,9 @@ def _inner(left: LogicalPlan, right: LogicalPlan, on: Expression | None = None) 
     return where(beside, () if on is None else (on,))
 
 
-def _refers_left(first: exp.Expr, joins: Sequence[exp.Join]) -> bool:
+def _refers_left(first: exp.Expr, joins: Sequence[exp.Join], translate: Translator) -> bool:
     """Whether a relation between two commas may refer to those before the first one: its joins then continue these."""
-    is_lateral = any(map(_is_lateral, (first, *(join.this for join in joins))))
+    is_lateral = any(_is_lateral(each, translate) for each in (first, *(join.this for join in joins)))
     return is_lateral and not any(join.side.upper() in ("RIGHT", "FULL") for join in joins)
 
 
@@ -625,9 +625,9 @@ def _parts(node: exp.Expr) -> list[exp.Expr]:
     return node.expressions if isinstance(node, exp.Tuple) else [node]
 
 
-def _is_lateral(node: exp.Expr) -> bool:
+def _is_lateral(node: exp.Expr, translate: Translator) -> bool:
     """Whether a relation may refer to those before it."""
-    return gives_rows(node) or (isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery))
+    return gives_rows(node, translate) or (isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery))
 
 
 def _is_true(node: exp.Expr) -> bool:
@@ -642,8 +642,11 @@ def _with_times(relation: _Relation, plan: LogicalPlan) -> _Relation:
 
 
 def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:
-    """The scan of a table, or the query of a view."""
-    return plan_from_text(table.plan, catalog.get) if table.kind is TableKind.VIEW else Scan(table)
+    """The scan of a table, or the query of a view. FunctionsNotAllowed."""
+    if table.kind is not TableKind.VIEW:
+        return Scan(table)
+    catalog.check_functions([table])
+    return plan_from_text(table.plan, catalog.get)
 
 
 def _columns(rows: list[list[tuple[Expression, TextSpan | None]]]):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from relational.catalog.functions import FunctionCatalog
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.expr.expression import Expression
@@ -77,6 +78,16 @@ class CreateIndex:
     """`index` is a draft of id 0, which contains the query that its job maintains."""
 
     index: TableCatalog
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """`function` is a draft of id 0, whose source was not run yet. `replaces`: it may be the next version of one of its
+    name."""
+
+    function: FunctionCatalog
+    replaces: bool = False
     if_not_exists: bool = False
 
 
@@ -296,6 +307,7 @@ class ShowKind(StrEnum):
     VIEWS = "views"
     INDEXES = "indexes"
     SINKS = "sinks"
+    FUNCTIONS = "functions"
     SCHEMAS = "schemas"
     DATABASES = "databases"
 
@@ -331,6 +343,13 @@ class ShowCreate:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCreateFunction:
+    """The statement that creates a function in its current version."""
+
+    function: FunctionCatalog
+
+
+@dataclass(frozen=True, slots=True)
 class Describe:
     """The columns and keys of a table or view."""
 
@@ -363,6 +382,14 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class DropFunction:
+    """Drops a function; with `cascade` what calls it too."""
+
+    function: FunctionCatalog
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DropSchema:
     """Drops a schema; with `cascade`, its objects and all their readers."""
 
@@ -387,6 +414,7 @@ Statement = (
     | CreateMaterializedView
     | CreateView
     | CreateIndex
+    | CreateFunction
     | CreateSchema
     | CreateDatabase
     | AddColumn
@@ -417,10 +445,12 @@ Statement = (
     | ShowEpochs
     | ShowErrors
     | ShowCreate
+    | ShowCreateFunction
     | Describe
     | Explain
     | ExplainAnalyze
     | Drop
+    | DropFunction
     | DropSchema
     | DropDatabase
 )

@@ -23,11 +23,13 @@ from relational.expr.scope import error_span, unknown
 from relational.expr.unbound import TextSpan
 from relational.plan.logical import ColumnValues, LogicalPlan
 from relational.sql.context import CatalogReader
+from relational.sql.ddl.create_function import LANGUAGE
 from relational.sql.ddl.show_create import default_text, definition_of
 from relational.sql.settings import SETTINGS
 from relational.types.data_type import DataType, Field, TypeKind
 from relational.types.postgres import POSTGRES_TYPES, type_name, type_oid
 from relational.types.schema import Schema
+from relational.udf.function import FunctionKind, UserFunction, Volatility
 
 PG_CATALOG, INFORMATION_SCHEMA = "pg_catalog", "information_schema"
 SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
@@ -328,6 +330,33 @@ def _key_column_usage(known: CatalogSnapshot) -> Rows:
             yield *at, f"{table.name}_pkey", *at, table.name, column, position, None
 
 
+def _functions(known: CatalogSnapshot) -> Iterator[tuple[UserFunction, SchemaCatalog]]:
+    """The user functions of the default database, with their schemas, by id."""
+    for _, function in sorted(known.functions.items()):
+        schema = known.schemas[function.schema_id]
+        if schema.database_id == DEV.id:
+            yield function.function, schema
+
+
+def _pg_proc(known: CatalogSnapshot) -> Rows:
+    for function, schema in _functions(known):
+        kind = "a" if function.kind is FunctionKind.AGGREGATE else "f"
+        is_set = function.kind is FunctionKind.TABLE
+        types = [type_oid(each) for each in function.types]
+        yield (function.id, function.name, SCHEMA_OID + schema.id, OWNER_OID, type_oid(function.returns), kind,
+               function.is_strict, is_set, function.volatility.value[0], len(types), types,
+               [each.name for each in function.arguments], function.source)
+
+
+def _routines(known: CatalogSnapshot) -> Rows:
+    for function, schema in _functions(known):
+        at = DEFAULT_DATABASE, schema.name
+        name = "record" if function.returns.fields else type_name(function.returns).partition("(")[0]
+        yield (*at, f"{function.name}_{function.id}", *at, function.name, "FUNCTION", name, "EXTERNAL",
+               function.source, function.handler, LANGUAGE.upper(), _yes(function.volatility is Volatility.IMMUTABLE),
+               _yes(function.is_strict))
+
+
 def _nothing(known: CatalogSnapshot) -> Rows:
     return iter(())
 
@@ -337,10 +366,12 @@ def _yes(holds: bool) -> str:
 
 
 def _schema_of(text: str) -> Schema:
-    """`name type, …`: `b` is BOOLEAN, `t` VARCHAR, `n` BIGINT, `s` SMALLINT, `i` INT, `r` REAL, `l` SMALLINT[]."""
+    """`name type, …`: `b` is BOOLEAN, `t` VARCHAR, `n` BIGINT, `s` SMALLINT, `i` INT, `r` REAL, `l` SMALLINT[], `m`
+    BIGINT[], `w` VARCHAR[]."""
     kinds = {
         "b": DataType.BOOLEAN, "t": DataType.VARCHAR, "n": DataType.BIGINT, "s": DataType.SMALLINT, "i": DataType.INT,
         "r": DataType.REAL, "l": DataType.list_of(DataType.SMALLINT),
+        "m": DataType.list_of(DataType.BIGINT), "w": DataType.list_of(DataType.VARCHAR),
     }  # fmt: skip
     return Schema(Field(name, kinds[kind]) for name, kind in (each.split() for each in text.split(",")))
 
@@ -421,7 +452,11 @@ _PG_TABLES: dict[str, SystemTable] = {
     "pg_inherits": _table("inhrelid n, inhparent n, inhseqno i"),
     "pg_partitioned_table": _table("partrelid n, partstrat t, partnatts s, partdefid n"),
     "pg_policy": _table("oid n, polname t, polrelid n, polcmd t, polpermissive b"),
-    "pg_proc": _table("oid n, proname t, pronamespace n, proowner n, prorettype n, prokind t, proargtypes l, prosrc t"),
+    "pg_proc": _table(
+        "oid n, proname t, pronamespace n, proowner n, prorettype n, prokind t, proisstrict b, proretset b, "
+        "provolatile t, pronargs s, proargtypes m, proargnames w, prosrc t",
+        _pg_proc,
+    ),
     "pg_range": _table("rngtypid n, rngsubtype n, rngcollation n"),
     "pg_rewrite": _table("oid n, rulename t, ev_class n, ev_type t"),
     "pg_sequences": _table("schemaname t, sequencename t, sequenceowner t, last_value n"),
@@ -456,6 +491,12 @@ _INFORMATION_TABLES: dict[str, SystemTable] = {
         _key_column_usage,
     ),
     "referential_constraints": _table("constraint_catalog t, constraint_schema t, constraint_name t"),
+    "routines": _table(
+        "specific_catalog t, specific_schema t, specific_name t, routine_catalog t, routine_schema t, routine_name t, "
+        "routine_type t, data_type t, routine_body t, routine_definition t, external_name t, external_language t, "
+        "is_deterministic t, is_null_call t",
+        _routines,
+    ),
     "sequences": _table("sequence_catalog t, sequence_schema t, sequence_name t, data_type t"),
 }
 _TABLES: dict[tuple[str, str], SystemTable] = {

@@ -16,28 +16,42 @@ from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, call, convert, error_span, set_call
 from relational.expr.expression import Expression, InputRef, Literal, input_refs, remap
 from relational.expr.functions import ALIASES, SET_FUNCTIONS
+from relational.expr.unbound import UnboundSetCall
 from relational.plan.logical import LogicalPlan, Project
 from relational.plan.set_functions import columns_of
 from relational.sql.expressions import Translator
 from relational.types.data_type import DataType, TypeKind
 from relational.types.schema import Field, Schema
+from relational.udf.function import FunctionKind, UserFunction
 
 RECORDS = frozenset(("jsonb_to_recordset", "json_to_recordset"))
 ORDINALITY = "ordinality"
 
 
-def gives_rows(node: exp.Expr) -> bool:
-    """Whether a relation of a FROM is a set-returning function."""
+def gives_rows(node: exp.Expr, translate: Translator) -> bool:
+    """Whether a relation of a FROM is a set-returning function. BindError for a user function that is none."""
     called = node.this if isinstance(node, exp.Table | exp.Lateral) else None
     if not isinstance(called, exp.Anonymous):
         return False
+    own = _user_function(node, translate)
+    if own is not None:
+        if own.kind is not FunctionKind.TABLE:
+            message = f"{own.name} is {own.kind.one}: it gives no rows that could be a relation"
+            raise BindError(message, **error_span(translate.span(called)))
+        return True
     name = called.name.lower()
     return ALIASES.get(name, name) in SET_FUNCTIONS or name in RECORDS
 
 
-def defines_columns(node: exp.Expr) -> bool:
+def _user_function(node: exp.Expr, translate: Translator) -> UserFunction | None:
+    """The user function that a relation calls, or None."""
+    schema = node.args.get("db")
+    return translate.function(node.this, *(() if schema is None else (translate.identifier(schema),)))
+
+
+def defines_columns(node: exp.Expr, translate: Translator) -> bool:
     """Whether the alias of a set-returning function gives its columns their types."""
-    return gives_rows(node) and node.this.name.lower() in RECORDS
+    return gives_rows(node, translate) and node.this.name.lower() in RECORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,12 @@ def table_rows(
     """The rows of a relation that `gives_rows`, called `alias`; its arguments are bound by `binder`. BindError."""
     called, has_number = node.this, bool(node.args.get("ordinality"))
     name, span = called.name.lower(), translate.span(called)
+    own = _user_function(node, translate)
+    if own is not None:
+        term = translate.user_call(own, called, span)
+        assert isinstance(term, UnboundSetCall), term
+        bound = set_call(own.name, [binder.bind(each) for each in term.args], span, own)
+        return TableRows(((own.name, bound),), _columns_of(own.column or alias or name, _element(0, bound)), has_number)
     name = ALIASES.get(name, name)
     if any(isinstance(each, exp.Kwarg) for each in called.expressions):
         raise ParseError(f"the arguments of {name} have no names", **error_span(span))
@@ -90,13 +110,15 @@ def table_rows(
         return TableRows(calls, tuple((name, _element(number, each)) for number, (_, each) in enumerate(calls)),
                          has_number)
     bound = set_call(name, args, span)
-    element = _element(0, bound)
-    if element.data_type.kind is TypeKind.STRUCT:
-        fields = enumerate(element.data_type.fields, 1)
-        columns = tuple((field.name, call(f"field_{number}", [element])) for number, field in fields)
-    else:
-        columns = ((alias or name, element),)
-    return TableRows(((name, bound),), columns, has_number)
+    return TableRows(((name, bound),), _columns_of(alias or name, _element(0, bound)), has_number)
+
+
+def _columns_of(name: str, element: InputRef) -> tuple[tuple[str, Expression], ...]:
+    """The fields of rows, or values called `name`."""
+    if element.data_type.kind is not TypeKind.STRUCT:
+        return ((name, element),)
+    fields = enumerate(element.data_type.fields, 1)
+    return tuple((field.name, call(f"field_{number}", [element])) for number, field in fields)
 
 
 def _element(number: int, bound: Expression) -> InputRef:

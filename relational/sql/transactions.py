@@ -60,7 +60,7 @@ def bind_declare(piece: Piece, context: BindContext) -> DeclareCursor:
         reader.accept("WITHOUT", "HOLD")
     reader.expect("FOR")
     tree = parse(reader.rest())
-    binder = QueryBinder(context.catalog, Translator(tree, context.now))
+    binder = QueryBinder(context.catalog, Translator(tree, context.now, functions=context.functions))
     return DeclareCursor(name, Select(binder.query(tree.node), binder.views))
 
 

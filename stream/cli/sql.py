@@ -24,6 +24,10 @@ USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
 accept_rollback_option = click.option(
     "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good."
 )
+allow_user_functions_option = click.option(
+    "--allow-user-functions", is_flag=True, help="Run the Python functions that the store holds: only if you trust "
+    "everybody who can write it."
+)
 EXAMPLE = (
     "CREATE TABLE t (a BIGINT, b VARCHAR);",
     "CREATE MATERIALIZED VIEW mv AS SELECT SUM(a) AS a, b FROM t GROUP BY b;",
@@ -38,10 +42,13 @@ EXAMPLE = (
 @click.option("-c", "--command", "commands", multiple=True, help="Run this and end; may be repeated.")
 @click.option("-f", "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file.")
 @accept_rollback_option
-def sql(url: str, commands: tuple[str, ...], file: Path | None, accept_rollback: bool) -> None:
+@allow_user_functions_option
+def sql(
+    url: str, commands: tuple[str, ...], file: Path | None, accept_rollback: bool, allow_user_functions: bool
+) -> None:
     """Run SQL on the store at URL (file:///directory or memory://), or prompt for it."""
     console = new_console()
-    with _reported(console), _session(console, url, accept_rollback) as session:
+    with _reported(console), _session(console, url, accept_rollback, allow_user_functions) as session:
         if commands or file is not None:
             text = ";".join((*commands, *([file.read_text()] if file is not None else [])))
             statements, rest = split_statements(text)
@@ -54,10 +61,11 @@ def sql(url: str, commands: tuple[str, ...], file: Path | None, accept_rollback:
 @click.command()
 @click.argument("url", default="memory://")
 @accept_rollback_option
-def playground(url: str, accept_rollback: bool) -> None:
+@allow_user_functions_option
+def playground(url: str, accept_rollback: bool, allow_user_functions: bool) -> None:
     """All of Hummock in this process, to try it: a prompt on a store in memory, or on URL."""
     console = new_console()
-    with _reported(console), _session(console, url, accept_rollback) as session:
+    with _reported(console), _session(console, url, accept_rollback, allow_user_functions) as session:
         console.print(f"[bold]Hummock[/bold] on {url}, all roles in this process. Try:\n")
         for line in EXAMPLE:
             console.print(f"  [cyan]{line}[/cyan]", highlight=False)
@@ -75,14 +83,14 @@ def _reported(console: Console) -> Iterator[None]:
         raise SystemExit(1) from None
 
 
-def _session(console: Console, url: str, accept_rollback: bool) -> Session:
+def _session(console: Console, url: str, accept_rollback: bool, allow_user_functions: bool) -> Session:
     """A session on `url`; prints the jobs that are set aside. If the connector of a table is not installed sources are
     paused, so that existing rows can still be read."""
-    session = connect(url, accept_rollback=accept_rollback)
+    session = connect(url, accept_rollback=accept_rollback, allow_user_functions=allow_user_functions)
     failed = session.failed_jobs
     if any(failure.is_retried for failure in failed):
         session.abandon()
-        session = connect(url, sources_paused=True)
+        session = connect(url, sources_paused=True, allow_user_functions=allow_user_functions)
         console.print("[yellow]sources are paused[/yellow]", end=": ")
     for failure in failed:
         if failure.follows is None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from stream.cli.engine import engine_on
+from stream.cli.sql import allow_user_functions_option
 from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
 from stream.session.session import Session, connect
@@ -30,9 +31,16 @@ REPORT_SECONDS = 5.0
 @click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=1_000, show_default=True,
               help="Time between two epochs, unless more is waiting.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so long.")
+@allow_user_functions_option
 @click.option("--advise", is_flag=True, help="Also say which engine the jobs should run on, and why.")
 def stream(
-    url: str, master: str, meta: str | None, barrier_interval_ms: int, seconds: float | None, advise: bool
+    url: str,
+    master: str,
+    meta: str | None,
+    barrier_interval_ms: int,
+    seconds: float | None,
+    allow_user_functions: bool,
+    advise: bool,
 ) -> None:
     """Keep the tables, views and sinks of a store running.
 
@@ -42,7 +50,8 @@ def stream(
     console = new_console()
     try:
         with engine_on(master, f"hummock stream {url}") as spark, connect(
-            url, meta=meta, engine=spark, barrier_interval_ms=barrier_interval_ms
+            url, meta=meta, engine=spark, barrier_interval_ms=barrier_interval_ms,
+            allow_user_functions=allow_user_functions,
         ) as session:
             console.print(f"keeping the jobs of {url} {f'on Spark at {master}' if master else 'in this process'}")
             with _until_signal() as ended:

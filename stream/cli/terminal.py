@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
@@ -9,6 +11,7 @@ from rich.table import Table
 
 MOST_ROWS = 200
 PIPE_COLUMNS = 240
+DOLLAR_TAG = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
@@ -57,7 +60,9 @@ def split_statements(text: str) -> tuple[list[str], str]:
 
 def _after_quoted(text: str, at: int) -> int:
     """The end of the quoted text or comment that begins at `at`; `at` if none begins there."""
-    for opening, closing in (("--", "\n"), ("/*", "*/"), ("'", "'"), ('"', '"')):
+    tag = DOLLAR_TAG.match(text, at)
+    dollars = ((tag[0], tag[0]),) if tag else ()
+    for opening, closing in (("--", "\n"), ("/*", "*/"), ("'", "'"), ('"', '"'), *dollars):
         if text.startswith(opening, at):
             end = text.find(closing, at + len(opening))
             return len(text) if end < 0 else end + len(closing) - 1

@@ -24,7 +24,7 @@ from relational.agg import AggGroups, AggSpec
 from relational.agg.spec import PAIR
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
-from relational.expr.aggregates import AggCall
+from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
@@ -243,7 +243,10 @@ def agg_groups(
                     if call.kind.is_bitwise and f"state_{number}_0" in counted}
     sizes = {number: len(types) + at for at, each in enumerate(ordered) for number in each.calls}
     specs = [
-        AggSpec(call.kind, sizes[number], DataType.BIGINT, call.data_type) if number in sizes else AggSpec(
+        AggSpec(call.kind, sizes[number], DataType.BIGINT, call.data_type) if number in sizes
+        else AggSpec.of_user(call.function, call.arguments, call.data_type, is_filtered=call.filter is not None)
+        if call.kind is AggKind.USER_STATE
+        else AggSpec(
             call.kind,
             call.argument,
             PAIR if call.kind.is_of_pairs else None if call.argument is None else types[call.argument],

@@ -20,12 +20,14 @@ from hummock.loaded_files import LoadedFiles
 from hummock.meta.store.base import NONE, MetaOperations
 from relational.catalog.alter import with_column
 from relational.catalog.ddl_plan import DropPlan
+from relational.catalog.functions import FunctionCatalog
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.errors import NotFound, RelationalError
 from relational.plan.view import check_followed, check_no_cycle
 from relational.types import DataType
+from relational.udf.source import check
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, StreamError, TableLoading
 from stream.message import Mutation, SkippedRows
@@ -152,6 +154,22 @@ class Ddl:
             view, operations = self._catalog.plan_create(draft)
             self._record(operations)
             return view
+
+    def create_function(self, draft: FunctionCatalog, *, replaces: bool = False) -> FunctionCatalog:
+        """The function with its id and version, whose source has run. Views go on with the version that they were
+        created with. Duplicate, NotFound, CatalogError, FunctionsNotAllowed; BindError for a source that cannot be
+        called."""
+        with self.one:
+            self._barriers.check_alive()
+            function, operations = self._catalog.plan_create_function(draft, replaces=replaces)
+            check(function.function)
+            self._record(operations)
+            return function
+
+    def drop_function(self, function_id: int, *, cascade: bool = False) -> None:
+        """NotFound, DependencyError."""
+        with self.one:
+            self._drop(self._catalog.plan_drop_function(function_id, cascade=cascade))
 
     def create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> None:
         """An empty schema. Duplicate, NotFound."""

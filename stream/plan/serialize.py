@@ -4,8 +4,8 @@
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
-sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES. A plan is written in the first version
-that has what it needs, which older releases read.
+sets, set-returning functions, user functions and aggregates besides those of FIRST_AGGREGATES. A plan is written in the
+first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -37,6 +37,7 @@ from relational.plan.serialize import (
     window_call_to_json,
 )
 from relational.types import DataType, Field, Schema, VnodeRule
+from relational.udf.function import stored_functions
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
     DistinctArgument,
@@ -80,7 +81,10 @@ def stream_plan_to_text(plan: StreamPlan) -> str:
     """The plan of a view, index or sink; `stream_plan_from_text` restores an equal one."""
     errors = None if plan.error_table is None else plan.error_table.id
     version = max(_version_of(node) for node in plan.root.walk())
-    record = {"version": version, "root": _node(plan.root), "errors": errors, "is_single": plan.is_single}
+    root = _node(plan.root)
+    if stored_functions(root):
+        version = FORMAT_VERSION
+    record = {"version": version, "root": root, "errors": errors, "is_single": plan.is_single}
     return json.dumps(record, sort_keys=True)
 
 

@@ -158,6 +158,8 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
         return (DataType.BIGINT, DataType.BIGINT)
     if call.kind is AggKind.APPROX_COUNT_DISTINCT:
         return (DataType.BYTEA,)
+    if call.kind is AggKind.USER_STATE:
+        return (DataType.BYTEA, DataType.BIGINT)
     if call.kind.is_of_pairs:
         return (DataType.DOUBLE,) * 10 + (DataType.BIGINT,) * 2
     if call.kind in (AggKind.MIN, AggKind.MAX):

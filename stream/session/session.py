@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from relational.spark.bulk_load import DataFrame
     from relational.sql.parameters import Given
     from stream.session.bulk_load import LoadReport
+    from stream.session.functions import Function, Types
     from stream.spark.driver import BulkBackfill
     from stream.spark.job import SparkSession
 
@@ -119,11 +120,13 @@ class Session:
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
         self._queries = SessionQueries(playground)
-        from stream.session.statements import SessionStatements  # the SQL grammar, which `import stream` does without
+        from stream.session.functions import SessionFunctions  # the SQL grammar, which `import stream` does without
+        from stream.session.statements import SessionStatements
 
         self._statements = SessionStatements(
             playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
         )
+        self._functions = SessionFunctions(playground)
         self._ingestion = BatchIngestion(playground, self._queries)
         self._inbox = InboxServer(playground, self._queries, self._ingestion)
         if playground.options.stream.inbox_poll_ms and not playground.url.startswith("memory:"):
@@ -425,6 +428,83 @@ class Session:
     def relation(self, name: str) -> Relation:
         """The rows of a table, view or index of that name; NotFound."""
         return self._relation_of(ObjectName.parse(name))
+
+    def create_function(
+        self,
+        name: str,
+        function: Callable[..., Any] | str,
+        arguments: Types,
+        returns: str | DataType | Mapping[str, str | DataType],
+        *,
+        volatility: str = "volatile",
+        strict: bool = False,
+        row_wise: bool = False,
+        handler: str | None = None,
+        replace: bool = False,
+    ) -> Function:
+        """A user function, which SQL calls by its name and this API by the returned handle:
+        `orders.select(db.function("net")(col("price")))`. It is called once for each chunk, with a pyarrow Array for
+        each argument, of visible rows only, and returns an Array of as many values; with `returns` a mapping of columns
+        to types it is a table function, which returns (rows, columns): the number of the row that each result belongs
+        to, from 0, and the columns, as arrays, a dict or a record batch. See docs/sql.md.
+
+        `function`: one defined by `def`, whose text is stored, so that it may use modules that its own module imports
+        and nothing else from around it; or the source text of a module with a function `handler`, by default `name`.
+        `arguments`: their types, or a mapping of their names to types. `volatility`: "immutable" (equal arguments have
+        equal results: views need it), "stable" within a statement, or "volatile". `strict`: rows with a NULL argument
+        have the result NULL, or no rows, without a call. `row_wise`: it is called for each row with Python values,
+        which is slow. `replace`: it may be the next version of a function, which views that exist do not call.
+
+        The text is part of the store and runs in the process of each session that calls it, with all of its rights:
+        FunctionsNotAllowed unless this session was opened with `allow_user_functions`. BindError for a text that cannot
+        be called; Duplicate, NotFound."""
+        from stream.session.functions import FunctionDefinition
+
+        self._check_open()
+        definition = FunctionDefinition(function, arguments, returns, volatility, strict, row_wise, handler)
+        return self._functions.create(name, definition, replaces=replace)
+
+    def create_aggregate(
+        self,
+        name: str,
+        function: Callable[..., Any] | str,
+        arguments: Types,
+        returns: str | DataType,
+        *,
+        volatility: str = "volatile",
+        strict: bool = False,
+        row_wise: bool = False,
+        handler: str | None = None,
+        state: str | DataType | None = None,
+        replace: bool = False,
+    ) -> Function:
+        """A user aggregate: called for many groups at once, with their int64 offsets, groups + 1 of them, and the
+        arguments of all rows, those of group g from offsets[g] to offsets[g + 1]; it returns a value for each group.
+        A group's rows come in the order of the call's ORDER BY. `strict`: without rows with a NULL argument.
+        `row_wise`: called for each group, with a list for each argument. Otherwise as `create_function`.
+
+        `state`: the type of a state for each group, which the rows of a chunk change, so that the rows themselves are
+        not kept. Then `function` is a source text with `accumulate(states, groups, ...)`, which returns the states
+        after rows of the arguments, each of the group at its position of `states` (NULL: a new one), and
+        `finish(states)`, which returns a value for each; and `retract(states, groups, ...)`, without which views whose
+        rows can be deleted keep all rows."""
+        from stream.session.functions import FunctionDefinition
+
+        self._check_open()
+        definition = FunctionDefinition(function, arguments, returns, volatility, strict, row_wise, handler, True,
+                                        state)
+        return self._functions.create(name, definition, replaces=replace)
+
+    def function(self, name: str) -> Function:
+        """The current version of a user function or aggregate. NotFound, FunctionsNotAllowed."""
+        self._check_open()
+        return self._functions.get(name)
+
+    def drop_function(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a user function or aggregate, with `cascade` also what calls it. NotFound; DependencyError names the
+        views, indexes and sinks that call it."""
+        self._check_open()
+        self._functions.drop(name, cascade=cascade)
 
     def drop(self, name: str, *, cascade: bool = False) -> None:
         """Drop a table, view or index, with `cascade` also its readers. NotFound, DependencyError."""

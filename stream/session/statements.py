@@ -141,6 +141,15 @@ class SessionStatements:
             create(draft)
         return self._relation(name)
 
+    def _create_function(self, statement: bound.CreateFunction) -> None:
+        draft = statement.function
+        known = self._catalog.snapshot.find_function(draft.schema_id, draft.name)
+        if not (statement.if_not_exists and known):
+            self._ddl.create_function(draft, replaces=statement.replaces)
+
+    def _drop_function(self, statement: bound.DropFunction) -> None:
+        self._ddl.drop_function(statement.function.id, cascade=statement.cascade)
+
     def _create_schema(self, statement: bound.CreateSchema) -> None:
         known = self._catalog.snapshot.find_schema(statement.name, statement.database)
         if not (statement.if_not_exists and known):
@@ -283,6 +292,9 @@ class SessionStatements:
     def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
         return introspect.show_create(statement.table, self._catalog.snapshot)
 
+    def _show_create_function(self, statement: bound.ShowCreateFunction) -> pa.Table:
+        return introspect.show_create_function(statement.function, self._catalog.snapshot)
+
     def _describe(self, statement: bound.Describe) -> pa.Table:
         return introspect.describe(statement.table)
 
@@ -349,6 +361,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.CreateMaterializedView: SessionStatements._create_materialized_view,
     bound.CreateView: SessionStatements._create_view,
     bound.CreateIndex: SessionStatements._create_index,
+    bound.CreateFunction: SessionStatements._create_function,
     bound.CreateSchema: SessionStatements._create_schema,
     bound.CreateDatabase: SessionStatements._create_database,
     bound.AddColumn: SessionStatements._add_column,
@@ -362,6 +375,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.ShowOptions: SessionStatements._show_options,
     bound.Nothing: SessionStatements._nothing,
     bound.Drop: SessionStatements._drop,
+    bound.DropFunction: SessionStatements._drop_function,
     bound.DropSchema: SessionStatements._drop_schema,
     bound.DropDatabase: SessionStatements._drop_database,
     bound.Insert: SessionStatements._insert,
@@ -382,6 +396,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.ShowErrors: SessionStatements._show_errors,
     bound.ShowEpochs: SessionStatements._show_epochs,
     bound.ShowCreate: SessionStatements._show_create,
+    bound.ShowCreateFunction: SessionStatements._show_create_function,
     bound.Describe: SessionStatements._describe,
     bound.Explain: SessionStatements._explained,
     bound.ExplainAnalyze: SessionStatements._explain_analyzed,

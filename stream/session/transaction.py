@@ -21,8 +21,9 @@ CURSOR_BYTES = 256 << 20
 """Of rows that the cursors of a session hold."""
 READING = (
     bound.Begin, bound.End, bound.DeclareCursor, bound.Fetch, bound.CloseCursor, bound.Select, bound.Show,
-    bound.ShowJobs, bound.ShowErrors, bound.ShowEpochs, bound.ShowCreate, bound.ShowOptions, bound.SetOption,
-    bound.Describe, bound.Explain, bound.Nothing, bound.Prepare, bound.Execute, bound.Deallocate,
+    bound.ShowJobs, bound.ShowErrors, bound.ShowEpochs, bound.ShowCreate, bound.ShowCreateFunction,
+    bound.ShowOptions, bound.SetOption, bound.Describe, bound.Explain, bound.Nothing, bound.Prepare, bound.Execute,
+    bound.Deallocate,
 )  # fmt: skip
 """Statements that change nothing, which a transaction takes."""
 

@@ -34,7 +34,7 @@ def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:
         if not isinstance(node, RUNNABLE):
             raise BackfillRefused(plan.root.table.name, f"{node.identity} cannot run in a task")
         if isinstance(node, HashAggNode) and node.ordered:
-            calls = ", ".join(dict.fromkeys(node.calls[call].kind for each in node.ordered for call in each.calls))
+            calls = ", ".join(dict.fromkeys(node.calls[call].name for each in node.ordered for call in each.calls))
             raise BackfillRefused(plan.root.table.name, f"{calls} cannot run in a task")
         if len(node.inputs) > 1:
             raise BackfillRefused(plan.root.table.name, f"{node.identity} has {len(node.inputs)} inputs")

@@ -57,18 +57,19 @@ MAY_IMPORT: dict[str, str] = {
     "relational.errors": "",
     "relational.types": "",
     "relational.chunk": "types hummock.base hummock.columnar",
+    "relational.udf": "types chunk",
     "relational.encoding": "types chunk hummock.base hummock.columnar",
     "relational.hash": "chunk encoding hummock.base hummock.columnar",
-    "relational.expr": "types chunk",
-    "relational.catalog": "types hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
-    "relational.agg": "types chunk encoding hash hummock.base hummock.columnar",
+    "relational.expr": "types chunk udf",
+    "relational.catalog": "types udf hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
+    "relational.agg": "types chunk encoding hash udf hummock.base hummock.columnar",
     "relational.join": "types chunk encoding hash hummock.base hummock.columnar",
     "relational.order": "types chunk encoding hash expr agg hummock.base hummock.columnar",
     "relational.table": (
         "types chunk encoding catalog hash hummock.base hummock.columnar hummock.read hummock.state_store"
     ),
-    "relational.plan": "types expr catalog hummock.base",
-    "relational.sql": "types expr catalog plan",
+    "relational.plan": "types expr catalog udf hummock.base",
+    "relational.sql": "types expr catalog plan udf",
     "relational.relation": "types expr plan catalog batch",
     "relational.batch": "types chunk encoding hash expr catalog plan agg join order table hummock.state_store",
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
@@ -82,7 +83,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
     "stream.runtime": "message relational.types relational.chunk",
-    "stream.plan": "relational.types relational.plan relational.expr relational.catalog hummock.base",
+    "stream.plan": "relational.types relational.plan relational.expr relational.catalog relational.udf hummock.base",
     "stream.actor_metrics": "epoch_figures",
     "stream.epoch_figures": "",
     "stream.engine_choice": "",
@@ -108,7 +109,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.meta": (
         "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "
-        "relational.table "
+        "relational.table relational.udf "
         "hummock.meta hummock.meta_client hummock.loaded_files"
     ),
     "stream.sink_delivery": "connector relational.catalog hummock.state_store",
@@ -128,7 +129,7 @@ MAY_IMPORT: dict[str, str] = {
         "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox "
         "relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
-        "relational.table hummock.base"
+        "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
     "stream.cli": "session spark hummock.base hummock.spark relational.relation",

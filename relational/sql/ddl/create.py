@@ -18,6 +18,7 @@ from relational.plan.changes import column_of, writable
 from relational.plan.logical import EmitOnWindowClose, LogicalPlan, Project
 from relational.plan.view import index_of, plain_view_of, sink_into, sink_of, view_of
 from relational.sql.context import BindContext
+from relational.sql.ddl.create_function import bind_create_function
 from relational.sql.ddl.create_table import read_table, source_of, table_as, table_of
 from relational.sql.ddl.options import (
     BACKFILL,
@@ -53,14 +54,17 @@ from relational.types.ordering import OrderType, SortKey
 
 
 def bind_create(piece: Piece, context: BindContext) -> Statement:
-    """CREATE TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..."""
+    """CREATE TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..., and user
+    functions."""
     reader = TokenReader(piece)
     reader.expect("CREATE")
+    if any(reader.begins(*words) for words in _OF_FUNCTIONS):
+        return bind_create_function(piece, context)
     for words, create in _CREATABLE.items():
         if reader.accept(*words):
             if_not_exists = reader.accept("IF", "NOT", "EXISTS")
             return create(reader, context, if_not_exists, piece.source.strip())
-    raise reader.fail(f"{listed(_CREATABLE)} is expected here")
+    raise reader.fail(f"{listed((*_CREATABLE, ('FUNCTION',), ('AGGREGATE',)))} is expected here")
 
 
 def listed(choices: Iterable[tuple[str, ...]]) -> str:
@@ -75,7 +79,7 @@ def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, defin
     if syntax.query is None:
         return CreateTable(_in_schema(table_of(syntax, definition), context, name, span), if_not_exists)
     tree = parse(syntax.query)
-    query = QueryBinder(context.catalog, Translator(tree, context.now)).query(tree.node)
+    query = QueryBinder(context.catalog, Translator(tree, context.now, functions=context.functions)).query(tree.node)
     table, rows = table_as(syntax, query, span)
     return CreateTable(_in_schema(table, context, name, span), if_not_exists, rows)
 
@@ -142,6 +146,7 @@ def _sunk(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froze
     return _fresh_query(reader, context, _OPTIONS)
 
 
+_OF_FUNCTIONS = (("OR", "REPLACE", "FUNCTION"), ("OR", "REPLACE", "AGGREGATE"), ("FUNCTION",), ("AGGREGATE",))
 _OPTIONS, _EMIT = ("WITH", "("), ("EMIT", "ON", "WINDOW", "CLOSE")
 """What no query contains outside of parentheses."""
 
@@ -152,7 +157,7 @@ def _fresh_query(
     """query [EMIT ON WINDOW CLOSE], up to one of `ends`: the plan of a query that is kept fresh, of which now() can be
     a part, and the views that it refers to."""
     tree = parse(_before(reader, _EMIT, *ends))
-    binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=True))
+    binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=True, functions=context.functions))
     query, span = binder.query(tree.node), reader.span
     if not reader.accept(*_EMIT):
         return query, binder.views
@@ -225,7 +230,7 @@ def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froz
     """AS query: its plan, which outlives the statement, so now() is rejected; and the views that it refers to."""
     reader.expect("AS")
     tree = parse(reader.rest())
-    binder = QueryBinder(context.catalog, Translator(tree))
+    binder = QueryBinder(context.catalog, Translator(tree, functions=context.functions))
     return binder.query(tree.node), binder.views
 
 

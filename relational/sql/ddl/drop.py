@@ -7,9 +7,10 @@ from relational.errors import BindError
 from relational.expr.bind import error_span
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
+from relational.sql.ddl.create_function import read_fields
 from relational.sql.lexer import Piece, TokenReader
-from relational.sql.names import read_name, read_schema_name, resolved, schema_of
-from relational.sql.statement import Drop, DropDatabase, DropSchema
+from relational.sql.names import function_named, read_name, read_schema_name, resolved, schema_of
+from relational.sql.statement import Drop, DropDatabase, DropFunction, DropSchema, Nothing
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,
@@ -21,14 +22,16 @@ _KINDS: dict[tuple[str, ...], TableKind] = {
 }
 
 
-def bind_drop(piece: Piece, context: BindContext) -> Drop | DropSchema | DropDatabase:
-    """DROP TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX or SCHEMA [IF EXISTS] name [CASCADE | RESTRICT]; DROP
-    DATABASE.
+def bind_drop(piece: Piece, context: BindContext) -> Drop | DropFunction | DropSchema | DropDatabase | Nothing:
+    """DROP TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, FUNCTION, AGGREGATE or SCHEMA [IF EXISTS] name [CASCADE
+    | RESTRICT]; DROP DATABASE.
     """
     reader = TokenReader(piece)
     reader.expect("DROP")
     if reader.accept("SCHEMA"):
         return _schema(reader, context)
+    if reader.accept("FUNCTION") or reader.accept("AGGREGATE"):
+        return _function(reader, context)
     if reader.accept("DATABASE"):
         if_exists = reader.accept("IF", "EXISTS")
         database = DropDatabase(reader.name("a database"), if_exists)
@@ -37,7 +40,8 @@ def bind_drop(piece: Piece, context: BindContext) -> Drop | DropSchema | DropDat
     for words, kind in _KINDS.items():
         if reader.accept(*words):
             return _table(reader, context, kind)
-    raise reader.fail(f"{listed((*_KINDS, ('SCHEMA',), ('DATABASE',)))} is expected here")
+    others = (("FUNCTION",), ("AGGREGATE",), ("SCHEMA",), ("DATABASE",))
+    raise reader.fail(f"{listed((*_KINDS, *others))} is expected here")
 
 
 def _table(reader: TokenReader, context: BindContext, kind: TableKind) -> Drop:
@@ -50,6 +54,21 @@ def _table(reader: TokenReader, context: BindContext, kind: TableKind) -> Drop:
     if table.kind is not kind:
         raise BindError(f"{name.name!r} is {table.kind.one}: use DROP {table.kind.upper()}", **error_span(span))
     return Drop(kind, name, table, cascade)
+
+
+def _function(reader: TokenReader, context: BindContext) -> DropFunction | Nothing:
+    """[IF EXISTS] name [(type, …)] [CASCADE | RESTRICT]: types must be those of its arguments."""
+    if_exists = reader.accept("IF", "EXISTS")
+    name, span = read_name(reader, "a function")
+    types = [each.data_type for each in read_fields(reader, "an argument")] if reader.begins("(") else None
+    cascade = _cascade(reader)
+    schema = context.catalog.snapshot.find_schema(name.schema, name.database)
+    if if_exists and (schema is None or context.catalog.snapshot.find_function(schema.id, name.name) is None):
+        return Nothing(f"there is no function {name.name!r}")
+    found = function_named(context.catalog, name, span)
+    if types is not None and tuple(types) != found.function.types:
+        raise BindError(f"{name.name} takes {found.function.signature}", **error_span(span))
+    return DropFunction(found, cascade)
 
 
 def _schema(reader: TokenReader, context: BindContext) -> DropSchema:

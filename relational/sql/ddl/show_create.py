@@ -27,11 +27,11 @@ def definition_of(table: TableCatalog, name: ObjectName) -> str:
         return table.definition
     parts = [_column(table, index) for index in table.visible_indices]
     if table.row_id_index is None:
-        parts.append(f"PRIMARY KEY ({', '.join(_quoted(table.columns[index].name) for index in table.pk_indices)})")
+        parts.append(f"PRIMARY KEY ({', '.join(quoted(table.columns[index].name) for index in table.pk_indices)})")
     if table.declared_watermark is not None:
         index, delay = table.declared_watermark
         column = table.columns[index]
-        marked = _quoted(column.name)
+        marked = quoted(column.name)
         parts.append(f"WATERMARK FOR {marked} AS {watermark_text(marked, delay, column.data_type)}")
     clauses = ""
     if table.is_append_only:
@@ -41,7 +41,7 @@ def definition_of(table: TableCatalog, name: ObjectName) -> str:
     options = {**(table.connector or {}), **_table_options(table)}
     if options:
         clauses += f" WITH ({', '.join(f'{key} = {_text(value)}' for key, value in options.items())})"
-    return f"CREATE TABLE {'.'.join(map(_quoted, name.parts))} ({', '.join(parts)}){clauses}"
+    return f"CREATE TABLE {'.'.join(map(quoted, name.parts))} ({', '.join(parts)}){clauses}"
 
 
 def renamed_definition(table: TableCatalog, name: ObjectName) -> str:
@@ -50,7 +50,7 @@ def renamed_definition(table: TableCatalog, name: ObjectName) -> str:
     match = None if table.kind is TableKind.TABLE else _NAMED.match(table.definition)
     if match is None:
         return ""
-    return match[1] + ".".join(map(_quoted, name.parts)) + table.definition[match.end() :]
+    return match[1] + ".".join(map(quoted, name.parts)) + table.definition[match.end() :]
 
 
 def _table_options(table: TableCatalog) -> dict[str, str]:
@@ -68,7 +68,7 @@ def _table_options(table: TableCatalog) -> dict[str, str]:
 def _column(table: TableCatalog, index: int) -> str:
     column = table.columns[index]
     default = "" if column.default is None else f" DEFAULT {default_text(column.default, column.data_type)}"
-    return f"{_quoted(column.name)} {type_text(column)}{' NOT NULL' if column.not_null else ''}{default}"
+    return f"{quoted(column.name)} {type_text(column)}{' NOT NULL' if column.not_null else ''}{default}"
 
 
 def type_text(column: ColumnCatalog) -> str:
@@ -85,7 +85,8 @@ def default_text(value: Any, data_type: DataType) -> str:
     return Literal(value, data_type).describe()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name in SQL syntax."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 

@@ -8,8 +8,7 @@ import os
 import pytest
 
 from relational.errors import RelationalError
-from relational.expr.aggregates import AggKind
-from relational.expr.bind import AGGREGATE_ALIASES
+from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES
 from tests.relational.expr.test_functions import ERROR, cases, record, same, shown
 from tests.support.drivers.batch_session import BatchSession
 from tests.support.servers.postgres_server import running_server
@@ -59,7 +58,7 @@ def test_an_answer_is_that_of_postgresql(expression, theirs, ours, session):
 
 def test_every_aggregate_is_in_a_case():
     text = PATH.read_text().lower()
-    assert not [name for name in (*AggKind, *AGGREGATE_ALIASES) if f"{name}(" not in text]
+    assert not [name for name in (*AGGREGATES, *AGGREGATE_ALIASES) if f"{name}(" not in text]
 
 
 @pytest.mark.skipif("HUMMOCK_REWRITE" not in os.environ, reason="only to record the answers of PostgreSQL")

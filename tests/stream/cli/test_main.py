@@ -65,6 +65,19 @@ def test_a_file_of_statements(hummock, url, tmp_path):
     assert "a;b" in hummock("sql", url, "-f", str(script)).output
 
 
+def test_functions_of_the_store_run_if_they_are_allowed(hummock, url):
+    create = ("CREATE TABLE t (a BIGINT); CREATE FUNCTION own(a BIGINT) RETURNS BIGINT LANGUAGE python IMMUTABLE AS "
+              "$$\nimport os; import pyarrow.compute as pc\ndef own(a): return pc.add(a, 1)\n$$; "
+              "CREATE MATERIALIZED VIEW v AS SELECT own(a) AS b FROM t; INSERT INTO t VALUES (41)")
+    assert hummock("sql", url, "--allow-user-functions", "-c", create).exit_code == 0
+    for command in (("sql", url, "-c", "SELECT b FROM v"), ("playground", url),
+                    ("stream", "--store", url, "--seconds", "0.1")):
+        refused = hummock(*command)
+        assert refused.exit_code == 1 and "allow_user_functions" in refused.output
+        assert hummock(*command, "--allow-user-functions").exit_code == 0
+    assert "42" in hummock("sql", url, "--allow-user-functions", "-c", "SELECT b FROM v").output
+
+
 def test_an_older_copy_is_refused_until_it_is_accepted(hummock, url, tmp_path):
     directory, backup = tmp_path / "store", tmp_path / "backup"
     hummock("sql", url, "-c", "CREATE TABLE t (a INT); INSERT INTO t VALUES (1); FLUSH")

@@ -24,6 +24,9 @@ def printed(function, *arguments, **keywords):
         ("SELECT 1 -- no; end\n;", ["SELECT 1 -- no; end"], ""),
         ("SELECT /* ; */ 1;;", ["SELECT /* ; */ 1"], ""),
         ("SELECT 'open;", [], "SELECT 'open;"),
+        ("AS $$a; 'b$$; x", ["AS $$a; 'b$$"], " x"),
+        ("AS $t1$ $$; $t1$; x; $1;$2;", ["AS $t1$ $$; $t1$", "x", "$1", "$2"], ""),
+        ("AS $$ open; $a$", [], "AS $$ open; $a$"),
     ],
 )
 def test_statements_end_at_semicolons_outside_quotes(text, statements, rest):
