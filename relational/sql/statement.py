@@ -229,14 +229,16 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction begins."""
+    """A transaction begins; one that `is_read_only` takes no changes."""
 
     is_read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The transaction ends; it has nothing to undo."""
+    """The transaction ends; its changes take effect, or are forgotten if `is_rollback`."""
+
+    is_rollback: bool = False
 
 
 @dataclass(frozen=True, slots=True)

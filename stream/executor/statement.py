@@ -7,7 +7,7 @@ is a chunk of changes with the number of rows affected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,25 @@ class StatementEvaluator:
         except (EncodingError, EvaluationError, OverflowError, pa.ArrowException) as error:
             raise InvalidStatement(self._name, shortened(str(error), 1_000)) from error
 
+    def run_all(self, statements: Iterable[Statement]) -> Resolved:
+        """The changes of all statements, in order. StatementError: none of them is left in the table."""
+        written: list[StreamChunk] = []
+        rows = 0
+        try:
+            for statement in statements:
+                resolved = self.run(statement)
+                rows += resolved.rows
+                if resolved.chunk is not None:
+                    written.append(resolved.chunk)
+        except Exception:
+            self._undo(written)
+            raise
+        return Resolved(StreamChunk.concat(written) if written else None, rows)
+
+    def _undo(self, written: Sequence[StreamChunk]) -> None:
+        for part in reversed(written):
+            self._table.write_chunk(inverse(part))
+
     def _insert(self, chunk: StreamChunk) -> Resolved:
         check_rows(self._table.catalog, chunk)
         if self._has_row_ids or chunk.capacity <= PART_ROWS:
@@ -67,8 +86,7 @@ class StatementEvaluator:
                 if resolved.chunk is not None:
                     written.append(resolved.chunk)
         except Exception:
-            for part in reversed(written):
-                self._table.write_chunk(_inverse(part))
+            self._undo(written)
             raise
         return Resolved(StreamChunk.concat(written), rows) if written else NOTHING
 
@@ -180,7 +198,7 @@ def _changes(rows: DataChunk, op: Op) -> StreamChunk:
     return StreamChunk(rows.columns, np.full(rows.capacity, op, np.uint8))
 
 
-def _inverse(changes: StreamChunk) -> StreamChunk:
+def inverse(changes: StreamChunk) -> StreamChunk:
     """The changes that undo `changes`, the last one first."""
     order = np.arange(changes.capacity - 1, -1, -1, dtype=np.int32)
     return changes.take(order).with_ops(changes.ops[order] ^ np.uint8(Op.DELETE))

@@ -25,6 +25,7 @@ from relational.sql.constants import lifted
 from relational.sql.parameters import Given
 from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
+from stream.session.queries import total
 from stream.session.statement_cache import CachedStatement, StatementCache
 
 if TYPE_CHECKING:
@@ -81,27 +82,28 @@ class Executions:
             has_values = bool(found.names) or found.reads_time
             statement = self.cache.by_value(text, given) if has_values else found.statement
             assert isinstance(statement, bound.Select)
-            pinned = self._transaction.relation(statement)
-            return pinned or Relation(statement.plan, self._queries, statement.views)
+            return Relation(statement.plan, self._queries, statement.views)
         return self._change(found, values)
 
     def run_many(self, text: str, rows: Iterable[Given]) -> int:
         """Rows affected by a data change that is executed with the values of each of `rows`, in order."""
-        affected = 0
+        affected: list[int] = []
         batch: list[Sequence[Literal]] = []
         current: CachedStatement | None = None
         for given in rows:
             found, values = self.cache.find(text, given)
             self._transaction.check(found.statement)
             if _has_key_query(found.statement):  # so has every execution of this text
-                affected += int(self._run(self.cache.by_value(text, given)))
+                affected.append(int(self._run(self.cache.by_value(text, given))))
                 continue
             if current is not None and (found is not current or len(batch) == BATCH_ROWS):
-                affected += self._change_many(current, batch)
+                affected.append(self._change_many(current, batch))
                 batch = []
             current = found
             batch.append(values)
-        return affected if current is None else affected + self._change_many(current, batch)
+        if current is not None:
+            affected.append(self._change_many(current, batch))
+        return total(affected)
 
     def _change_many(self, found: CachedStatement, many: Sequence[Sequence[Literal]]) -> int:
         """Rows affected by one statement with several values: inserted rows are one statement, other changes are sent
@@ -112,10 +114,11 @@ class Executions:
             rows = found.planned.query.rows_of_many(many)
             if rows is not None:
                 return self._changed(self._queries.insert_rows(statement.table, rows))
-            return sum(self._change(found, values) for values in many)
+            return total(self._change(found, values) for values in many)
         if not isinstance(statement, bound.Update | bound.Delete):
             raise InvalidStatement(type(statement).__name__, "executemany() takes INSERT, UPDATE or DELETE")
-        return self._changed(sum(self._change_part(found, change, part) for change, part in combined(statement, many)))
+        parts = combined(statement, many)
+        return self._changed(total(self._change_part(found, change, part) for change, part in parts))
 
     def _change_part(
         self, found: CachedStatement, change: bound.Update | bound.Delete | None, part: Sequence[Sequence[Literal]]
@@ -160,7 +163,7 @@ class Executions:
     def _rows(self, found: CachedStatement, values: Sequence[Literal]) -> pa.Table:
         assert found.planned is not None
         try:
-            return self._queries.rows_of(found.planned, values, self._transaction.epoch)
+            return self._queries.rows_of(found.planned, values)
         except ParameterError as error:
             raise found.located(error) from error
 

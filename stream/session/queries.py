@@ -7,9 +7,11 @@ known."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
@@ -31,12 +33,35 @@ from stream.meta.job_failures import job_error
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
     from stream.playground import Playground
+    from stream.session.transaction import Transaction
 
-
+Method = TypeVar("Method", bound=Callable[..., Any])
 Change: TypeAlias = "tuple[Sequence[tuple[int, Expression]] | None, Expression | None]"
 """The assignments of an update, None for a delete, and the predicate."""
 MOST_PLANS = 256
 """Of relations, whose batch plans are kept."""
+NOT_KNOWN = -1
+"""Rows affected by an UPDATE or DELETE in a transaction, before COMMIT; as in the DB-API."""
+
+
+def total(rows: Iterable[int]) -> int:
+    """Rows affected by several changes: NOT_KNOWN if those of one are not."""
+    counts = list(rows)
+    return NOT_KNOWN if NOT_KNOWN in counts else sum(counts)
+
+
+def aborting(method: Method) -> Method:
+    """A method of SessionQueries whose errors abort the transaction, if there is one."""
+
+    @wraps(method)
+    def run(self: SessionQueries, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except BaseException as error:
+            self.transaction.abort(error)
+            raise
+
+    return cast(Method, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +113,11 @@ def estimated_rows_in(playground: Playground) -> TableRows:
 
 
 class SessionQueries:
-    """Executes the reads and changes of all relations of a session. Thread safe."""
+    """Executes the reads and changes of all relations of a session; in its `transaction`, if that is open. Thread safe.
+    """
 
-    def __init__(self, playground: Playground) -> None:
+    def __init__(self, playground: Playground, transaction: Transaction) -> None:
+        self.transaction = transaction
         self._playground, self._storage = playground, playground.storage
         self._node = playground.node
         self._catalog = playground.catalog
@@ -110,19 +137,20 @@ class SessionQueries:
         """The epoch of a read that begins now; it never decreases."""
         return self._storage.committed_epoch
 
+    @aborting
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The rows of a plan, without hidden columns. EvaluationError, EpochTooOld; JobFailed if it reads a table that
-        was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet."""
+        was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet;
+        InvalidStatement if it reads a table that the transaction has written."""
         return self.rows_of(self.planned(plan))
 
-    def rows_of(
-        self, planned: PlannedQuery, values: Sequence[Literal] = (), epoch: Epoch | None = None
-    ) -> pa.Table:
-        """As `query`, with the values of parameters by number, that of 0 the time; at `epoch`, which is pinned, or else
-        at the newest one. ParameterError."""
+    def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
+        """As `query`, with the values of parameters by number, that of 0 the time; at the epoch of the transaction, or
+        else at the newest one. ParameterError."""
         self._check_fresh(planned)
+        epoch = self.transaction.reading(planned.tables)
         if epoch is not None:
-            return planned.query.rows_at(epoch, values)
+            return self._without_indexes(planned).query.rows_at(epoch, values)
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
             return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
@@ -147,6 +175,20 @@ class SessionQueries:
         known = self._catalog.snapshot
         return plan_for(planned.source, planned.shown, known, self._playground)
 
+    def _without_indexes(self, planned: PlannedQuery) -> PlannedQuery:
+        """For an older epoch, at which an index may lack rows."""
+        return plan_for(planned.source, planned.shown, None, self._playground) if planned.query.indexes else planned
+
+    @contextmanager
+    def _epoch_of(self, planned: PlannedQuery) -> Iterator[Epoch]:
+        """The epoch at which a data change reads."""
+        pinned = self.transaction.reading(planned.tables)
+        if pinned is not None:
+            yield pinned
+            return
+        with self._storage.snapshot() as newest:
+            yield newest
+
     def _check_fresh(self, planned: PlannedQuery) -> None:
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
@@ -158,6 +200,7 @@ class SessionQueries:
 
     # -- changes ---------------------------------------------------------------------------------------
 
+    @aborting
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
         return self.insert_rows_of(table, self._planned_now(query))
@@ -165,7 +208,7 @@ class SessionQueries:
     def insert_rows_of(self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal] = ()) -> int:
         """As `insert`, with the values of parameters."""
         self._check_fresh(planned)
-        with self._storage.snapshot() as epoch:
+        with self._epoch_of(planned) as epoch:
             chunks = list(planned.query.chunks(values, epoch))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
@@ -201,7 +244,8 @@ class SessionQueries:
             raise InvalidStatement(table.name, f"{rows} rows in one {statement}; the limit is {self._rows_limit}")
 
     def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
-        """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing."""
+        """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing. In a
+        transaction it is buffered, as are the other changes, and only what does not depend on other rows is checked."""
         self._check_count(table, rows.visible_rows)
         if not rows.visible_rows:
             return 0
@@ -216,13 +260,14 @@ class SessionQueries:
             raise InvalidStatement(table.name, reason)
 
     def ingest_rows(self, table: TableCatalog, rows: DataChunk, operations: Callable[[int], MetaOperations]) -> int:
-        """As `insert_rows`, with what the commit of their epoch does besides. Their bytes are limited, not their
-        number. REQUIRES rows."""
+        """As `insert_rows`, with what the commit of their epoch does besides; never in the transaction. Their bytes are
+        limited, not their number. REQUIRES rows."""
         self.check_bytes(table, rows.nbytes)
         number = self._node.pending.next_id()
         statement = InsertRows(number, StreamChunk.inserts(rows), table.column_ids, operations=operations)
-        return self._send(table, statement)
+        return self._send_now(table, statement)
 
+    @aborting
     def update(
         self,
         table: TableCatalog,
@@ -234,6 +279,7 @@ class SessionQueries:
         row. `keys`: primary keys, of which a row must have one."""
         return self._send(table, self._change(table, (assignments, predicate), keys))
 
+    @aborting
     def delete(self, table: TableCatalog, predicate: Expression | None, keys: DataChunk | None = None) -> int:
         """Rows affected; `predicate` None: every row. `keys` as in `update`."""
         return self._send(table, self._change(table, (None, predicate), keys))
@@ -243,7 +289,7 @@ class SessionQueries:
         planned = self._planned_now(query)
         self._check_fresh(planned)
         chunks = [DataChunk.from_rows(query.schema, [])]
-        with self._storage.snapshot() as epoch:
+        with self._epoch_of(planned) as epoch:
             for chunk in planned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
@@ -252,6 +298,8 @@ class SessionQueries:
     def change_many(self, table: TableCatalog, changes: Sequence[Change]) -> int:
         """Rows affected by updates and deletes, in this order, each of which is sent before the results of those before
         it are known. The first error is raised when all have ended: a failed one does not keep the later ones back."""
+        if self.transaction.is_open:
+            return total(self._send(table, self._change(table, change)) for change in changes)
         self._storage.check_process()
         waiting = [self._node.begin(table.id, table.name, self._change(table, change)) for change in changes]
         affected = 0
@@ -272,5 +320,15 @@ class SessionQueries:
         return UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys)
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
+        if not self.transaction.is_open:
+            return self._send_now(table, statement)
+        if isinstance(statement, InsertRows):
+            try:
+                check_rows(table, statement.chunk)
+            except InvalidValue as error:
+                raise InvalidStatement(table.name, str(error)) from error
+        return self.transaction.buffer(table, statement)
+
+    def _send_now(self, table: TableCatalog, statement: Statement) -> int:
         self._storage.check_process()
         return self._node.execute(table.id, table.name, statement)

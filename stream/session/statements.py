@@ -38,7 +38,6 @@ from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
-from stream.session.transaction import Transaction
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -71,7 +70,7 @@ class SessionStatements:
         self._jobs = jobs
         self._errors, self._epochs = errors, epochs
         self._settings = Settings()
-        self._transaction = Transaction(playground)
+        self._transaction = queries.transaction
         self.executions = Executions(
             playground, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
         )
@@ -215,16 +214,17 @@ class SessionStatements:
         return self._changed(self._queries.delete(statement.table, statement.predicate, keys))
 
     def _keys(self, table: TableCatalog, query: LogicalPlan | None) -> DataChunk | None:
-        """The primary keys of rows that a condition with subqueries selects, after all earlier changes are committed.
-        """
+        """The primary keys of rows that a condition with subqueries selects: after all earlier changes are committed,
+        or at the epoch of the transaction."""
         if query is None:
             return None
-        self._flush()
+        if not self._transaction.is_open:
+            self._flush()
         return self._queries.keys_of(table, query)
 
     def _changed(self, rows: int) -> int:
         """The number of rows, which are committed if the session's setting says so."""
-        if self._settings.flushes:
+        if self._settings.flushes and not self._transaction.is_open:
             self._flush()
         return rows
 
@@ -243,13 +243,23 @@ class SessionStatements:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return self._transaction.relation(statement) or Relation(statement.plan, self._queries, statement.views)
+        return Relation(statement.plan, self._queries, statement.views)
 
     def _begin(self, statement: bound.Begin) -> None:
         self._transaction.begin(statement.is_read_only, self.now())
 
-    def _end(self, statement: bound.End) -> None:
-        self._transaction.end()
+    def _end(self, statement: bound.End) -> int | None:
+        if statement.is_rollback:
+            self._transaction.end()
+            return None
+        return self.commit()
+
+    def commit(self) -> int | None:
+        """Ends the transaction: the rows affected by its changes, which are committed; None without changes."""
+        rows = self._transaction.commit()
+        if rows is not None:
+            self._flush()
+        return rows
 
     def _declare(self, statement: bound.DeclareCursor) -> None:
         self._transaction.declare(statement.name, self._select(statement.query))
