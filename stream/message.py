@@ -185,6 +185,9 @@ class StatementResult(Future):
 
     def __init__(self) -> None:
         super().__init__()
+        self.returned: DataChunk | None = None
+        """The values of the statement's `returning` over the rows that it stored or deleted; None: no rows. Set before
+        `evaluation`."""
         self.evaluation: EvaluatedChanges | EvaluatedBlock | None = None
 
     def begin(self) -> bool:
@@ -197,19 +200,21 @@ class InsertRows:
     """Insert the visible rows of `chunk`, whose columns are the table's. `result` completes with the rows affected, or
     with the error if the statement failed and changed nothing. `column_ids` are those of the table's columns when the
     statement was bound, None if they have not changed since. `operations`, called with the epoch that is committed, are
-    part of the transaction that commits the rows."""
+    part of the transaction that commits the rows. `returning`: expressions over the rows that were stored, whose values
+    are `result.returned`."""
 
     statement_id: int
     chunk: StreamChunk
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     operations: Callable[[int], MetaOperations] | None = field(default=None, compare=False, repr=False)
+    returning: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
     """Where `predicate` is true (None: everywhere), each assigned column gets its expression's value over the old row.
-    `keys`: primary keys, of which the row must have one. `result` and `column_ids` as in InsertRows."""
+    `keys`: primary keys, of which the row must have one. `result`, `column_ids` and `returning` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
@@ -217,18 +222,20 @@ class UpdateRows:
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     keys: DataChunk | None = None
+    returning: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
     """Delete the rows for which `predicate` is true (None: all), with one of the primary keys `keys`. `result` and
-    `column_ids` as in InsertRows."""
+    `column_ids` as in InsertRows; `returning` is over the deleted rows."""
 
     statement_id: int
     predicate: Expression | None
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     keys: DataChunk | None = None
+    returning: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
 from relational.types.data_type import DataType
+from relational.types.schema import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +188,26 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
+class Returning:
+    """What RETURNING gives for each row that was inserted, updated (as it is now) or deleted: expressions over all
+    stored columns of the table, and the names of the columns."""
+
+    expressions: tuple[Expression, ...]
+    names: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """Of the rows."""
+        return Schema(map(Field, self.names, [each.data_type for each in self.expressions]))
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """The rows of `query`: one column for each stored column of `table`, in order; a generated row id is NULL."""
 
     table: TableCatalog
     query: LogicalPlan
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +219,7 @@ class Update:
     assignments: tuple[tuple[int, Expression], ...]
     predicate: Expression | None
     keys: LogicalPlan | None = None
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +229,7 @@ class Delete:
     table: TableCatalog
     predicate: Expression | None
     keys: LogicalPlan | None = None
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)

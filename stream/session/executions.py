@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from relational.errors import BindError, NotFound, SourceTextError
 from relational.expr.bind import convert
 from relational.expr.expression import Literal
-from relational.expr.parameters import ParameterError, parameter
+from relational.expr.parameters import ParameterError, has_parameters, parameter
 from relational.relation import Relation
 from relational.sql import statement as bound
 from relational.sql.constants import lifted
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1_024
 """Executions of one statement that are sent together."""
+CHANGES = (bound.Insert, bound.Update, bound.Delete)
 MOST_PREPARED = 1_024
 """Statements that have a name at the same time."""
 
@@ -72,12 +73,12 @@ class Executions:
             raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")
         return self._rows(found, values)
 
-    def run(self, text: str, given: Given = ()) -> Relation | int:
-        """The lazy relation of one query; rows affected by one data change."""
+    def run(self, text: str, given: Given = ()) -> Relation | pa.Table | int:
+        """The lazy relation of one query; rows affected by one data change, or those that its RETURNING gives."""
         found, values = self.cache.find(text, given)
         self._transaction.check(found.statement)
-        if _has_key_query(found.statement):
-            return int(self._run(self.cache.by_value(text, given)))
+        if _is_bound_by_value(found.statement):
+            return cast("pa.Table | int", self._run(self.cache.by_value(text, given)))
         if isinstance(found.statement, bound.Select):
             has_values = bool(found.names) or found.reads_time
             statement = self.cache.by_value(text, given) if has_values else found.statement
@@ -93,7 +94,10 @@ class Executions:
         for given in rows:
             found, values = self.cache.find(text, given)
             self._transaction.check(found.statement)
-            if _has_key_query(found.statement):  # so has every execution of this text
+            if isinstance(found.statement, CHANGES) and found.statement.returning is not None:
+                reason = "executemany() gives the number of rows: leave RETURNING out, or use sql() for each row"
+                raise InvalidStatement(type(found.statement).__name__, reason)
+            if _is_bound_by_value(found.statement):  # so is every execution of this text
                 affected.append(int(self._run(self.cache.by_value(text, given))))
                 continue
             if current is not None and (found is not current or len(batch) == BATCH_ROWS):
@@ -114,7 +118,7 @@ class Executions:
             rows = found.planned.query.rows_of_many(many)
             if rows is not None:
                 return self._changed(self._queries.insert_rows(statement.table, rows))
-            return total(self._change(found, values) for values in many)
+            return total(self._insert(found, values) for values in many)
         if not isinstance(statement, bound.Update | bound.Delete):
             raise InvalidStatement(type(statement).__name__, "executemany() takes INSERT, UPDATE or DELETE")
         parts = combined(statement, many)
@@ -148,8 +152,8 @@ class Executions:
         given = [_converted(number, value, prepared) for number, value in enumerate(statement.values)]
         found, values = self.cache.find(prepared.text, given)
         self._transaction.check(found.statement)
-        if _has_key_query(found.statement):
-            return int(self._run(self.cache.by_value(prepared.text, given)))
+        if _is_bound_by_value(found.statement):
+            return cast("pa.Table | int", self._run(self.cache.by_value(prepared.text, given)))
         return self._rows(found, values) if isinstance(found.statement, bound.Select) else self._change(found, values)
 
     def deallocate(self, statement: bound.Deallocate) -> None:
@@ -167,20 +171,40 @@ class Executions:
         except ParameterError as error:
             raise found.located(error) from error
 
-    def _change(self, found: CachedStatement, values: Sequence[Literal]) -> int:
-        if isinstance(found.statement, bound.Insert):
+    def _change(self, found: CachedStatement, values: Sequence[Literal]) -> int | pa.Table:
+        statement = found.statement
+        if isinstance(statement, bound.Insert):
+            if statement.returning is None:
+                return self._insert(found, values)
             assert found.planned is not None
             try:
-                return self._changed(self._queries.insert_rows_of(found.statement.table, found.planned, values))
+                rows = self._queries.returned_by_insert(statement.table, found.planned, statement.returning, values)
             except ParameterError as error:
                 raise found.located(error) from error
-        change = found.bound(values)
-        return self._changed(self._queries.change_many(change.table, [_parts(change)]))
+        else:
+            change = found.bound(values)
+            if change.returning is None:
+                return self._changed(self._queries.change_many(change.table, [_parts(change)]))
+            rows = self._queries.returned_by_change(change.table, _parts(change), None, change.returning)
+        self._changed(rows.num_rows)
+        return rows
+
+    def _insert(self, found: CachedStatement, values: Sequence[Literal]) -> int:
+        assert found.planned is not None and isinstance(found.statement, bound.Insert)
+        try:
+            return self._changed(self._queries.insert_rows_of(found.statement.table, found.planned, values))
+        except ParameterError as error:
+            raise found.located(error) from error
 
 
-def _has_key_query(statement: bound.Statement) -> bool:
-    """Whether it is a data change whose rows a query selects, with the values of that execution."""
-    return isinstance(statement, bound.Update | bound.Delete) and statement.keys is not None
+def _is_bound_by_value(statement: bound.Statement) -> bool:
+    """Whether it is a data change whose rows a query selects, with the values of that execution, or whose RETURNING has
+    parameters."""
+    if not isinstance(statement, CHANGES):
+        return False
+    if statement.returning is not None and any(map(has_parameters, statement.returning.expressions)):
+        return True
+    return not isinstance(statement, bound.Insert) and statement.keys is not None
 
 
 def _parts(change: bound.Update | bound.Delete) -> Change:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -32,6 +32,7 @@ from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
+    from relational.sql.statement import Returning
     from stream.playground import Playground
     from stream.session.transaction import Transaction
 
@@ -207,10 +208,43 @@ class SessionQueries:
 
     def insert_rows_of(self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal] = ()) -> int:
         """As `insert`, with the values of parameters."""
+        rows = self._rows_to_insert(planned, values)
+        return 0 if rows is None else self.insert_rows(table, rows)
+
+    def _rows_to_insert(self, planned: PlannedQuery, values: Sequence[Literal]) -> DataChunk | None:
         self._check_fresh(planned)
         with self._epoch_of(planned) as epoch:
             chunks = list(planned.query.chunks(values, epoch))
-        return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
+        return DataChunk.concat(chunks) if chunks else None
+
+    def returned_by_insert(
+        self,
+        table: TableCatalog,
+        query: LogicalPlan | PlannedQuery,
+        returning: Returning,
+        values: Sequence[Literal] = (),
+    ) -> pa.Table:
+        """The values of RETURNING over the rows that an INSERT has stored; errors as `insert`."""
+        planned = query if isinstance(query, PlannedQuery) else self._planned_now(query)
+        rows = self._rows_to_insert(planned, values)
+        if rows is None or not rows.visible_rows:
+            return returning.schema.arrow.empty_table()
+        self._check_count(table, rows.visible_rows)
+        chunk, number = StreamChunk.inserts(rows), self._node.pending.next_id()
+        statement = InsertRows(number, chunk, table.column_ids, returning=returning.expressions)
+        return self._returned(table, statement, returning)
+
+    def returned_by_change(
+        self, table: TableCatalog, change: Change, keys: DataChunk | None, returning: Returning
+    ) -> pa.Table:
+        """The values of RETURNING over the rows that an UPDATE has stored or a DELETE has deleted."""
+        statement = replace(self._change(table, change, keys), returning=returning.expressions)
+        return self._returned(table, statement, returning)
+
+    def _returned(self, table: TableCatalog, statement: Statement, returning: Returning) -> pa.Table:
+        self._send_now(table, statement)
+        rows, schema = statement.result.returned, returning.schema
+        return schema.arrow.empty_table() if rows is None else pa.Table.from_batches([rows.to_arrow(schema)])
 
     def _planned_now(self, query: LogicalPlan) -> PlannedQuery:
         """A query of which all columns are read, without indexes: they could be dropped meanwhile."""

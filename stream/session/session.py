@@ -139,7 +139,8 @@ class Session:
     def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
         """Run the statements of `text`; the result of the last one.
 
-        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected. CREATE:
+        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
+        the rows that it gives. CREATE:
         the Table, or the Relation of a view. COMMIT: the rows affected by the transaction, if it has changes. Others:
         None. ParseError and BindError point at the text; StatementError if a statement failed.
 

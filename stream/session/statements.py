@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -44,6 +44,8 @@ from stream.spark.job import OwnSpark, SparkTasks
 if TYPE_CHECKING:
     from stream.playground import Playground
     from stream.session.queries import SessionQueries
+
+Rows = TypeVar("Rows", int, pa.Table)
 
 
 class SessionStatements:
@@ -201,16 +203,29 @@ class SessionStatements:
 
     # -- data ------------------------------------------------------------------------------------------
 
-    def _insert(self, statement: bound.Insert) -> int:
+    def _insert(self, statement: bound.Insert) -> int | pa.Table:
+        if statement.returning is not None:
+            rows = self._queries.returned_by_insert(statement.table, statement.query, statement.returning)
+            return self._changed(rows)
         return self._changed(self._queries.insert(statement.table, statement.query))
 
-    def _update(self, statement: bound.Update) -> int:
+    def _update(self, statement: bound.Update) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
+        if statement.returning is not None:
+            change = statement.assignments, statement.predicate
+            return self._changed(
+                self._queries.returned_by_change(statement.table, change, keys, statement.returning)
+            )
         update = self._queries.update
         return self._changed(update(statement.table, statement.assignments, statement.predicate, keys))
 
-    def _delete(self, statement: bound.Delete) -> int:
+    def _delete(self, statement: bound.Delete) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
+        if statement.returning is not None:
+            change = None, statement.predicate
+            return self._changed(
+                self._queries.returned_by_change(statement.table, change, keys, statement.returning)
+            )
         return self._changed(self._queries.delete(statement.table, statement.predicate, keys))
 
     def _keys(self, table: TableCatalog, query: LogicalPlan | None) -> DataChunk | None:
@@ -222,8 +237,8 @@ class SessionStatements:
             self._flush()
         return self._queries.keys_of(table, query)
 
-    def _changed(self, rows: int) -> int:
-        """The number of rows, which are committed if the session's setting says so."""
+    def _changed(self, rows: Rows) -> Rows:
+        """The rows that a data change has affected or returns; it is committed if the session's setting says so."""
         if self._settings.flushes and not self._transaction.is_open:
             self._flush()
         return rows

@@ -148,6 +148,9 @@ class Transaction:
         kind = type(statement).__name__
         if isinstance(statement, WRITING):
             self._check_writes(kind)
+            if statement.returning is not None:
+                reason = "a transaction evaluates its changes at COMMIT: leave RETURNING out, or COMMIT before it"
+                raise InvalidStatement(kind, reason)
         elif not isinstance(statement, READING):
             reason = "a transaction takes queries, INSERT, UPDATE and DELETE: COMMIT or ROLLBACK first"
             raise InvalidStatement(kind, reason)
