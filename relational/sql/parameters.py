@@ -1,8 +1,8 @@
 """The parameters of one statement: how they are written in its text, and as what they are bound.
 
 `?` is one after the other, `$1` by number, `:name` by name; one statement has one form. A parameter is bound by its
-type, so that one plan serves all values of it, except where the grammar or the statement needs a constant: LIMIT and
-OFFSET, and NULL, which has any type.
+type, so that one plan serves all values of it, except where the grammar or the statement needs a constant: LIMIT,
+OFFSET and FOR SYSTEM_TIME AS OF, and NULL, which has any type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relational.types.data_type import DataType
 Given = Sequence[object] | Mapping[str, object]
 """Values of parameters: in order, or by name."""
 MAX_PARAMETERS = 32_767
-_COUNTS = (exp.Limit, exp.Offset, exp.Fetch)
+_COUNTS = (exp.Limit, exp.Offset, exp.Fetch, exp.Version)
 
 
 class Parameters:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from hummock.epoch import Epoch
+from hummock.epoch import SPILL_MASK, Epoch, pure_epoch, to_unix_ms, wall_clock_ms
+from hummock.errors import InvalidEpoch
 from relational.batch import PreparedQuery, RecursionLimits, plan_query
+from relational.catalog.changes import changed_after
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.chunk import DataChunk, StreamChunk
-from relational.errors import InvalidValue
+from relational.errors import BindError, InvalidValue
 from relational.expr.expression import Expression, Literal
 from relational.plan.cardinality import TableRows
+from relational.plan.descent import transformed
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from relational.table.row_checks import check_rows, first_repeated_key
@@ -32,6 +35,7 @@ from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
+    from relational.sql.settings import Settings
     from relational.sql.statement import Returning
     from stream.playground import Playground
     from stream.session.transaction import Transaction
@@ -67,12 +71,15 @@ def aborting(method: Method) -> Method:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A logical plan `source`, the columns of it that are `shown`, the tables that it reads by id, and how it is
-    executed over the catalog `known` (None: without indexes)."""
+    """A logical plan `source`, the columns of it that are `shown`, the ids of the tables that it reads at the epoch of
+    the query and of those that it reads at `epochs` of their own, and how it is executed over the catalog `known`
+    (None: without indexes)."""
 
     source: LogicalPlan
     shown: Sequence[int]
     tables: tuple[int, ...]
+    past_tables: tuple[int, ...]
+    epochs: tuple[Epoch, ...]
     query: PreparedQuery
     known: CatalogSnapshot | None
 
@@ -88,10 +95,13 @@ def plan_for(
         found = () if known is None else known.indexes_of(table_id)
         return [index for index in found if index.id not in failed]
 
-    tables = tuple(dict.fromkeys(node.table.id for node in nodes(plan) if isinstance(node, Scan)))
+    scans = [node for node in nodes(plan) if isinstance(node, Scan)]
+    tables = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is None))
+    past = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is not None))
+    epochs = tuple(dict.fromkeys(Epoch(scan.epoch) for scan in scans if scan.epoch is not None))
     batch = plan_query(plan, indexes, estimated_rows_in(playground))
     query = PreparedQuery(batch, shown, playground.storage, recursion_limits(playground))
-    return PlannedQuery(plan, shown, tables, query, known)
+    return PlannedQuery(plan, shown, tables, past, epochs, query, known)
 
 
 def recursion_limits(playground: Playground) -> RecursionLimits:
@@ -117,8 +127,8 @@ class SessionQueries:
     """Executes the reads and changes of all relations of a session; in its `transaction`, if that is open. Thread safe.
     """
 
-    def __init__(self, playground: Playground, transaction: Transaction) -> None:
-        self.transaction = transaction
+    def __init__(self, playground: Playground, transaction: Transaction, settings: Settings) -> None:
+        self.transaction, self.settings = transaction, settings
         self._playground, self._storage = playground, playground.storage
         self._node = playground.node
         self._catalog = playground.catalog
@@ -146,12 +156,13 @@ class SessionQueries:
         return self.rows_of(self.planned(plan))
 
     def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
-        """As `query`, with the values of parameters by number, that of 0 the time; at the epoch of the transaction, or
-        else at the newest one. ParameterError."""
+        """As `query`, with the values of parameters by number, that of 0 the time; at the epoch that is set, else at
+        that of the transaction or the newest one. ParameterError."""
         self._check_fresh(planned)
-        epoch = self.transaction.reading(planned.tables)
-        if epoch is not None:
-            return self._without_indexes(planned).query.rows_at(epoch, values)
+        past = self.settings.query_epoch
+        if past is not None or planned.epochs or self.transaction.is_open:
+            with self._pinned(planned, past) as (pinned, epoch):
+                return self._without_indexes(pinned).query.rows_at(epoch, values)
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
             return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
@@ -181,14 +192,37 @@ class SessionQueries:
         return plan_for(planned.source, planned.shown, None, self._playground) if planned.query.indexes else planned
 
     @contextmanager
-    def _epoch_of(self, planned: PlannedQuery) -> Iterator[Epoch]:
-        """The epoch at which a data change reads."""
-        pinned = self.transaction.reading(planned.tables)
-        if pinned is not None:
-            yield pinned
-            return
-        with self._storage.snapshot() as newest:
-            yield newest
+    def _pinned(self, planned: PlannedQuery, past: int | None = None) -> Iterator[tuple[PlannedQuery, Epoch]]:
+        """The query with epochs in place of times, and the epoch at which it reads: `past`, else that of the
+        transaction or the newest one. All of them are pinned. EpochTooOld, InvalidEpoch; BindError for a table that a
+        DDL after `past` has changed [R59]."""
+        with ExitStack() as pins:
+            epoch = self.transaction.reading(planned.tables)
+            if past is not None:
+                reason = changed_after(past, planned.tables, self._catalog.snapshot)
+                if reason is not None:
+                    raise BindError(f"{reason}, or RESET query_epoch")
+                epoch = pins.enter_context(self._storage.snapshot(Epoch(past)))
+            elif epoch is None:
+                epoch = pins.enter_context(self._storage.snapshot())
+            planned = self._with_committed(planned)
+            for each in planned.epochs:
+                pins.enter_context(self._storage.snapshot(each))
+            yield planned, epoch
+
+    def _with_committed(self, planned: PlannedQuery) -> PlannedQuery:
+        """The query with the committed epoch for times since that. InvalidEpoch for a time in the future."""
+        committed = self._storage.committed_epoch
+        late = [each for each in planned.epochs if each & SPILL_MASK and each > committed]
+        if not late:
+            return planned
+        if to_unix_ms(max(late)) > wall_clock_ms():
+            raise InvalidEpoch(pure_epoch(max(late)), "the time of FOR SYSTEM_TIME AS OF has not come yet")
+
+        def settled(node: LogicalPlan) -> LogicalPlan:
+            return replace(node, epoch=committed) if isinstance(node, Scan) and node.epoch in late else node
+
+        return plan_for(transformed(planned.source, settled), planned.shown, None, self._playground)
 
     def _check_fresh(self, planned: PlannedQuery) -> None:
         known = self._catalog.snapshot
@@ -197,7 +231,7 @@ class SessionQueries:
             for table_id in planned.tables:
                 if table_id in failed:
                     raise job_error(failed[table_id], known)
-            self._creations.check(planned.tables)
+            self._creations.check((*planned.tables, *planned.past_tables))
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -213,8 +247,8 @@ class SessionQueries:
 
     def _rows_to_insert(self, planned: PlannedQuery, values: Sequence[Literal]) -> DataChunk | None:
         self._check_fresh(planned)
-        with self._epoch_of(planned) as epoch:
-            chunks = list(planned.query.chunks(values, epoch))
+        with self._pinned(planned) as (pinned, epoch):
+            chunks = list(pinned.query.chunks(values, epoch))
         return DataChunk.concat(chunks) if chunks else None
 
     def returned_by_insert(
@@ -256,8 +290,8 @@ class SessionQueries:
         planned = self._planned_now(query)
         self._check_fresh(planned)
         chunks: list[DataChunk] = []
-        with self._storage.snapshot() as epoch:
-            for chunk in planned.query.chunks((), epoch):
+        with self._pinned(planned) as (pinned, epoch):
+            for chunk in pinned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:
@@ -323,8 +357,8 @@ class SessionQueries:
         planned = self._planned_now(query)
         self._check_fresh(planned)
         chunks = [DataChunk.from_rows(query.schema, [])]
-        with self._epoch_of(planned) as epoch:
-            for chunk in planned.query.chunks((), epoch):
+        with self._pinned(planned) as (pinned, epoch):
+            for chunk in pinned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
         return DataChunk.concat(chunks)

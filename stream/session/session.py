@@ -119,11 +119,12 @@ class Session:
 
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
+        from relational.sql.settings import Settings
         from stream.session.statements import SessionStatements  # the SQL grammar, which `import stream` does without
         from stream.session.transaction import Transaction
 
         self._transaction = Transaction(playground)
-        self._queries = SessionQueries(playground, self._transaction)
+        self._queries = SessionQueries(playground, self._transaction, Settings())
 
         self._statements = SessionStatements(
             playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs

@@ -145,10 +145,8 @@ class StatementCache:
         self.misses += 1
         try:
             statement, parameters = self._bind(text, given, is_by_value=False)
-        except SourceTextError:
-            if not len(given):
-                raise
-            statement, parameters = self._bind(text, given, is_by_value=True)  # a function may take constants only
+        except SourceTextError:  # a function may take constants only, and a time of the past is one
+            statement, parameters = self._bind(text, given, is_by_value=True)
         values = literals_of(given, parameters.names)
         found = self._planned(text, statement, parameters, known)
         self._keep(text, found, parameters, values, known)

@@ -30,7 +30,6 @@ from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
-from relational.sql.settings import Settings
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
@@ -71,7 +70,7 @@ class SessionStatements:
         self._flush = flush
         self._jobs = jobs
         self._errors, self._epochs = errors, epochs
-        self._settings = Settings()
+        self._settings = queries.settings
         self._transaction = queries.transaction
         self.executions = Executions(
             playground, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
