@@ -76,7 +76,7 @@ def _verb(before: bytes | None, after: bytes) -> str | None:
     if before is None:
         return CREATED
     old = json.loads(before)
-    if old["schema_version"] != new["schema_version"] or old["columns"] != new["columns"]:
+    if old["schema_version"] != new["schema_version"]:
         return ALTERED
     return RENAMED if old["name"] != new["name"] else None
 

@@ -37,7 +37,8 @@ def epoch_of(version: exp.Version, translate: Translator) -> int:
     """What FOR SYSTEM_TIME AS OF says: a number is a pure epoch; of a time, which has spill bits, the last committed
     epoch that began by then is meant. BindError."""
     span = translate.span(version.expression) or translate.span(version)
-    translate.check_momentary("a view follows its tables, or joins one AS OF PROCTIME(), and is of no time of its own", span)
+    refusal = "a view follows its tables, or joins one AS OF PROCTIME(), and is of no time of its own"
+    translate.check_momentary(refusal, span)
     if version.args.get("kind") != "AS OF":
         raise BindError(_WANTED, **error_span(span))
     bound = ExprBinder(Scope(Schema())).bind(translate.term(version.expression))

@@ -8,7 +8,7 @@ from relational.catalog.names import DEFAULT_DATABASE, PUBLIC
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
-from relational.sql.ddl.show_create import default_text, definition_of, type_text
+from relational.sql.ddl.show_create import comments_of, default_text, definition_of, type_text
 from relational.sql.settings import SETTINGS, Settings
 from relational.sql.statement import Show, ShowKind
 
@@ -49,9 +49,10 @@ def show(statement: Show, catalog: CatalogReader) -> pa.Table:
 
 
 def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
-    """One row: the qualified name, and the statement that creates it in its current form."""
+    """One row: the qualified name, and the statements that create it in its current form, with its comments."""
     name = known.name_of(table)
-    return pa.table({"name": [str(name)], "definition": [definition_of(table, name)]})
+    text = ";\n".join([definition_of(table, name), *comments_of(table, name)])
+    return pa.table({"name": [str(name)], "definition": [text]})
 
 
 def show_settings(name: str | None, settings: Settings) -> pa.Table:
@@ -69,7 +70,7 @@ def show_settings(name: str | None, settings: Settings) -> pa.Table:
 
 def describe(table: TableCatalog) -> pa.Table:
     """One row per column, hidden ones too: name, type, its position in the primary key (from 1, else NULL), hidden,
-    default (NULL: none), whether it is NOT NULL.
+    default (NULL: none), whether it is NOT NULL, comment (NULL: none).
     """
     key = {column: position + 1 for position, column in enumerate(table.pk_indices)}
     defaults = [
@@ -83,6 +84,7 @@ def describe(table: TableCatalog) -> pa.Table:
             "is_hidden": pa.array([column.is_hidden for column in table.columns], pa.bool_()),
             "default": pa.array(defaults, pa.string()),
             "not_null": pa.array([column.not_null for column in table.columns], pa.bool_()),
+            "comment": pa.array([column.comment or None for column in table.columns], pa.string()),
         }
     )
 

@@ -100,6 +100,7 @@ class QueryBinder:
 
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
+        translator.known = catalog.snapshot
         self._named: ChainMap[str, _Relation] = ChainMap()
         self._outer: Scope | None = None  # of the query around the current one, if that is in an expression
         self._shares = self._recursions = 0

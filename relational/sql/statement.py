@@ -164,6 +164,15 @@ class SetTtl:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """The comment of an object, or of its column of this name; "": none."""
+
+    table: TableCatalog
+    column: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """A setting of the session for later statements, see `relational.sql.settings`; `name` None: all, `value` None:
     the default.
@@ -416,6 +425,7 @@ Statement = (
     | Resume
     | SetParallelism
     | SetTtl
+    | Comment
     | SetOption
     | ShowOptions
     | Nothing

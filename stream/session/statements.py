@@ -178,6 +178,9 @@ class SessionStatements:
     def _set_ttl(self, statement: bound.SetTtl) -> None:
         self._ddl.set_ttl(statement.table.id, statement.ttl_ms)
 
+    def _comment(self, statement: bound.Comment) -> None:
+        self._ddl.comment(statement.table.id, statement.column, statement.text)
+
     def _set_option(self, statement: bound.SetOption) -> None:
         self._settings.set(statement.name, statement.value)
 
@@ -382,6 +385,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Resume: SessionStatements._resume,
     bound.SetParallelism: SessionStatements._set_parallelism,
     bound.SetTtl: SessionStatements._set_ttl,
+    bound.Comment: SessionStatements._comment,
     bound.SetOption: SessionStatements._set_option,
     bound.ShowOptions: SessionStatements._show_options,
     bound.Nothing: SessionStatements._nothing,
