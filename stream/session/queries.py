@@ -158,8 +158,8 @@ class SessionQueries:
     def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
         """As `query`, with the values of parameters by number, that of 0 the time; at the epoch that is set, else at
         that of the transaction or the newest one. ParameterError."""
-        self._check_fresh(planned)
         past = self.settings.query_epoch
+        self._check_fresh(planned, is_past=past is not None)
         if past is not None or planned.epochs or self.transaction.is_open:
             with self._pinned(planned, past) as (pinned, epoch):
                 return self._without_indexes(pinned).query.rows_at(epoch, values)
@@ -224,11 +224,12 @@ class SessionQueries:
 
         return plan_for(transformed(planned.source, settled), planned.shown, None, self._playground)
 
-    def _check_fresh(self, planned: PlannedQuery) -> None:
+    def _check_fresh(self, planned: PlannedQuery, *, is_past: bool = False) -> None:
+        """JobFailed for a table that was set aside, unless an older epoch is read; JobCreating."""
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
         if failed or known.creating:
-            for table_id in planned.tables:
+            for table_id in () if is_past else planned.tables:
                 if table_id in failed:
                     raise job_error(failed[table_id], known)
             self._creations.check((*planned.tables, *planned.past_tables))
