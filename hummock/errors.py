@@ -388,7 +388,8 @@ class EpochTooOld(HummockError):
         self.epoch, self.safe_epoch = epoch, safe_epoch
 
     def __str__(self) -> str:
-        return f"epoch {self.epoch} is older than {self.safe_epoch}, the oldest that can still be read"
+        return (f"epoch {self.epoch} is older than {self.safe_epoch}, the oldest that can still be read; a greater "
+                "history_ms keeps more")
 
 
 class SnapshotExpired(HummockError):

@@ -12,6 +12,8 @@ StreamError
 │   ├── AppendOnlyViolation            UPDATE or DELETE on a table that declared itself append-only
 │   ├── TableLoading                   a bulk load writes the table, which accepts no statements meanwhile
 │   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, an error)
+├── TransactionAborted                 a statement after an error in its transaction, before ROLLBACK
+├── TransactionTooLarge (ValueError)   the changes of a transaction exceed what one buffers
 ├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
 │   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
 ├── KernelsChanged                     a view whose rows an older release computed differently
@@ -139,6 +141,29 @@ class TableLoading(StatementError):
 
     def __init__(self, table: str) -> None:
         super().__init__(table, "a bulk load is under way: send the statement again after it")
+
+
+class TransactionAborted(StreamError):
+    """A statement in a transaction in which another one failed, with the error `cause`: nothing of it takes effect."""
+
+    def __init__(self, cause: BaseException) -> None:
+        shown = shortened(f"{type(cause).__name__}: {cause}", REASON_BYTES)
+        super().__init__(
+            f"the transaction is aborted: ROLLBACK ends it, and nothing of it takes effect. It failed with {shown}"
+        )
+        self.__cause__ = cause
+
+
+class TransactionTooLarge(StreamError, ValueError):
+    """The changes of a transaction need `size` bytes; `limit` is the option `transaction_bytes`."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the changes of the transaction need {size:,} bytes; transaction_bytes is {limit:,}: ROLLBACK, and COMMIT "
+            "smaller parts, or connect with a greater one"
+        )
+        self.size = size
+        self.limit = limit
 
 
 class BulkLoadRefused(StreamError, ValueError):

@@ -2,13 +2,14 @@
 
 A barrier ends epoch `epoch.prev` and opens `epoch.curr`. A mutation is carried by a barrier and takes effect with it,
 everywhere at the same point of the stream. A statement is passed only from a table's DmlExecutor to its
-MaterializeExecutor, which evaluates it on the current state of the table and emits the resulting changes instead. All
-messages are immutable, except the result of a statement.
+MaterializeExecutor, which evaluates it on the current state of the table and emits the resulting changes instead; so is
+the part that a block, the data changes of a transaction, has for the table. All messages are immutable, except results.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -184,7 +185,10 @@ class StatementResult(Future):
 
     def __init__(self) -> None:
         super().__init__()
-        self.evaluation: EvaluatedChanges | None = None
+        self.returned: DataChunk | None = None
+        """The values of the statement's `returning` over the rows that it stored or deleted; None: no rows. Set before
+        `evaluation`."""
+        self.evaluation: EvaluatedChanges | EvaluatedBlock | None = None
 
     def begin(self) -> bool:
         """Whether the statement should be evaluated now, that is, was not cancelled."""
@@ -196,19 +200,21 @@ class InsertRows:
     """Insert the visible rows of `chunk`, whose columns are the table's. `result` completes with the rows affected, or
     with the error if the statement failed and changed nothing. `column_ids` are those of the table's columns when the
     statement was bound, None if they have not changed since. `operations`, called with the epoch that is committed, are
-    part of the transaction that commits the rows."""
+    part of the transaction that commits the rows. `returning`: expressions over the rows that were stored, whose values
+    are `result.returned`."""
 
     statement_id: int
     chunk: StreamChunk
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     operations: Callable[[int], MetaOperations] | None = field(default=None, compare=False, repr=False)
+    returning: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
     """Where `predicate` is true (None: everywhere), each assigned column gets its expression's value over the old row.
-    `keys`: primary keys, of which the row must have one. `result` and `column_ids` as in InsertRows."""
+    `keys`: primary keys, of which the row must have one. `result`, `column_ids` and `returning` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
@@ -216,18 +222,20 @@ class UpdateRows:
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     keys: DataChunk | None = None
+    returning: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
     """Delete the rows for which `predicate` is true (None: all), with one of the primary keys `keys`. `result` and
-    `column_ids` as in InsertRows."""
+    `column_ids` as in InsertRows; `returning` is over the deleted rows."""
 
     statement_id: int
     predicate: Expression | None
     column_ids: tuple[int, ...] | None = None
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     keys: DataChunk | None = None
+    returning: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,4 +252,130 @@ class Replayed:
 Statement: TypeAlias = InsertRows | UpdateRows | DeleteRows
 STATEMENTS = (InsertRows, UpdateRows, DeleteRows)
 
-Message: TypeAlias = "StreamChunk | Barrier | Watermark | Wait | Statement | Replayed"
+
+class BlockPart(NamedTuple):
+    """The statements of a block about one table, in their order."""
+
+    table_id: int
+    table: str
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedBlock:
+    """What each table of a block has evaluated, by id. `number` as in EvaluatedChanges: every table of the block
+    evaluates nothing between its own part and the last one."""
+
+    parts: Mapping[int, EvaluatedChanges]
+    number: int = field(default_factory=lambda: next(_evaluations))
+
+    @property
+    def rows(self) -> int:
+        """The rows affected."""
+        return sum(each.rows for each in self.parts.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the changes."""
+        return sum(each.nbytes for each in self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The data changes of a transaction, which belong to one epoch: all of them take effect or, after an error, none.
+    `result` completes with the rows affected, or with the first error. REQUIRES one part for each table."""
+
+    statement_id: int
+    parts: tuple[BlockPart, ...]
+    result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows to insert."""
+        statements = (each for part in self.parts for each in part.statements)
+        return sum(each.chunk.nbytes for each in statements if isinstance(each, InsertRows))
+
+
+class Ballot:
+    """Decides about a block that was sent to its tables once: it is accepted when each has evaluated its part, and
+    refused after the first error. A table passes on nothing before the decision, and undoes its part after a refusal.
+    `on_decided` is called, without a lock, by the thread that decides. Thread safe."""
+
+    def __init__(self, block: Block, on_decided: Callable[[], None]) -> None:
+        self._block = block
+        self._on_decided = on_decided
+        self._evaluated: dict[int, EvaluatedChanges] = {}
+        self._is_accepted: bool | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_decided(self) -> bool:
+        return self._is_accepted is not None
+
+    @property
+    def is_accepted(self) -> bool:
+        """REQUIRES that it is decided."""
+        assert self._is_accepted is not None
+        return self._is_accepted
+
+    def begin(self) -> bool:
+        """Whether a part should be evaluated now: the block is not refused."""
+        with self._lock:
+            return self._is_accepted is None and self._block.result.begin()
+
+    def accept(self, table_id: int, changes: EvaluatedChanges) -> None:
+        """A table has evaluated its part."""
+        with self._lock:
+            self._evaluated[table_id] = changes
+            if self.is_decided or len(self._evaluated) < len(self._block.parts):
+                return
+            evaluation = EvaluatedBlock(self._evaluated)
+            self._block.result.evaluation, self._is_accepted = evaluation, True
+        self._block.result.set_result(evaluation.rows)
+        self._on_decided()
+
+    def refuse(self, error: Exception) -> None:
+        """A table cannot evaluate its part, which has changed nothing."""
+        with self._lock:
+            if self.is_decided:
+                return
+            self._is_accepted = False
+        self._block.result.set_exception(error)
+        self._on_decided()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The part of a block that a table has to evaluate. The next message from the same sender is its Decision."""
+
+    part: BlockPart
+    ballot: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether the part that was proposed last takes effect; otherwise it is undone."""
+
+    is_accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedBlock:
+    """The changes of a block that was accepted in an epoch which a recovery discarded, for each table that has any."""
+
+    parts: tuple[tuple[int, str, Replayed], ...]
+
+
+def addressed(
+    message: Block | ReplayedBlock, on_decided: Callable[[], None]
+) -> tuple[tuple[int, str, Proposed | Replayed], ...]:
+    """What is sent for a block, with the id and name of the table that receives it."""
+    if isinstance(message, ReplayedBlock):
+        return message.parts
+    ballot = Ballot(message, on_decided)
+    return tuple((part.table_id, part.table, Proposed(part, ballot)) for part in message.parts)
+
+
+Sent: TypeAlias = "Statement | Block | Replayed | ReplayedBlock"
+"""What a session sends to tables."""
+Message: TypeAlias = "StreamChunk | Barrier | Watermark | Wait | Statement | Replayed | Proposed | Decision"

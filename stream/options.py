@@ -29,6 +29,7 @@ RANGES = {
     "checkpoint_rows": (0, ROWS_LIMIT),
     "statement_rows": (1, ROWS_LIMIT),
     "ingest_bytes": (1, BYTES_LIMIT),
+    "transaction_bytes": (1, BYTES_LIMIT),
     "inbox_poll_ms": (0, MS_LIMIT),
     "state_write_bytes": (1, BYTES_LIMIT),
     "aggregation_cache_bytes": (1, BYTES_LIMIT),
@@ -85,6 +86,9 @@ class StreamOptions:
     ingest_bytes: int = 256 << 20
     """Maximum bytes, in memory, of a batch of a streaming writer or a request of another process, all of which belong
     to one epoch."""
+    transaction_bytes: int = 64 << 20
+    """Maximum bytes, in memory, of the changes that a transaction buffers until COMMIT; a statement counts as 1 KiB
+    besides its rows."""
     inbox_poll_ms: int = 1_000
     """Time between two looks for requests of other processes, while there are none; 0: none are carried out. A look is
     one read of the meta store."""

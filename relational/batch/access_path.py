@@ -67,7 +67,7 @@ def access(
     terms = () if predicate is None else conjuncts(predicate)
     own = _path(scan, scan.table, scan.columns, terms, order)
     paths = [own]
-    for index in indexes(scan.table.id) if terms or order else ():
+    for index in indexes(scan.table.id) if (terms or order) and scan.epoch is None else ():  # it may be younger
         path = _path(scan, index, _columns_in(index, scan), terms, order)
         is_short = limit is not None and limit <= MANY_LOOKUPS and not path.rest
         if path.keys is not None or (path.order is not None and (path.is_covering or is_short)):
@@ -128,7 +128,7 @@ def _reversed(order: OrderType) -> OrderType:
 def _scanned(scan: Scan, path: AccessPath, limit: int | None) -> BatchNode:
     columns = tuple(column for column in path.columns if column is not None)
     most = None if path.rest else limit
-    node: BatchNode = BatchScan(scan.schema, path.table, columns, most, path.keys, path.order)
+    node: BatchNode = BatchScan(scan.schema, path.table, columns, most, path.keys, path.order, scan.epoch)
     return BatchFilter(scan.schema, node, conjunction(list(map(narrowed, path.rest)))) if path.rest else node
 
 

@@ -68,13 +68,14 @@ class ScanOrder(StrEnum):
 @dataclass(frozen=True, slots=True)
 class BatchScan(BatchNode):
     """Columns of a table: of the rows whose key fulfils `keys` (None: of all), `limit` rows at most (None: all), in
-    `order` (None: in any). A condition on the whole key looks its rows up."""
+    `order` (None: in any); at `epoch`, None: at that of the query. A condition on the whole key looks its rows up."""
 
     table: TableCatalog
     columns: tuple[int, ...]
     limit: int | None
     keys: KeyCondition | None = None
     order: ScanOrder | None = None
+    epoch: int | None = None
 
     @property
     def is_lookup(self) -> bool:
@@ -87,7 +88,8 @@ class BatchScan(BatchNode):
 
     @property
     def details(self) -> str:
-        return f"{self.table.name}{self._shown_keys} ({', '.join(self.schema.names)}){self._shown_order}"
+        at = "" if self.epoch is None else f" at epoch {self.epoch}"
+        return f"{self.table.name}{at}{self._shown_keys} ({', '.join(self.schema.names)}){self._shown_order}"
 
     @property
     def _shown_keys(self) -> str:

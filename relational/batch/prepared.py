@@ -162,6 +162,8 @@ def point_lookup(plan: BatchNode, shown: Sequence[int], store: StateStore) -> Po
     if not is_point or not columns:
         return None
     assert isinstance(plan, BatchScan) and plan.keys is not None
+    if plan.epoch is not None:
+        return None
     if any(len(alternatives) != 1 for alternatives in plan.keys.equal):
         return None
     key = [alternatives[0] for alternatives in plan.keys.equal]

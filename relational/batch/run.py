@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hummock.epoch import Epoch
+from hummock.epoch import Epoch, pure_epoch
 from hummock.state_store import StateStore
 from relational.batch.access_path import MANY_LOOKUPS
 from relational.batch.hash_agg import HashAgg
@@ -119,14 +119,15 @@ class _Query:
             name = plan.table.name
             reason = f"source {name!r} stores no rows: read it through a materialized view or a sink"
             raise CatalogError(reason, name=name)
-        table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
+        cache, epoch = (self._cache, self._epoch) if plan.epoch is None else (None, pure_epoch(plan.epoch))
+        table = StorageTable(plan.table, self._store, plan.columns, cache=cache)
         is_ordered, is_reverse = plan.order is not None, plan.order is ScanOrder.REVERSE
         if plan.keys is None and plan.order is None and plan.limit is None:
-            return table.scan_parts(self._epoch, read_in_order)
+            return table.scan_parts(epoch, read_in_order)
         if plan.keys is None:
-            return table.scan(self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
+            return table.scan(epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
         keys = plan.keys.resolve()
-        return table.rows_of(keys, self._epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
+        return table.rows_of(keys, epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
 
     def index_lookup(self, plan: BatchIndexLookup) -> Chunks:
         """Looks up the keys of some chunks; the keys of too many are forgotten, and the whole table is read."""
@@ -229,7 +230,8 @@ class _Query:
         scan, change = _stages(plan.right)
         assert isinstance(scan, BatchScan), scan
         table = StorageTable(scan.table, self._store, scan.columns)
-        return _shown(map(change, table.rows_under(prefixes, self._epoch)))
+        epoch = self._epoch if scan.epoch is None else pure_epoch(scan.epoch)
+        return _shown(map(change, table.rows_under(prefixes, epoch)))
 
     def recursive(self, plan: BatchRecursive) -> Chunks:
         """All rows before the first one is passed on: no other reader of the working table runs meanwhile."""

@@ -204,6 +204,19 @@ def rename_table(snapshot: CatalogSnapshot, table: TableCatalog, name: str, defi
     return MetaOperations(require={**require, new: None}, put={**put, new: snapshot.rows[old]}, delete=(old,))
 
 
+def comment(snapshot: CatalogSnapshot, table_id: int, column: str | None, text: str) -> MetaOperations:
+    """Gives an object, or a column of it, a comment; "": none. NotFound if either was dropped."""
+    table = snapshot.get(table_id)
+    if column is None:
+        commented = replace(table, comment=text)
+    else:
+        at = column_index(table, column)
+        columns = (*table.columns[:at], replace(table.columns[at], comment=text), *table.columns[at + 1 :])
+        commented = replace(table, columns=columns)
+    key = table_key(table_id)
+    return MetaOperations(require={key: snapshot.rows[key]}, put={key: encode(commented)})
+
+
 def set_ttl(snapshot: CatalogSnapshot, table_id: int, ttl_ms: int) -> tuple[TableCatalog, MetaOperations]:
     """The next version of a table, whose rows expire after `ttl_ms`. CatalogError; DependencyError naming the jobs that
     follow the table, which would keep rows that expire.

@@ -276,6 +276,11 @@ class CatalogManager:
         snapshot = self._snapshot
         return self._as_next(snapshot, planning.rename_table(snapshot, snapshot.get(table_id), name, definition))
 
+    def plan_comment(self, table_id: int, column: str | None, text: str) -> MetaOperations:
+        """Operations that give an object, or a column of it, a comment; "": none. NotFound."""
+        snapshot = self._snapshot
+        return self._as_next(snapshot, planning.comment(snapshot, table_id, column, text))
+
     def plan_drop_column(
         self, table_id: int, column: str, *, cascade: bool = False
     ) -> tuple[TableCatalog, DropPlan]:

@@ -126,7 +126,7 @@ class RowFormat(StrEnum):
 class ColumnCatalog:
     """One stored column. `column_id` is never reused; `SELECT *` omits hidden columns. `default` is its value in rows
     written before the column was added, and in inserted rows that omit it. `not_null` and `max_length` (characters of a
-    VARCHAR, None without a limit) are constraints on written rows.
+    VARCHAR, None without a limit) are constraints on written rows. `comment` is that of COMMENT ON; "": none.
     """
 
     name: str
@@ -136,9 +136,11 @@ class ColumnCatalog:
     default: Any = field(default=None, hash=False)
     not_null: bool = False
     max_length: int | None = None
+    comment: str = ""
 
     def to_json(self) -> dict:
         return {
+            **({"comment": self.comment} if self.comment else {}),
             "name": self.name,
             "column_id": self.column_id,
             "data_type": str(self.data_type),
@@ -160,6 +162,7 @@ class ColumnCatalog:
             default,
             record.get("not_null", False),
             record.get("max_length"),
+            record.get("comment", ""),
         )
 
 
@@ -178,7 +181,7 @@ class TableCatalog:
     `kernel_version` is the version of the expression kernels that computed the stored rows of a view. `connector`: the
     options of the connector that feeds a table or is the source; `sink`: those of a sink. A row is not read `ttl_ms`
     after the epoch in which it was written, 0: always. `watermarks`: the declared one of a table or source, those of a
-    view's columns.
+    view's columns. `comment` is that of COMMENT ON; "": none.
     """
 
     id: int
@@ -209,6 +212,7 @@ class TableCatalog:
     ttl_ms: int = 0
     vnode_rule: VnodeRule = VnodeRule.HASH
     watermarks: tuple[WatermarkCatalog, ...] = ()
+    comment: str = ""
 
     @property
     def inserts_new_keys(self) -> bool:
@@ -305,6 +309,7 @@ class TableCatalog:
             **({"ttl_ms": self.ttl_ms} if self.ttl_ms else {}),
             **({} if self.vnode_rule is VnodeRule.HASH else {"vnode_rule": self.vnode_rule.value}),
             **({"watermarks": [each.to_json() for each in self.watermarks]} if self.watermarks else {}),
+            **({"comment": self.comment} if self.comment else {}),
         }
 
     @classmethod
@@ -340,6 +345,7 @@ class TableCatalog:
             ttl_ms=natural(record.get("ttl_ms", 0)),
             vnode_rule=VnodeRule(record.get("vnode_rule", VnodeRule.HASH)),
             watermarks=tuple(map(WatermarkCatalog.from_json, record.get("watermarks", ()))),
+            comment=record.get("comment", ""),
         )
 
 

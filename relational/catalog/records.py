@@ -11,6 +11,7 @@
     catalog/failed/<id>                   why a job was set aside, as JSON
     catalog/job/<id>                      the stream plan and the parallelism of a job, as JSON
     catalog/function/<id>                 a user function in its current version, as JSON
+    catalog/changed/<id>                  the epoch of the last DDL that changed an object, see `changes.py`
     catalog/creating/<id>                 empty; its job has not read all existing rows of the tables that it reads
 
 Names are quoted as in a URL, so none contains a slash. The database `dev` and its `public` have no rows.
@@ -34,6 +35,7 @@ LOADED_PREFIX = "catalog/loaded/"
 FAILED_PREFIX = "catalog/failed/"
 JOB_PREFIX = "catalog/job/"
 CREATING_PREFIX = "catalog/creating/"
+CHANGED_PREFIX = "catalog/changed/"
 SCHEMA_PREFIX = "catalog/schema/"
 DATABASE_PREFIX = "catalog/database/"
 FUNCTION_PREFIX = "catalog/function/"
@@ -62,6 +64,11 @@ def job_key(job_id: int) -> str:
 def creating_key(job_id: int) -> str:
     """The meta key of the note that a job is being created."""
     return f"{CREATING_PREFIX}{job_id:010}"
+
+
+def changed_key(table_id: int) -> str:
+    """The meta key of the last change of an object, see `relational.catalog.changes`."""
+    return f"{CHANGED_PREFIX}{table_id:010}"
 
 
 def schema_key(schema_id: int) -> str:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TypeVar
 
+from relational.catalog.changes import ObjectChange, read_changes
 from relational.catalog.functions import FunctionCatalog
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
@@ -89,6 +90,11 @@ class CatalogSnapshot:
         """The jobs that have not read all existing rows of the tables that they read, by id."""
         keys = (key for key in self.state_rows if key.startswith(CREATING_PREFIX))
         return frozenset(int(key[len(CREATING_PREFIX) :]) for key in keys) & self.tables.keys()
+
+    @cached_property
+    def changed(self) -> dict[int, ObjectChange]:
+        """The last change of each object, by id, as far as it is recorded."""
+        return read_changes(self.rows)
 
     def job_record(self, job_id: int) -> JobRecord | None:
         """How a job runs; None for a table, and for a job of an older release."""

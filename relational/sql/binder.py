@@ -14,6 +14,7 @@ from relational.errors import SourceTextError
 from relational.expr.bind import unknown
 from relational.sql.context import BindContext, CatalogReader
 from relational.sql.ddl.alter import bind_alter
+from relational.sql.ddl.comment import bind_comment
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
 from relational.sql.dml import bind_delete, bind_insert, bind_truncate, bind_update
@@ -154,6 +155,7 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "CREATE": bind_create,
     "ALTER": bind_alter,
     "DROP": bind_drop,
+    "COMMENT": bind_comment,
     "INSERT": bind_insert,
     "UPDATE": bind_update,
     "DELETE": bind_delete,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
 from relational.expr.bind import ExprBinder, Scope, error_span, span_of
@@ -22,6 +23,7 @@ from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, read_name, resolved
 from relational.sql.query import QueryBinder
+from relational.sql.returning import bind_returning, parted
 from relational.sql.statement import Delete, Insert, Update
 from relational.sql.tree import parse, unsupported
 from relational.sql.values import literal_values, scanned
@@ -34,19 +36,27 @@ _HEAD = re.compile(
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
-    """INSERT INTO table [(columns)] VALUES … or SELECT …; without a column list, the last columns may be omitted."""
+    """INSERT INTO table [(columns)] {VALUES … | SELECT …} [RETURNING …]; without a column list, the last columns may be
+    omitted."""
+    piece, returning = parted(piece)
     head, rows = _parted(piece)
     reader = TokenReader(head)
     reader.expect("INSERT")
     reader.expect("INTO")
     name, span = read_name(reader, "a table")
     table = writable(resolved(context.catalog, name, span), span)
+    query = _inserted(reader, rows, table, context)
+    return Insert(table, query, bind_returning(returning, table, name, None, context))
+
+
+def _inserted(reader: TokenReader, rows: Piece | None, table: TableCatalog, context: BindContext) -> LogicalPlan:
+    """The rows of an INSERT. `rows`: VALUES, if they follow what is left of the reader, which otherwise has all."""
     columns = _target_columns(reader, table)
     if rows is not None:
         reader.finish()
         found = _literals(rows, table, columns)
         if found is not None:
-            return Insert(table, found)
+            return found
     rest = reader.rest() if rows is None else rows
     tree = parse(rest)
     translate = Translator(tree, context.now, context.parameters, functions=context.functions)
@@ -54,14 +64,14 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     if isinstance(node, exp.Values):
         if node.args.get("alias") is not None:
             raise unsupported(node.args["alias"], tree)
-        return Insert(table, _values(binder, node, table, columns))
+        return _values(binder, node, table, columns)
     query = binder.query(node)
     shown = [position for position in range(len(query.schema)) if position not in query.hidden]
     sources: dict[int, Expression] = {}
     for column, source in zip(columns.of(len(shown), (rest.start, rest.end)), shown, strict=True):
         value = InputRef(source, query.schema.types[source])
         sources[column] = assigned(value, table, column, (rest.start, rest.end))
-    return Insert(table, Project(query, stored_row(table, sources), table.schema.names))
+    return Project(query, stored_row(table, sources), table.schema.names)
 
 
 def _parted(piece: Piece) -> tuple[Piece, Piece | None]:
@@ -152,14 +162,16 @@ def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
 
 
 def bind_update(piece: Piece, context: BindContext) -> Update:
-    """UPDATE table SET column = value, … [WHERE condition], also SET (column, …) = (value, …)."""
+    """UPDATE table SET column = value, … [WHERE condition] [RETURNING …], also SET (column, …) = (value, …)."""
+    piece, returning = parted(piece)
     tree = parse(piece)
     node, translate = tree.node, Translator(tree, context.now, context.parameters, functions=context.functions)
-    table, binder = _target(node, context, translate, "UPDATE")
+    target = _target(node, context, translate, "UPDATE")
+    table, binder = target.table, target.binder
     assignments: dict[int, Expression] = {}
-    for target, written in _assignments(node.expressions, translate):
-        span = translate.span(target)
-        column = updatable(table, column_of(table, translate.identifier(target.this), span), span)
+    for left, written in _assignments(node.expressions, translate):
+        span = translate.span(left)
+        column = updatable(table, column_of(table, translate.identifier(left.this), span), span)
         if column in assignments:
             raise BindError(f"column {table.columns[column].name!r} is set twice", **error_span(span))
         if _is_default(written):
@@ -168,7 +180,8 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
         value = translate.term(written)
         assignments[column] = assigned(binder.bind(value), table, column, span_of(value) or span)
     predicate, keys = _condition(node, table, binder, QueryBinder(context.catalog, translate))
-    return Update(table, tuple(assignments.items()), predicate, keys)
+    returned = bind_returning(returning, table, target.name, target.alias, context)
+    return Update(table, tuple(assignments.items()), predicate, keys, returned)
 
 
 def _assignments(nodes: list[exp.Expr], translate: Translator) -> Iterator[tuple[exp.Column, exp.Expr]]:
@@ -193,11 +206,14 @@ def _is_default(node: exp.Expr) -> bool:
 
 
 def bind_delete(piece: Piece, context: BindContext) -> Delete:
-    """DELETE FROM table [WHERE condition]."""
+    """DELETE FROM table [WHERE condition] [RETURNING …]."""
+    piece, returning = parted(piece)
     tree = parse(piece)
     node, translate = tree.node, Translator(tree, context.now, context.parameters, functions=context.functions)
-    table, binder = _target(node, context, translate, "DELETE")
-    return Delete(table, *_condition(node, table, binder, QueryBinder(context.catalog, translate)))
+    target = _target(node, context, translate, "DELETE")
+    predicate, keys = _condition(node, target.table, target.binder, QueryBinder(context.catalog, translate))
+    returned = bind_returning(returning, target.table, target.name, target.alias, context)
+    return Delete(target.table, predicate, keys, returned)
 
 
 def bind_truncate(piece: Piece, context: BindContext) -> Delete:
@@ -215,10 +231,17 @@ def bind_truncate(piece: Piece, context: BindContext) -> Delete:
     return Delete(table, None)
 
 
-def _target(
-    node: exp.Expr, context: BindContext, translate: Translator, statement: str
-) -> tuple[TableCatalog, ExprBinder]:
-    """The table of an UPDATE or DELETE and a binder over its rows."""
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table of an UPDATE or DELETE, how it is called there, and a binder over its rows."""
+
+    table: TableCatalog
+    name: ObjectName
+    alias: str | None
+    binder: ExprBinder
+
+
+def _target(node: exp.Expr, context: BindContext, translate: Translator, statement: str) -> _Target:
     target = node.this
     if not isinstance(target, exp.Table):
         raise ParseError("a table's name is expected here", **error_span(translate.span(node)))
@@ -228,7 +251,8 @@ def _target(
         raise ParseError(f"{statement} takes an alias without column names", **error_span(translate.span(target)))
     alias = alias_in_tree(target, translate)
     path = (alias,) if alias is not None else (target_name.database, target_name.schema, target_name.name)
-    return table, ExprBinder(Scope.of_items([FromItem(table.schema, Scan(table).hidden, path)]))
+    binder = ExprBinder(Scope.of_items([FromItem(table.schema, Scan(table).hidden, path)]))
+    return _Target(table, target_name, alias, binder)
 
 
 def _condition(

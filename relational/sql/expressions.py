@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from relational.catalog.functions import FunctionCatalog
 from relational.catalog.names import DEFAULT_SCHEMA, ObjectName
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import BindError, ParseError, shortened
 from relational.expr.aggregates import AggKind
 from relational.expr.bind import AGGREGATE_ALIASES, AGGREGATES, error_span, unknown
@@ -37,6 +38,7 @@ from relational.expr.unbound import (
     UnboundWindowSpec,
 )
 from relational.expr.window_functions import BoundKind, FrameUnit, WindowKind
+from relational.sql.descriptions import DESCRIBING, description
 from relational.sql.grammar import Operation, Plus
 from relational.sql.nodes import CHAINS
 from relational.sql.parameters import Parameters
@@ -108,6 +110,8 @@ class Translator:
         self.tree, self._now, self._is_kept_fresh, self._parameters = tree, now, is_kept_fresh, parameters
         self._functions = functions
         self._named_windows: dict[str, UnboundWindowSpec] = {}
+        self.known: CatalogSnapshot | None = None
+        """The catalog whose comments functions read."""
 
     def term(self, node: exp.Expr | None) -> UnboundExpr:
         """The term of an expression. ParseError or BindError at an unsupported node."""
@@ -270,6 +274,9 @@ class Translator:
             return self._volatile(name, span)
         if name == "pg_typeof" and len(node.expressions) == 1 and _is_untyped(node.expressions[0]):
             return UnboundLiteral("unknown", span=span)
+        if name in DESCRIBING and self.known is not None:
+            self.check_momentary(f"{name} reads the catalog of the moment", span)
+            return description(name, tuple(self.term(arg) for arg in node.expressions), self.known, span)
         if name == "array":
             raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
         if name == "concat":

@@ -11,10 +11,11 @@ from relational.catalog.names import DEFAULT_DATABASE, PUBLIC, ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
-from relational.sql.ddl.create_function import LANGUAGE, function_definition
-from relational.sql.ddl.show_create import default_text, definition_of, type_text
+from relational.sql.ddl.create_function import function_definition
+from relational.sql.ddl.show_create import comments_of, default_text, definition_of, type_text
 from relational.sql.settings import SETTINGS, Settings
 from relational.sql.statement import Show, ShowKind
+from relational.udf.function import LANGUAGE
 
 _KINDS = {
     ShowKind.TABLES: TableKind.TABLE,
@@ -80,9 +81,10 @@ def show_create_function(function: FunctionCatalog, known: CatalogSnapshot) -> p
 
 
 def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
-    """One row: the qualified name, and the statement that creates it in its current form."""
+    """One row: the qualified name, and the statements that create it in its current form, with its comments."""
     name = known.name_of(table)
-    return pa.table({"name": [str(name)], "definition": [definition_of(table, name)]})
+    text = ";\n".join([definition_of(table, name), *comments_of(table, name)])
+    return pa.table({"name": [str(name)], "definition": [text]})
 
 
 def show_settings(name: str | None, settings: Settings) -> pa.Table:
@@ -100,7 +102,7 @@ def show_settings(name: str | None, settings: Settings) -> pa.Table:
 
 def describe(table: TableCatalog) -> pa.Table:
     """One row per column, hidden ones too: name, type, its position in the primary key (from 1, else NULL), hidden,
-    default (NULL: none), whether it is NOT NULL.
+    default (NULL: none), whether it is NOT NULL, comment (NULL: none).
     """
     key = {column: position + 1 for position, column in enumerate(table.pk_indices)}
     defaults = [
@@ -114,6 +116,7 @@ def describe(table: TableCatalog) -> pa.Table:
             "is_hidden": pa.array([column.is_hidden for column in table.columns], pa.bool_()),
             "default": pa.array(defaults, pa.string()),
             "not_null": pa.array([column.not_null for column in table.columns], pa.bool_()),
+            "comment": pa.array([column.comment or None for column in table.columns], pa.string()),
         }
     )
 

@@ -1,8 +1,8 @@
 """The parameters of one statement: how they are written in its text, and as what they are bound.
 
 `?` is one after the other, `$1` by number, `:name` by name; one statement has one form. A parameter is bound by its
-type, so that one plan serves all values of it, except where the grammar or the statement needs a constant: LIMIT and
-OFFSET, and NULL, which has any type.
+type, so that one plan serves all values of it, except where the grammar or the statement needs a constant: LIMIT,
+OFFSET and FOR SYSTEM_TIME AS OF, and NULL, which has any type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relational.types.data_type import DataType
 Given = Sequence[object] | Mapping[str, object]
 """Values of parameters: in order, or by name."""
 MAX_PARAMETERS = 32_767
-_COUNTS = (exp.Limit, exp.Offset, exp.Fetch)
+_COUNTS = (exp.Limit, exp.Offset, exp.Fetch, exp.Version)
 
 
 class Parameters:
@@ -32,8 +32,10 @@ class Parameters:
 
     def __init__(self, given: Given = (), *, is_by_value: bool = False) -> None:
         self._given, self.is_by_value = given, is_by_value
-        self._numbers: dict[int, int] = {}  # of each mark in the tree, by its id
-        self._tree: Tree | None = None
+        self._numbers: dict[int, int] = {}  # of each mark in the trees, by its id
+        self._trees: list[Tree] = []
+        self._keys: dict[str | int, int] = {}
+        self._form = ""  # the first character of the first mark
         self._values: list[Literal] = []
         self.names: tuple[str | int, ...] = ()
         self.spans: list[TextSpan | None] = []
@@ -59,17 +61,19 @@ class Parameters:
         return None if self.is_by_value else UnboundParameter(0, DataType.TIMESTAMPTZ)
 
     def _read(self, tree: Tree) -> None:
-        """Numbers the marks of a tree. BindError for two forms in one statement, and for missing values."""
-        if self._tree is tree:
+        """Numbers the marks of a tree after those of the trees before it. BindError for two forms in one statement, and
+        for missing values."""
+        if any(each is tree for each in self._trees):
             return
-        self._tree = tree
+        self._trees.append(tree)
         marks = [node for node in tree.node.walk() if isinstance(node, exp.Placeholder)]
         spans = {id(node): tree.location(node) or (0, 0) for node in marks}
         marks.sort(key=lambda node: spans[id(node)])
-        keys: dict[str | int, int] = {}
+        keys = self._keys
         for mark in marks:
             span = spans[id(mark)]
-            if mark.this[0] != marks[0].this[0]:
+            self._form = self._form or mark.this[0]
+            if mark.this[0] != self._form:
                 raise BindError("a statement writes all parameters as ?, as $1 or as :name", **error_span(span))
             key = self._key_of(mark.this, len(keys), span)
             self._numbers[id(mark)] = keys.setdefault(key, len(keys))

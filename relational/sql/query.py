@@ -27,6 +27,7 @@ from relational.plan.set_operations import SetOperation, check_branches, compare
 from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, session, tumble
 from relational.plan.using import join_using, shared_names
+from relational.sql.as_of import at_epoch, epoch_of, is_proctime
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.grouping_sets import grouping_of
@@ -99,6 +100,7 @@ class QueryBinder:
 
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
+        translator.known = catalog.snapshot
         self._named: ChainMap[str, _Relation] = ChainMap()
         self._outer: Scope | None = None  # of the query around the current one, if that is in an expression
         self._shares = self._recursions = 0
@@ -349,29 +351,39 @@ class QueryBinder:
             raise BindError(message, **error_span(self._translate.span(node)))
 
     def _is_temporal(self, node: exp.Expr) -> bool:
-        """Whether a relation after JOIN is one FOR SYSTEM_TIME AS OF PROCTIME(). BindError for another time."""
-        version = node.args.get("version")
-        if version is None:
-            return False
-        time = version.expression
-        if version.args.get("kind") == "AS OF" and isinstance(time, exp.Anonymous) and time.name.lower() == "proctime":
-            return True
-        raise BindError("a join is FOR SYSTEM_TIME AS OF PROCTIME() only", **error_span(self._translate.span(node)))
+        """Whether a relation after JOIN is one FOR SYSTEM_TIME AS OF PROCTIME()."""
+        return is_proctime(node.args.get("version"))
 
     def _named_items(
         self, node: exp.Expr, others: Sequence[FromItem], *, is_temporal: bool = False
     ) -> tuple[LogicalPlan, list[FromItem]]:
         """A relation of a FROM, or joined ones in parentheses."""
-        if node.args.get("version") is not None and not is_temporal:
+        if is_proctime(node.args.get("version")) and not is_temporal:
             reason = "FOR SYSTEM_TIME AS OF PROCTIME() is of the right side of a JOIN"
             raise BindError(reason, **error_span(self._translate.span(node)))
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and node.args.get("alias") is None:
             table = exp.Table(**{name: part for name, part in node.this.args.items() if name != "joins"})
             return self._join_chain(table, node.this.args.get("joins") or (), others)
         relation, path = self._from_item(node)
+        version = node.args.get("version")
+        if isinstance(version, exp.Version) and not is_temporal:
+            relation = self._at_time(relation, node, version)
         self._check_new(path, node, others)
         relation = self._renamed(relation, node, path[-1] if path else "")
         return relation.plan, [FromItem(relation.schema, relation.hidden, path)]
+
+    def _at_time(self, relation: _Relation, node: exp.Expr, version: exp.Version) -> _Relation:
+        """A table or view FOR SYSTEM_TIME AS OF an epoch or a time. BindError."""
+        span, known = self._translate.span(version) or self._translate.span(node), self._catalog.snapshot
+        is_query = node.args.get("db") is None and isinstance(node.this, exp.Identifier) and (
+            self._translate.identifier(node.this) in self._named)
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or is_query:
+            raise BindError("FOR SYSTEM_TIME AS OF is of a table or view", **error_span(span))
+        named = self._catalog.find(name_in_tree(node, self._translate)[0])
+        if named is None:
+            raise BindError("the system catalog has no history", **error_span(span))
+        epoch = epoch_of(version, self._translate)
+        return replace(relation, plan=at_epoch(relation.plan, epoch, named.id, known, span))
 
     def _connection(self, node: exp.Join) -> _Connection:
         """How a JOIN connects two relations. ParseError."""

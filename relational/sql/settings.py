@@ -2,7 +2,7 @@
 
 A setting is accepted only if this engine does what its value says, or if its value cannot change an answer:
 
-* effective ones: `rw_implicit_flush`, `parallelism`;
+* effective ones: `rw_implicit_flush`, `query_epoch`, `parallelism`;
 * facts that clients set or ask for, with the values that hold here: `TimeZone` is UTC, texts are UTF8;
 * RisingWave's choices among plans of one answer (`rw_enable_join_ordering`), which are kept and shown only.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hummock.epoch import MAX_EPOCH, pure_epoch
 from relational.errors import BindError
 from relational.expr.bind import error_span, unknown
 from relational.sql.ddl.options import PARALLELISM, parallelism_of
@@ -20,6 +21,7 @@ from relational.sql.statement import SetOption, ShowOptions
 
 DEFAULT = "default"
 IMPLICIT_FLUSH = "rw_implicit_flush"
+QUERY_EPOCH = "query_epoch"
 MOST_CHARACTERS = 1_000
 
 
@@ -55,6 +57,12 @@ def _one_of(*values: str) -> Callable[[str], str]:
 
 def _parallelism(text: str) -> str:
     return text if text == DEFAULT else str(parallelism_of(text))
+
+
+def _epoch(text: str) -> str:
+    if not (text.isascii() and text.isdigit()) or int(text) > MAX_EPOCH:
+        raise ValueError(f"an epoch, a number of 1 to {MAX_EPOCH}, or 0 for the newest one")
+    return str(pure_epoch(int(text)))
 
 
 def _text(text: str) -> str:
@@ -107,6 +115,7 @@ _PLANS = {
 SETTINGS: Mapping[str, Setting] = {
     IMPLICIT_FLUSH: Setting("false", _bool, "INSERT, UPDATE and DELETE return when their changes are committed"),
     PARALLELISM: Setting(DEFAULT, _parallelism, "actors of each fragment of jobs that are created from now on"),
+    QUERY_EPOCH: Setting("0", _epoch, "the epoch at which queries read tables and views; 0: the newest one"),
     "timezone": Setting("UTC", _utc, "the zone of texts of TIMESTAMPTZ"),
     "search_path": Setting('"$user", public', _search_path, "the schema of names without one"),
     "visibility_mode": Setting(DEFAULT, _one_of(DEFAULT, "checkpoint"), "reads are of committed changes"),
@@ -187,6 +196,11 @@ class Settings:
     def flushes(self) -> bool:
         """Whether data changes are committed when they return."""
         return self[IMPLICIT_FLUSH] == "true"
+
+    @property
+    def query_epoch(self) -> int | None:
+        """At which queries read; None: the newest one."""
+        return int(self[QUERY_EPOCH]) or None
 
     @property
     def parallelism(self) -> int | None:

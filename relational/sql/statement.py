@@ -12,6 +12,7 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
 from relational.types.data_type import DataType
+from relational.types.schema import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,15 @@ class SetTtl:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """The comment of an object, or of its column of this name; "": none."""
+
+    table: TableCatalog
+    column: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """A setting of the session for later statements, see `relational.sql.settings`; `name` None: all, `value` None:
     the default.
@@ -198,11 +208,26 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
+class Returning:
+    """What RETURNING gives for each row that was inserted, updated (as it is now) or deleted: expressions over all
+    stored columns of the table, and the names of the columns."""
+
+    expressions: tuple[Expression, ...]
+    names: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """Of the rows."""
+        return Schema(map(Field, self.names, [each.data_type for each in self.expressions]))
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """The rows of `query`: one column for each stored column of `table`, in order; a generated row id is NULL."""
 
     table: TableCatalog
     query: LogicalPlan
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +239,7 @@ class Update:
     assignments: tuple[tuple[int, Expression], ...]
     predicate: Expression | None
     keys: LogicalPlan | None = None
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +249,7 @@ class Delete:
     table: TableCatalog
     predicate: Expression | None
     keys: LogicalPlan | None = None
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +267,16 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction begins."""
+    """A transaction begins; one that `is_read_only` takes no changes."""
 
     is_read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The transaction ends; it has nothing to undo."""
+    """The transaction ends; its changes take effect, or are forgotten if `is_rollback`."""
+
+    is_rollback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +453,7 @@ Statement = (
     | Resume
     | SetParallelism
     | SetTtl
+    | Comment
     | SetOption
     | ShowOptions
     | Nothing

@@ -23,18 +23,18 @@ from relational.expr.scope import error_span, unknown
 from relational.expr.unbound import TextSpan
 from relational.plan.logical import ColumnValues, LogicalPlan
 from relational.sql.context import CatalogReader
-from relational.sql.ddl.create_function import LANGUAGE
 from relational.sql.ddl.show_create import default_text, definition_of
 from relational.sql.settings import SETTINGS
 from relational.types.data_type import DataType, Field, TypeKind
 from relational.types.postgres import POSTGRES_TYPES, type_name, type_oid
 from relational.types.schema import Schema
-from relational.udf.function import FunctionKind, UserFunction, Volatility
+from relational.udf.function import LANGUAGE, FunctionKind, UserFunction, Volatility
 
 PG_CATALOG, INFORMATION_SCHEMA = "pg_catalog", "information_schema"
 SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
 SCHEMA_OID, PG_CATALOG_OID, INFORMATION_SCHEMA_OID = 2200, 11, 13_000
 DEFAULT_TABLESPACE = 1663
+PG_CLASS_OID = 1_259
 KEY_OID = 1 << 30
 """More than any id of a table: the index of the primary key of a table has this number plus the table's."""
 _RELKIND = {
@@ -154,6 +154,21 @@ def _pg_attribute(known: CatalogSnapshot) -> Rows:
             yield _attribute_row(table.id, number, column)
         for at, number in enumerate(_key_numbers(table) or (), 1):
             yield _attribute_row(KEY_OID + table.id, at, table.columns[table.visible_indices[number - 1]])
+
+
+def _pg_description(known: CatalogSnapshot) -> Rows:
+    for oid, number, text in descriptions(known):
+        yield oid, PG_CLASS_OID, number, text
+
+
+def descriptions(known: CatalogSnapshot) -> Iterator[tuple[int, int, str]]:
+    """(oid, number of the column, comment) of the objects of the default database; 0: of the object."""
+    for table, _ in _relations(known):
+        if table.comment:
+            yield table.id, 0, table.comment
+        for number, column in _columns(table):
+            if column.comment:
+                yield table.id, number, column.comment
 
 
 def _attribute_row(relation: int, number: int, column: ColumnCatalog) -> tuple[Any, ...]:
@@ -442,7 +457,7 @@ _PG_TABLES: dict[str, SystemTable] = {
     "pg_settings": _table("name t, setting t, short_desc t, boot_val t", _pg_settings),
     "pg_am": _table("oid n, amname t, amhandler t, amtype t"),
     "pg_collation": _table("oid n, collname t, collnamespace n, collowner n, collprovider t, collencoding i"),
-    "pg_description": _table("objoid n, classoid n, objsubid i, description t"),
+    "pg_description": _table("objoid n, classoid n, objsubid i, description t", _pg_description),
     "pg_shdescription": _table("objoid n, classoid n, description t"),
     "pg_depend": _table("classid n, objid n, objsubid i, refclassid n, refobjid n, refobjsubid i, deptype t"),
     "pg_enum": _table("oid n, enumtypid n, enumsortorder r, enumlabel t"),

@@ -43,11 +43,12 @@ def bind_begin(piece: Piece, context: BindContext) -> Begin:
 
 def bind_end(piece: Piece, context: BindContext) -> End:
     """COMMIT, END, ROLLBACK or ABORT [WORK | TRANSACTION]."""
+    is_rollback = piece.words(1)[0] in ("ROLLBACK", "ABORT")
     reader = TokenReader(piece.after(1))
     if not reader.accept("WORK"):
         reader.accept("TRANSACTION")
     reader.finish()
-    return End()
+    return End(is_rollback)
 
 
 def bind_declare(piece: Piece, context: BindContext) -> DeclareCursor:

@@ -15,6 +15,7 @@ from relational.types.data_type import DataType, Field
 
 RECORD = "user_function"
 """The key of a stored plan's node under which it has the record of a function, and no other value."""
+LANGUAGE = "python"
 MOST_ARGUMENTS = 100
 MOST_SOURCE_CHARACTERS = 1 << 20
 

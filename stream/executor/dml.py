@@ -9,11 +9,16 @@ Each sink has a channel of its own, which begins and ends with a barrier. All ch
 message is read from each in turn [R24]. So the changes of one sink keep their order and their epoch. Between writers no
 order holds within an epoch. A key may pass from one sink to another: the changes of several sinks are kept until the
 barrier, where the deletions of all of them precede all insertions.
+
+The part of a block [R58] is passed on like a statement. Until the other tables of the block have evaluated theirs,
+`control` is not read, and the changes of sinks are kept until the barrier: the sinks may carry what those tables emit,
+so that a table which did not read them could wait for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
@@ -23,7 +28,19 @@ from stream.errors import InvalidStatement, StatementError
 from stream.executor.base import Executor, ExecutorInfo, aligned, next_of
 from stream.executor.netting import KeptChanges
 from stream.executor.schema_change import fitted, fitted_rows
-from stream.message import STATEMENTS, WAIT, Barrier, InsertRows, JoinedSink, Message, Statement, Watermark
+from stream.message import (
+    STATEMENTS,
+    WAIT,
+    Ballot,
+    Barrier,
+    Decision,
+    InsertRows,
+    JoinedSink,
+    Message,
+    Proposed,
+    Statement,
+    Watermark,
+)
 from stream.runtime.channel import Channel
 
 NO_STATEMENT = 0
@@ -53,6 +70,7 @@ class DmlExecutor(Executor):
         self._rows = rows
         self._sinks: dict[int, JoinedSink] = {}  # by actor
         self._kept = KeptChanges(request_barrier)
+        self._undecided: Ballot | None = None
 
     def execute(self) -> Iterator[Message]:
         for sink, message in self._received():
@@ -60,6 +78,8 @@ class DmlExecutor(Executor):
                 yield from self._written(sink, message)
             elif isinstance(message, STATEMENTS):
                 yield from self._fitted(message)
+            elif isinstance(message, Proposed):
+                yield from self._proposed(message)
             elif isinstance(message, Barrier):
                 yield from self._netted()
                 self._table = message.altered(self._table.id) or self._table
@@ -78,7 +98,7 @@ class DmlExecutor(Executor):
             while unaligned:
                 is_idle = True
                 for sink in tuple(unaligned):
-                    message = next_of(self._control if sink is None else sink.channel)
+                    message = self._from_control() if sink is None else next_of(sink.channel)
                     if message is None:
                         continue
                     is_idle = False
@@ -98,6 +118,15 @@ class DmlExecutor(Executor):
             for actor_id in barrier.stopped:
                 self._sinks.pop(actor_id, None)
 
+    def _from_control(self) -> Message | None:
+        """The next message of `control`; while a block is undecided, none but the decision."""
+        if self._undecided is None or self._control.is_drained:
+            return next_of(self._control)
+        if not self._undecided.is_decided:
+            return None
+        decided, self._undecided = self._undecided, None
+        return Decision(decided.is_accepted)
+
     def _joined(self, barrier: Barrier) -> tuple[JoinedSink, ...]:
         """The sinks that begin with this barrier, which is their first message."""
         joined = barrier.joined(self._actor_id)
@@ -113,6 +142,17 @@ class DmlExecutor(Executor):
                     statement.result.set_exception(refusal)
                 return
         yield statement
+
+    def _proposed(self, proposed: Proposed) -> Iterator[Message]:
+        part, ids = proposed.part, self._table.column_ids
+        try:
+            fits = (each if each.column_ids in (None, ids) else fitted(each, self._table) for each in part.statements)
+            statements = tuple(fits)
+        except StatementError as refusal:
+            proposed.ballot.refuse(refusal)
+            return
+        self._undecided = proposed.ballot
+        yield replace(proposed, part=part._replace(statements=statements))
 
     def _first_rows(self, rows: StreamChunk) -> Iterator[Message]:
         """The INSERT of the first rows, which has been evaluated when the next message is asked for."""
@@ -133,7 +173,7 @@ class DmlExecutor(Executor):
         except InvalidValue as error:
             raise InvalidStatement(self._table.name, str(error)) from error
         is_only_inserted = self._table.row_id_index is not None or self._table.is_append_only
-        if is_only_inserted or (len(self._sinks) == 1 and not self._kept):
+        if self._undecided is None and (is_only_inserted or (len(self._sinks) == 1 and not self._kept)):
             yield rows
         else:
             self._kept.add(rows, sink.actor_id)

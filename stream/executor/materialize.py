@@ -23,8 +23,8 @@ from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.conflict import ConflictResolver
 from stream.executor.schema_change import fitted_changes
-from stream.executor.statement import StatementEvaluator
-from stream.message import STATEMENTS, Barrier, EvaluatedChanges, Message, Replayed, Statement
+from stream.executor.statement import StatementEvaluator, inverse
+from stream.message import STATEMENTS, Barrier, Decision, EvaluatedChanges, Message, Proposed, Replayed, Statement
 
 TRUSTED_CONNECTOR = "its rows come from a connector that promises legal changes; a statement would break that"
 
@@ -53,6 +53,7 @@ class MaterializeExecutor(Executor):
         self._chunk_rows = chunk_rows
         self._conflict = conflict
         self._is_loading = False
+        self._proposed: StreamChunk | None = None  # written, and not yet passed on
         self._has_readers = has_readers
         self._errors = ErrorCounts() if errors is None else errors
         self._read_catalog()
@@ -76,6 +77,10 @@ class MaterializeExecutor(Executor):
                 yield from self._write(message)
             elif isinstance(message, STATEMENTS):
                 yield from self._run(message)
+            elif isinstance(message, Proposed):
+                self._propose(message)
+            elif isinstance(message, Decision):
+                yield from self._decide(message)
             elif isinstance(message, Replayed):
                 yield from self._run_again(message)
             else:
@@ -116,10 +121,7 @@ class MaterializeExecutor(Executor):
         if not statement.result.begin():
             return
         try:
-            if self._refuses_statements:
-                raise InvalidStatement(self._table.catalog.name, TRUSTED_CONNECTOR)
-            if self._is_loading:
-                raise TableLoading(self._table.catalog.name)
+            self._check_takes_statements()
             resolved = self._statements.run(statement)
         except StatementError as error:
             statement.result.set_exception(error)
@@ -128,6 +130,35 @@ class MaterializeExecutor(Executor):
         if resolved.chunk is not None:
             yield from self._changed(resolved.chunk)
         statement.result.set_result(resolved.rows)
+
+    def _check_takes_statements(self) -> None:
+        if self._refuses_statements:
+            raise InvalidStatement(self._table.catalog.name, TRUSTED_CONNECTOR)
+        if self._is_loading:
+            raise TableLoading(self._table.catalog.name)
+
+    def _propose(self, proposed: Proposed) -> None:
+        """Evaluates and writes the part of a block."""
+        if not proposed.ballot.begin():
+            return
+        try:
+            self._check_takes_statements()
+            resolved = self._statements.run_all(proposed.part.statements)
+        except StatementError as error:
+            proposed.ballot.refuse(error)
+            return
+        self._proposed = resolved.chunk
+        changes = EvaluatedChanges(resolved.chunk, resolved.rows, self._table.catalog.column_ids)
+        proposed.ballot.accept(proposed.part.table_id, changes)
+
+    def _decide(self, decision: Decision) -> Iterator[StreamChunk]:
+        changes, self._proposed = self._proposed, None
+        if changes is None:
+            return
+        if decision.is_accepted:
+            yield from self._changed(changes)
+        else:
+            self._table.write_chunk(inverse(changes))
 
     def _run_again(self, replayed: Replayed) -> Iterator[StreamChunk]:
         """The changes of a statement whose epoch a recovery discarded. They are applied after all statements that were

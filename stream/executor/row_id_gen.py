@@ -15,7 +15,7 @@ from relational.chunk import Column, Op, RowIdGenerator, StreamChunk
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Replayed, Watermark
+from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Proposed, Replayed, Statement, Watermark
 
 
 def id_vnodes(table: TableCatalog) -> int:
@@ -60,7 +60,10 @@ class RowIdGenExecutor(Executor):
                 self._follow(message)
                 yield message
             elif isinstance(message, InsertRows):
-                yield replace(message, chunk=self._with_ids(message.chunk))
+                yield self._inserting(message)
+            elif isinstance(message, Proposed):
+                statements = tuple(map(self._inserting, message.part.statements))
+                yield replace(message, part=message.part._replace(statements=statements))
             elif isinstance(message, StreamChunk):
                 self._check_inserts(message)
                 yield self._with_ids(message)
@@ -71,6 +74,11 @@ class RowIdGenExecutor(Executor):
                 if isinstance(message, Replayed):
                     self._skip_ids_of(message.evaluation)
                 yield message
+
+    def _inserting(self, statement: Statement) -> Statement:
+        if not isinstance(statement, InsertRows):
+            return statement
+        return replace(statement, chunk=self._with_ids(statement.chunk))
 
     def _follow(self, barrier: Barrier) -> None:
         """The generated key may have another position in the next version of the table."""

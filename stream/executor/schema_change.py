@@ -27,18 +27,24 @@ def fitted(statement: Statement, table: TableCatalog) -> Statement:
     if isinstance(statement, InsertRows):
         _check_present(table, ids, range(len(ids)))
         chunk = fitted_rows(statement.chunk, ids, table)
-        return replace(statement, chunk=chunk, column_ids=table.column_ids)
+        positions = {old: table.column_ids.index(column_id) for old, column_id in enumerate(ids)}
+        returning = tuple(remap(each, positions) for each in statement.returning)
+        return replace(statement, chunk=chunk, column_ids=table.column_ids, returning=returning)
     needed = set() if statement.predicate is None else set(input_columns(statement.predicate))
+    needed = needed.union(*map(input_columns, statement.returning))
     if isinstance(statement, UpdateRows):
         for column, value in statement.assignments:
             needed |= {column} | input_columns(value)
     _check_present(table, ids, needed)
     positions = {old: table.column_ids.index(ids[old]) for old in needed}
     predicate = None if statement.predicate is None else remap(statement.predicate, positions)
+    returning = tuple(remap(each, positions) for each in statement.returning)
     if isinstance(statement, DeleteRows):
-        return replace(statement, predicate=predicate, column_ids=table.column_ids)
+        return replace(statement, predicate=predicate, column_ids=table.column_ids, returning=returning)
     assignments = tuple((positions[column], remap(value, positions)) for column, value in statement.assignments)
-    return replace(statement, predicate=predicate, assignments=assignments, column_ids=table.column_ids)
+    return replace(
+        statement, predicate=predicate, assignments=assignments, column_ids=table.column_ids, returning=returning
+    )
 
 
 def fitted_changes(evaluation: EvaluatedChanges, table: TableCatalog) -> StreamChunk | None:

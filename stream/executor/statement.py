@@ -7,7 +7,7 @@ is a chunk of changes with the number of rows affected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -45,14 +45,41 @@ class StatementEvaluator:
     def run(self, statement: Statement) -> Resolved:
         """The changes, which were written to the table. StatementError: none of them was written."""
         try:
-            if isinstance(statement, InsertRows):
-                return self._insert(statement.chunk)
-            self._check_may_change("UPDATE" if isinstance(statement, UpdateRows) else "DELETE")
-            if isinstance(statement, UpdateRows):
-                return self._update(statement)
-            return self._delete(statement)
+            resolved = self._changed(statement)
+            if statement.returning and resolved.chunk is not None:
+                try:
+                    statement.result.returned = _returned(statement, resolved.chunk)
+                except Exception:
+                    self._undo([resolved.chunk])
+                    raise
+            return resolved
         except (EncodingError, EvaluationError, OverflowError, pa.ArrowException) as error:
             raise InvalidStatement(self._name, shortened(str(error), 1_000)) from error
+
+    def _changed(self, statement: Statement) -> Resolved:
+        if isinstance(statement, InsertRows):
+            return self._insert(statement.chunk)
+        self._check_may_change("UPDATE" if isinstance(statement, UpdateRows) else "DELETE")
+        return self._update(statement) if isinstance(statement, UpdateRows) else self._delete(statement)
+
+    def run_all(self, statements: Iterable[Statement]) -> Resolved:
+        """The changes of all statements, in order. StatementError: none of them is left in the table."""
+        written: list[StreamChunk] = []
+        rows = 0
+        try:
+            for statement in statements:
+                resolved = self.run(statement)
+                rows += resolved.rows
+                if resolved.chunk is not None:
+                    written.append(resolved.chunk)
+        except Exception:
+            self._undo(written)
+            raise
+        return Resolved(StreamChunk.concat(written) if written else None, rows)
+
+    def _undo(self, written: Sequence[StreamChunk]) -> None:
+        for part in reversed(written):
+            self._table.write_chunk(inverse(part))
 
     def _insert(self, chunk: StreamChunk) -> Resolved:
         check_rows(self._table.catalog, chunk)
@@ -67,8 +94,7 @@ class StatementEvaluator:
                 if resolved.chunk is not None:
                     written.append(resolved.chunk)
         except Exception:
-            for part in reversed(written):
-                self._table.write_chunk(_inverse(part))
+            self._undo(written)
             raise
         return Resolved(StreamChunk.concat(written), rows) if written else NOTHING
 
@@ -122,7 +148,8 @@ class StatementEvaluator:
     def _check_deletes_by_key(self, statement: DeleteRows, error: DamagedRow) -> None:
         """InvalidStatement unless rows with unreadable values can be deleted by a condition over their keys, because
         their values are not needed. A table with one entry per value needs the old row to find its entries."""
-        needed = frozenset[int]() if statement.predicate is None else input_columns(statement.predicate)
+        read = [*statement.returning, *([] if statement.predicate is None else [statement.predicate])]
+        needed = frozenset[int]().union(*map(input_columns, read))
         if statement.keys is not None or not needed <= set(self._pk):
             cure = "DELETE with a condition over the primary key alone needs no other column"
         elif self._has_readers() or self._table.catalog.row_format is not RowFormat.ROW:
@@ -180,10 +207,19 @@ def _changes(rows: DataChunk, op: Op) -> StreamChunk:
     return StreamChunk(rows.columns, np.full(rows.capacity, op, np.uint8))
 
 
-def _inverse(changes: StreamChunk) -> StreamChunk:
+def inverse(changes: StreamChunk) -> StreamChunk:
     """The changes that undo `changes`, the last one first."""
     order = np.arange(changes.capacity - 1, -1, -1, dtype=np.int32)
     return changes.take(order).with_ops(changes.ops[order] ^ np.uint8(Op.DELETE))
+
+
+def _returned(statement: Statement, changes: StreamChunk) -> DataChunk | None:
+    """The values of `returning` over the rows that were stored or, by a DELETE, deleted. EvaluationError."""
+    is_deletion = (changes.ops & Op.DELETE) != 0
+    wanted = np.flatnonzero(is_deletion if isinstance(statement, DeleteRows) else ~is_deletion).astype(np.int32)
+    rows = DataChunk(changes.columns).take(wanted)
+    values = [evaluate(expression, rows, strict=True) for expression in statement.returning]
+    return DataChunk(values, capacity=rows.capacity) if rows.capacity else None
 
 
 def _paired(old: DataChunk, new: DataChunk) -> StreamChunk:

@@ -241,6 +241,11 @@ class Ddl:
             self._creations.check([table_id])
             self._record(self._catalog.plan_rename(table_id, name, definition))
 
+    def comment(self, table_id: int, column: str | None, text: str) -> None:
+        """Gives an object, or its column of that name, a comment; "": none. NotFound."""
+        with self.one:
+            self._record(self._catalog.plan_comment(table_id, column, text))
+
     # -- parallelism -----------------------------------------------------------------------------------
 
     def set_parallelism(self, table: TableCatalog, parallelism: int | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.errors import EpochTooOld
 from hummock.meta.store.base import NONE, MetaOperations
+from relational.catalog.changes import note_changes
 from relational.catalog.manager import CatalogManager
 from relational.table.store_rules import rule_changes
 from stream.message import Add
@@ -57,6 +58,7 @@ class HummockCommitter:
 
     def commit(self, collected: CollectedEpoch, changes: Sequence[JobChange]) -> None:
         operations = sum((change.operations for change in changes), NONE)
+        operations += note_changes(operations, collected.epoch)
         self._manager.commit_epoch(
             self._session,
             Epoch(collected.epoch),

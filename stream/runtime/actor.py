@@ -14,7 +14,7 @@ from typing import Protocol
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
 from stream.executor.meter import ExecutorMeter
-from stream.message import STATEMENTS, WAIT, Barrier, Replayed, Wait, Watermark
+from stream.message import STATEMENTS, WAIT, Barrier, Decision, Proposed, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
 from stream.runtime.thread_clock import slice_began, slice_ended
 
@@ -101,7 +101,8 @@ class Actor:
             elif isinstance(message, Watermark):
                 self._outputs.broadcast(message)
             else:
-                assert not isinstance(message, (*STATEMENTS, Replayed)), "a statement ends in its table's own chain"
+                own = (*STATEMENTS, Replayed, Proposed, Decision)
+                assert not isinstance(message, own), "a statement ends in its table's own chain"
                 self.rows += message.capacity
                 if not self._outputs.dispatch(message):
                     return WAIT

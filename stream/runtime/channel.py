@@ -7,9 +7,10 @@ of sessions, may wait, in `send`.
 Chunks and statements cost as many permits as they have visible rows, and their bytes: this is the only backpressure.
 The receiver may allow fewer rows than there are permits. Barriers and watermarks cost no permits, so a checkpoint is
 never blocked behind data that is not consumed; the order of all messages is kept. Messages that a recovery sends again
-are free too: they are in memory anyway, and a recovery waits for no actor. A message larger than what is allowed is
-sent alone, when no other row is queued. A close with an error takes effect at both ends at once; a close without one
-lets the receiver drain the queue first.
+are free too: they are in memory anyway, and a recovery waits for no actor. So are the parts of a block, of which a
+session sends one at a time: no barrier comes between them, and a barrier waits for no actor. A message larger than what
+is allowed is sent alone, when no other row is queued. A close with an error takes effect at both ends at once; a close
+without one lets the receiver drain the queue first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable
 
 from relational.chunk import StreamChunk
 from stream.errors import ChannelClosed
-from stream.message import STATEMENTS, Barrier, InsertRows, Message, Replayed, Wait, Watermark
+from stream.message import STATEMENTS, Barrier, Decision, InsertRows, Message, Proposed, Replayed, Wait, Watermark
 
 PERMITS_BYTES = 64 << 20
 """Maximum bytes queued in one channel."""
@@ -32,7 +33,7 @@ def _nobody() -> None:
 
 def cost_of(message: Message) -> tuple[int, int]:
     """(rows, bytes) of permits that a message costs."""
-    if isinstance(message, (Barrier, Watermark, Wait)):
+    if isinstance(message, (Barrier, Watermark, Wait, Proposed, Decision)):
         return 0, 0
     if isinstance(message, InsertRows):
         return message.chunk.visible_rows, message.chunk.nbytes

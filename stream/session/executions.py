@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from relational.errors import BindError, NotFound, SourceTextError
 from relational.expr.bind import convert
 from relational.expr.expression import Literal
-from relational.expr.parameters import ParameterError, parameter
+from relational.expr.parameters import ParameterError, has_parameters, parameter
 from relational.plan.logical import LogicalPlan
 from relational.relation import Relation
 from relational.sql import statement as bound
@@ -28,6 +28,7 @@ from relational.sql.parameters import Given
 from relational.types.schema import Schema
 from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
+from stream.session.queries import total
 from stream.session.statement_cache import CachedStatement, StatementCache
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1_024
 """Executions of one statement that are sent together."""
+CHANGES = (bound.Insert, bound.Update, bound.Delete)
 MOST_PREPARED = 1_024
 """Statements that have a name at the same time."""
 
@@ -119,9 +121,9 @@ class Executions:
             raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")
         return self._rows(found, values)
 
-    def run(self, text: str, given: Given = ()) -> Relation | int | None:
-        """The lazy relation of one query; rows affected by one data change. None for a text without parameters that is
-        neither kept nor will be, and was not executed."""
+    def run(self, text: str, given: Given = ()) -> Relation | pa.Table | int | None:
+        """The lazy relation of one query; rows affected by one data change, or those that its RETURNING gives. None for
+        a text without parameters that is neither kept nor will be, and was not executed."""
         if len(given) or self.cache.has(text):
             return self._run_one(text, given)
         simple = lifted(text)
@@ -130,11 +132,11 @@ class Executions:
                 return self._run_one(*simple)
         return self._run_one(text, ()) if self.cache.may_have(text) else None
 
-    def _run_one(self, text: str, given: Given) -> Relation | int:
+    def _run_one(self, text: str, given: Given) -> Relation | pa.Table | int:
         found, values = self.cache.find(text, given)
         self._transaction.check(found.statement)
-        if _has_key_query(found.statement):
-            return int(self._run(self.cache.by_value(text, given)))
+        if _is_bound_by_value(found.statement):
+            return cast("pa.Table | int", self._run(self.cache.by_value(text, given)))
         if not isinstance(found.statement, bound.Select):
             return self._change(found, values)
         is_bound = not (found.names or found.reads_time)
@@ -142,11 +144,11 @@ class Executions:
         def bind() -> bound.Statement:
             return found.statement if is_bound else self.cache.by_value(text, given)
 
-        if self._transaction.epoch is None and not found.reads_time:
+        if not found.reads_time:
             return PreparedRelation(self._queries, self._checked(found, values), values, bind)
         statement = bind()
         assert isinstance(statement, bound.Select)
-        return self._transaction.relation(statement) or Relation(statement.plan, self._queries, statement.views)
+        return Relation(statement.plan, self._queries, statement.views)
 
     def _checked(self, found: CachedStatement, values: Sequence[Literal]) -> PlannedQuery:
         """The plan of a query. BindError for a value that does not fit into it."""
@@ -159,21 +161,26 @@ class Executions:
 
     def run_many(self, text: str, rows: Iterable[Given]) -> int:
         """Rows affected by a data change that is executed with the values of each of `rows`, in order."""
-        affected = 0
+        affected: list[int] = []
         batch: list[Sequence[Literal]] = []
         current: CachedStatement | None = None
         for given in rows:
             found, values = self.cache.find(text, given)
             self._transaction.check(found.statement)
-            if _has_key_query(found.statement):  # so has every execution of this text
-                affected += int(self._run(self.cache.by_value(text, given)))
+            if isinstance(found.statement, CHANGES) and found.statement.returning is not None:
+                reason = "executemany() gives the number of rows: leave RETURNING out, or use sql() for each row"
+                raise InvalidStatement(type(found.statement).__name__, reason)
+            if _is_bound_by_value(found.statement):  # so is every execution of this text
+                affected.append(int(self._run(self.cache.by_value(text, given))))
                 continue
             if current is not None and (found is not current or len(batch) == BATCH_ROWS):
-                affected += self._change_many(current, batch)
+                affected.append(self._change_many(current, batch))
                 batch = []
             current = found
             batch.append(values)
-        return affected if current is None else affected + self._change_many(current, batch)
+        if current is not None:
+            affected.append(self._change_many(current, batch))
+        return total(affected)
 
     def _change_many(self, found: CachedStatement, many: Sequence[Sequence[Literal]]) -> int:
         """Rows affected by one statement with several values: inserted rows are one statement, other changes are sent
@@ -184,10 +191,11 @@ class Executions:
             rows = found.planned.query.rows_of_many(many)
             if rows is not None:
                 return self._changed(self._queries.insert_rows(statement.table, rows))
-            return sum(self._change(found, values) for values in many)
+            return total(self._insert(found, values) for values in many)
         if not isinstance(statement, bound.Update | bound.Delete):
             raise InvalidStatement(type(statement).__name__, "executemany() takes INSERT, UPDATE or DELETE")
-        return self._changed(sum(self._change_part(found, change, part) for change, part in combined(statement, many)))
+        parts = combined(statement, many)
+        return self._changed(total(self._change_part(found, change, part) for change, part in parts))
 
     def _change_part(
         self, found: CachedStatement, change: bound.Update | bound.Delete | None, part: Sequence[Sequence[Literal]]
@@ -217,8 +225,8 @@ class Executions:
         given = [_converted(number, value, prepared) for number, value in enumerate(statement.values)]
         found, values = self.cache.find(prepared.text, given)
         self._transaction.check(found.statement)
-        if _has_key_query(found.statement):
-            return int(self._run(self.cache.by_value(prepared.text, given)))
+        if _is_bound_by_value(found.statement):
+            return cast("pa.Table | int", self._run(self.cache.by_value(prepared.text, given)))
         return self._rows(found, values) if isinstance(found.statement, bound.Select) else self._change(found, values)
 
     def deallocate(self, statement: bound.Deallocate) -> None:
@@ -232,24 +240,44 @@ class Executions:
     def _rows(self, found: CachedStatement, values: Sequence[Literal]) -> pa.Table:
         assert found.planned is not None
         try:
-            return self._queries.rows_of(found.planned, values, self._transaction.epoch)
+            return self._queries.rows_of(found.planned, values)
         except ParameterError as error:
             raise found.located(error) from error
 
-    def _change(self, found: CachedStatement, values: Sequence[Literal]) -> int:
-        if isinstance(found.statement, bound.Insert):
+    def _change(self, found: CachedStatement, values: Sequence[Literal]) -> int | pa.Table:
+        statement = found.statement
+        if isinstance(statement, bound.Insert):
+            if statement.returning is None:
+                return self._insert(found, values)
             assert found.planned is not None
             try:
-                return self._changed(self._queries.insert_rows_of(found.statement.table, found.planned, values))
+                rows = self._queries.returned_by_insert(statement.table, found.planned, statement.returning, values)
             except ParameterError as error:
                 raise found.located(error) from error
-        change = found.bound(values)
-        return self._changed(self._queries.change_many(change.table, [_parts(change)]))
+        else:
+            change = found.bound(values)
+            if change.returning is None:
+                return self._changed(self._queries.change_many(change.table, [_parts(change)]))
+            rows = self._queries.returned_by_change(change.table, _parts(change), None, change.returning)
+        self._changed(rows.num_rows)
+        return rows
+
+    def _insert(self, found: CachedStatement, values: Sequence[Literal]) -> int:
+        assert found.planned is not None and isinstance(found.statement, bound.Insert)
+        try:
+            return self._changed(self._queries.insert_rows_of(found.statement.table, found.planned, values))
+        except ParameterError as error:
+            raise found.located(error) from error
 
 
-def _has_key_query(statement: bound.Statement) -> bool:
-    """Whether it is a data change whose rows a query selects, with the values of that execution."""
-    return isinstance(statement, bound.Update | bound.Delete) and statement.keys is not None
+def _is_bound_by_value(statement: bound.Statement) -> bool:
+    """Whether it is a data change whose rows a query selects, with the values of that execution, or whose RETURNING has
+    parameters."""
+    if not isinstance(statement, CHANGES):
+        return False
+    if statement.returning is not None and any(map(has_parameters, statement.returning.expressions)):
+        return True
+    return not isinstance(statement, bound.Insert) and statement.keys is not None
 
 
 def _parts(change: bound.Update | bound.Delete) -> Change:

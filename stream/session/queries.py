@@ -7,20 +7,25 @@ known."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from hummock.epoch import Epoch
+from hummock.epoch import SPILL_MASK, Epoch, pure_epoch, to_unix_ms, wall_clock_ms
+from hummock.errors import InvalidEpoch
 from relational.batch import PreparedQuery, RecursionLimits, plan_query
+from relational.catalog.changes import changed_after
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.chunk import DataChunk, StreamChunk
-from relational.errors import InvalidValue
+from relational.errors import BindError, InvalidValue
 from relational.expr.expression import Expression, Literal
 from relational.plan.cardinality import TableRows
+from relational.plan.descent import transformed
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from relational.table.row_checks import check_rows, first_repeated_key
@@ -30,23 +35,51 @@ from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
+    from relational.sql.settings import Settings
+    from relational.sql.statement import Returning
     from stream.playground import Playground
+    from stream.session.transaction import Transaction
 
-
+Method = TypeVar("Method", bound=Callable[..., Any])
 Change: TypeAlias = "tuple[Sequence[tuple[int, Expression]] | None, Expression | None]"
 """The assignments of an update, None for a delete, and the predicate."""
 MOST_PLANS = 256
 """Of relations, whose batch plans are kept."""
+NOT_KNOWN = -1
+"""Rows affected by an UPDATE or DELETE in a transaction, before COMMIT; as in the DB-API."""
+
+
+def total(rows: Iterable[int]) -> int:
+    """Rows affected by several changes: NOT_KNOWN if those of one are not."""
+    counts = list(rows)
+    return NOT_KNOWN if NOT_KNOWN in counts else sum(counts)
+
+
+def aborting(method: Method) -> Method:
+    """A method of SessionQueries whose errors abort the transaction, if there is one."""
+
+    @wraps(method)
+    def run(self: SessionQueries, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except BaseException as error:
+            self.transaction.abort(error)
+            raise
+
+    return cast(Method, run)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A logical plan `source`, the columns of it that are `shown`, the tables that it reads by id, and how it is
-    executed over the catalog `known` (None: without indexes)."""
+    """A logical plan `source`, the columns of it that are `shown`, the ids of the tables that it reads at the epoch of
+    the query and of those that it reads at `epochs` of their own, and how it is executed over the catalog `known`
+    (None: without indexes)."""
 
     source: LogicalPlan
     shown: Sequence[int]
     tables: tuple[int, ...]
+    past_tables: tuple[int, ...]
+    epochs: tuple[Epoch, ...]
     query: PreparedQuery
     known: CatalogSnapshot | None
 
@@ -62,10 +95,13 @@ def plan_for(
         found = () if known is None else known.indexes_of(table_id)
         return [index for index in found if index.id not in failed]
 
-    tables = tuple(dict.fromkeys(node.table.id for node in nodes(plan) if isinstance(node, Scan)))
+    scans = [node for node in nodes(plan) if isinstance(node, Scan)]
+    tables = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is None))
+    past = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is not None))
+    epochs = tuple(dict.fromkeys(Epoch(scan.epoch) for scan in scans if scan.epoch is not None))
     batch = plan_query(plan, indexes, estimated_rows_in(playground))
     query = PreparedQuery(batch, shown, playground.storage, recursion_limits(playground))
-    return PlannedQuery(plan, shown, tables, query, known)
+    return PlannedQuery(plan, shown, tables, past, epochs, query, known)
 
 
 def recursion_limits(playground: Playground) -> RecursionLimits:
@@ -88,9 +124,11 @@ def estimated_rows_in(playground: Playground) -> TableRows:
 
 
 class SessionQueries:
-    """Executes the reads and changes of all relations of a session. Thread safe."""
+    """Executes the reads and changes of all relations of a session; in its `transaction`, if that is open. Thread safe.
+    """
 
-    def __init__(self, playground: Playground) -> None:
+    def __init__(self, playground: Playground, transaction: Transaction, settings: Settings) -> None:
+        self.transaction, self.settings = transaction, settings
         self._playground, self._storage = playground, playground.storage
         self._node = playground.node
         self._catalog = playground.catalog
@@ -110,19 +148,21 @@ class SessionQueries:
         """The epoch of a read that begins now; it never decreases."""
         return self._storage.committed_epoch
 
+    @aborting
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The rows of a plan, without hidden columns. EvaluationError, EpochTooOld; JobFailed if it reads a table that
-        was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet."""
+        was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet;
+        InvalidStatement if it reads a table that the transaction has written."""
         return self.rows_of(self.planned(plan))
 
-    def rows_of(
-        self, planned: PlannedQuery, values: Sequence[Literal] = (), epoch: Epoch | None = None
-    ) -> pa.Table:
-        """As `query`, with the values of parameters by number, that of 0 the time; at `epoch`, which is pinned, or else
-        at the newest one. ParameterError."""
-        self._check_fresh(planned)
-        if epoch is not None:
-            return planned.query.rows_at(epoch, values)
+    def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
+        """As `query`, with the values of parameters by number, that of 0 the time; at the epoch that is set, else at
+        that of the transaction or the newest one. ParameterError."""
+        past = self.settings.query_epoch
+        self._check_fresh(planned, is_past=past is not None)
+        if past is not None or planned.epochs or self.transaction.is_open:
+            with self._pinned(planned, past) as (pinned, epoch):
+                return self._without_indexes(pinned).query.rows_at(epoch, values)
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
             return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
@@ -151,27 +191,99 @@ class SessionQueries:
         known = self._catalog.snapshot
         return plan_for(planned.source, planned.shown, known, self._playground)
 
-    def _check_fresh(self, planned: PlannedQuery) -> None:
+    def _without_indexes(self, planned: PlannedQuery) -> PlannedQuery:
+        """For an older epoch, at which an index may lack rows."""
+        return plan_for(planned.source, planned.shown, None, self._playground) if planned.query.indexes else planned
+
+    @contextmanager
+    def _pinned(self, planned: PlannedQuery, past: int | None = None) -> Iterator[tuple[PlannedQuery, Epoch]]:
+        """The query with epochs in place of times, and the epoch at which it reads: `past`, else that of the
+        transaction or the newest one. All of them are pinned. EpochTooOld, InvalidEpoch; BindError for a table that a
+        DDL after `past` has changed [R59]."""
+        with ExitStack() as pins:
+            epoch = self.transaction.reading(planned.tables)
+            if past is not None:
+                reason = changed_after(past, planned.tables, self._catalog.snapshot)
+                if reason is not None:
+                    raise BindError(f"{reason}, or RESET query_epoch")
+                epoch = pins.enter_context(self._storage.snapshot(Epoch(past)))
+            elif epoch is None:
+                epoch = pins.enter_context(self._storage.snapshot())
+            planned = self._with_committed(planned)
+            for each in planned.epochs:
+                pins.enter_context(self._storage.snapshot(each))
+            yield planned, epoch
+
+    def _with_committed(self, planned: PlannedQuery) -> PlannedQuery:
+        """The query with the committed epoch for times since that. InvalidEpoch for a time in the future."""
+        committed = self._storage.committed_epoch
+        late = [each for each in planned.epochs if each & SPILL_MASK and each > committed]
+        if not late:
+            return planned
+        if to_unix_ms(max(late)) > wall_clock_ms():
+            raise InvalidEpoch(pure_epoch(max(late)), "the time of FOR SYSTEM_TIME AS OF has not come yet")
+
+        def settled(node: LogicalPlan) -> LogicalPlan:
+            return replace(node, epoch=committed) if isinstance(node, Scan) and node.epoch in late else node
+
+        return plan_for(transformed(planned.source, settled), planned.shown, None, self._playground)
+
+    def _check_fresh(self, planned: PlannedQuery, *, is_past: bool = False) -> None:
+        """JobFailed for a table that was set aside, unless an older epoch is read; JobCreating."""
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
         if failed or known.creating:
-            for table_id in planned.tables:
+            for table_id in () if is_past else planned.tables:
                 if table_id in failed:
                     raise job_error(failed[table_id], known)
-            self._creations.check(planned.tables)
+            self._creations.check((*planned.tables, *planned.past_tables))
 
     # -- changes ---------------------------------------------------------------------------------------
 
+    @aborting
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
         return self.insert_rows_of(table, self._planned_now(query))
 
     def insert_rows_of(self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal] = ()) -> int:
         """As `insert`, with the values of parameters."""
+        rows = self._rows_to_insert(planned, values)
+        return 0 if rows is None else self.insert_rows(table, rows)
+
+    def _rows_to_insert(self, planned: PlannedQuery, values: Sequence[Literal]) -> DataChunk | None:
         self._check_fresh(planned)
-        with self._storage.snapshot() as epoch:
-            chunks = list(planned.query.chunks(values, epoch))
-        return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
+        with self._pinned(planned) as (pinned, epoch):
+            chunks = list(pinned.query.chunks(values, epoch))
+        return DataChunk.concat(chunks) if chunks else None
+
+    def returned_by_insert(
+        self,
+        table: TableCatalog,
+        query: LogicalPlan | PlannedQuery,
+        returning: Returning,
+        values: Sequence[Literal] = (),
+    ) -> pa.Table:
+        """The values of RETURNING over the rows that an INSERT has stored; errors as `insert`."""
+        planned = query if isinstance(query, PlannedQuery) else self._planned_now(query)
+        rows = self._rows_to_insert(planned, values)
+        if rows is None or not rows.visible_rows:
+            return returning.schema.arrow.empty_table()
+        self._check_count(table, rows.visible_rows)
+        chunk, number = StreamChunk.inserts(rows), self._node.pending.next_id()
+        statement = InsertRows(number, chunk, table.column_ids, returning=returning.expressions)
+        return self._returned(table, statement, returning)
+
+    def returned_by_change(
+        self, table: TableCatalog, change: Change, keys: DataChunk | None, returning: Returning
+    ) -> pa.Table:
+        """The values of RETURNING over the rows that an UPDATE has stored or a DELETE has deleted."""
+        statement = replace(self._change(table, change, keys), returning=returning.expressions)
+        return self._returned(table, statement, returning)
+
+    def _returned(self, table: TableCatalog, statement: Statement, returning: Returning) -> pa.Table:
+        self._send_now(table, statement)
+        rows, schema = statement.result.returned, returning.schema
+        return schema.arrow.empty_table() if rows is None else pa.Table.from_batches([rows.to_arrow(schema)])
 
     def _planned_now(self, query: LogicalPlan) -> PlannedQuery:
         """A query of which all columns are read, without indexes: they could be dropped meanwhile."""
@@ -183,8 +295,8 @@ class SessionQueries:
         planned = self._planned_now(query)
         self._check_fresh(planned)
         chunks: list[DataChunk] = []
-        with self._storage.snapshot() as epoch:
-            for chunk in planned.query.chunks((), epoch):
+        with self._pinned(planned) as (pinned, epoch):
+            for chunk in pinned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:
@@ -205,7 +317,8 @@ class SessionQueries:
             raise InvalidStatement(table.name, f"{rows} rows in one {statement}; the limit is {self._rows_limit}")
 
     def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
-        """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing."""
+        """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing. In a
+        transaction it is buffered, as are the other changes, and only what does not depend on other rows is checked."""
         self._check_count(table, rows.visible_rows)
         if not rows.visible_rows:
             return 0
@@ -220,13 +333,14 @@ class SessionQueries:
             raise InvalidStatement(table.name, reason)
 
     def ingest_rows(self, table: TableCatalog, rows: DataChunk, operations: Callable[[int], MetaOperations]) -> int:
-        """As `insert_rows`, with what the commit of their epoch does besides. Their bytes are limited, not their
-        number. REQUIRES rows."""
+        """As `insert_rows`, with what the commit of their epoch does besides; never in the transaction. Their bytes are
+        limited, not their number. REQUIRES rows."""
         self.check_bytes(table, rows.nbytes)
         number = self._node.pending.next_id()
         statement = InsertRows(number, StreamChunk.inserts(rows), table.column_ids, operations=operations)
-        return self._send(table, statement)
+        return self._send_now(table, statement)
 
+    @aborting
     def update(
         self,
         table: TableCatalog,
@@ -238,6 +352,7 @@ class SessionQueries:
         row. `keys`: primary keys, of which a row must have one."""
         return self._send(table, self._change(table, (assignments, predicate), keys))
 
+    @aborting
     def delete(self, table: TableCatalog, predicate: Expression | None, keys: DataChunk | None = None) -> int:
         """Rows affected; `predicate` None: every row. `keys` as in `update`."""
         return self._send(table, self._change(table, (None, predicate), keys))
@@ -247,8 +362,8 @@ class SessionQueries:
         planned = self._planned_now(query)
         self._check_fresh(planned)
         chunks = [DataChunk.from_rows(query.schema, [])]
-        with self._storage.snapshot() as epoch:
-            for chunk in planned.query.chunks((), epoch):
+        with self._pinned(planned) as (pinned, epoch):
+            for chunk in pinned.query.chunks((), epoch):
                 chunks.append(chunk)
                 self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
         return DataChunk.concat(chunks)
@@ -256,6 +371,8 @@ class SessionQueries:
     def change_many(self, table: TableCatalog, changes: Sequence[Change]) -> int:
         """Rows affected by updates and deletes, in this order, each of which is sent before the results of those before
         it are known. The first error is raised when all have ended: a failed one does not keep the later ones back."""
+        if self.transaction.is_open:
+            return total(self._send(table, self._change(table, change)) for change in changes)
         self._storage.check_process()
         waiting = [self._node.begin(table.id, table.name, self._change(table, change)) for change in changes]
         affected = 0
@@ -276,5 +393,15 @@ class SessionQueries:
         return UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys)
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
+        if not self.transaction.is_open:
+            return self._send_now(table, statement)
+        if isinstance(statement, InsertRows):
+            try:
+                check_rows(table, statement.chunk)
+            except InvalidValue as error:
+                raise InvalidStatement(table.name, str(error)) from error
+        return self.transaction.buffer(table, statement)
+
+    def _send_now(self, table: TableCatalog, statement: Statement) -> int:
         self._storage.check_process()
         return self._node.execute(table.id, table.name, statement)

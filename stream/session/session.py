@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -40,7 +41,7 @@ from stream.engine_choice import (
 )
 from stream.epoch_figures import epochs_table
 from stream.error_counts import committed_errors
-from stream.errors import SessionClosed, StatementsLost
+from stream.errors import InvalidStatement, SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import RANGES, TASK_MEMORY_BYTES, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
@@ -119,9 +120,13 @@ class Session:
 
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
-        self._queries = SessionQueries(playground)
+        from relational.sql.settings import Settings
         from stream.session.functions import SessionFunctions  # the SQL grammar, which `import stream` does without
         from stream.session.statements import SessionStatements
+        from stream.session.transaction import Transaction
+
+        self._transaction = Transaction(playground)
+        self._queries = SessionQueries(playground, self._transaction, Settings())
 
         self._statements = SessionStatements(
             playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
@@ -138,9 +143,10 @@ class Session:
     def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
         """Run the statements of `text`; the result of the last one.
 
-        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected. CREATE:
-        the Table, or the Relation of a view. Others: None. ParseError and BindError point at the text;
-        StatementError if a statement failed.
+        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
+        the rows that it gives. CREATE:
+        the Table, or the Relation of a view. COMMIT: the rows affected by the transaction, if it has changes. Others:
+        None. ParseError and BindError point at the text; StatementError if a statement failed.
 
         `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
         """
@@ -148,11 +154,15 @@ class Session:
 
         self._check_open()
         executions = self._statements.executions
-        answer = executions.run(text, params)
-        if answer is not None:
-            return answer
-        for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
-            answer = self._statements.run(statement)
+        try:
+            answer = executions.run(text, params)
+            if answer is not None:
+                return answer
+            for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
+                answer = self._statements.run(statement)
+        except BaseException as error:
+            self._transaction.abort(error)
+            raise
         return answer
 
     def query(self, text: str, params: Given = ()) -> pa.Table:
@@ -160,16 +170,51 @@ class Session:
         next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
         InvalidStatement for another statement; errors as `sql`."""
         self._check_open()
-        return self._statements.executions.query(text, params)
+        try:
+            return self._statements.executions.query(text, params)
+        except BaseException as error:
+            self._transaction.abort(error)
+            raise
 
     def executemany(self, text: str, rows: Iterable[Given]) -> int:
         """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as parameters, in order.
 
         The statements are sent without waiting for one another, many of them in one epoch, and inserted rows in batches
         of a thousand. The first error is raised; other statements and batches, earlier ones and some later ones, are
-        executed nevertheless."""
+        executed nevertheless. In a transaction all of them are, or none."""
         self._check_open()
-        return self._statements.executions.run_many(text, rows)
+        try:
+            return self._statements.executions.run_many(text, rows)
+        except BaseException as error:
+            self._transaction.abort(error)
+            raise
+
+    @contextmanager
+    def transaction(self, *, read_only: bool = False) -> Iterator[None]:
+        """BEGIN, and at the end of the `with` block COMMIT, or ROLLBACK if it is left with an error.
+
+            with db.transaction():
+                db.sql("UPDATE accounts SET amount = amount - 5 WHERE id = 1")
+                db.table("accounts").update({"amount": 5}, id=2)
+
+        All queries of the block, SQL and relations, read the epoch that was the newest one at its beginning. Changes
+        are buffered, up to the option `transaction_bytes`; they are committed at the end, in one epoch, or none of them
+        is. They are evaluated then: a table that the block has written cannot be read in it, and an UPDATE or DELETE
+        returns -1. It is the transaction of the session, whatever the thread; `ingest` and requests of other processes
+        take no part in it. InvalidStatement within another transaction; TransactionAborted at the end if a statement
+        failed and its error was caught; the errors of the changes."""
+        self._check_open()
+        if self._transaction.is_open:
+            raise InvalidStatement("BEGIN", "a transaction is open already: COMMIT or ROLLBACK it first")
+        self._transaction.begin(read_only, self._statements.now())
+        try:
+            yield
+            self._transaction.check_not_aborted()
+        except BaseException:
+            self._transaction.end()
+            raise
+        self._check_open()
+        self._statements.commit()
 
     def explain(self, query: str | Relation) -> str:
         """The plan of a statement or a relation: its logical plan, and the stream plan of a view of it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -65,9 +65,8 @@ class CachedStatement:
             return statement
         try:
             if isinstance(statement, Update):
-                assignments = with_parameters(statement.assignments, values)
-                return Update(statement.table, assignments, with_parameters(statement.predicate, values))
-            return Delete(statement.table, with_parameters(statement.predicate, values))
+                statement = replace(statement, assignments=with_parameters(statement.assignments, values))
+            return replace(statement, predicate=with_parameters(statement.predicate, values))
         except ParameterError as error:
             raise self.located(error) from error
 
@@ -146,10 +145,8 @@ class StatementCache:
         self.misses += 1
         try:
             statement, parameters = self._bind(text, given, is_by_value=False)
-        except SourceTextError:
-            if not len(given):
-                raise
-            statement, parameters = self._bind(text, given, is_by_value=True)  # a function may take constants only
+        except SourceTextError:  # a function may take constants only, and a time of the past is one
+            statement, parameters = self._bind(text, given, is_by_value=True)
         values = literals_of(given, parameters.names)
         found = self._planned(text, statement, parameters, known)
         self._keep(text, found, parameters, values, known)

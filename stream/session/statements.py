@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -30,7 +30,6 @@ from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
-from relational.sql.settings import Settings
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
@@ -38,13 +37,14 @@ from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
-from stream.session.transaction import Transaction
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
 if TYPE_CHECKING:
     from stream.playground import Playground
     from stream.session.queries import SessionQueries
+
+Rows = TypeVar("Rows", int, pa.Table)
 
 
 class SessionStatements:
@@ -70,8 +70,8 @@ class SessionStatements:
         self._flush = flush
         self._jobs = jobs
         self._errors, self._epochs = errors, epochs
-        self._settings = Settings()
-        self._transaction = Transaction(playground)
+        self._settings = queries.settings
+        self._transaction = queries.transaction
         self.executions = Executions(
             playground, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
         )
@@ -187,6 +187,9 @@ class SessionStatements:
     def _set_ttl(self, statement: bound.SetTtl) -> None:
         self._ddl.set_ttl(statement.table.id, statement.ttl_ms)
 
+    def _comment(self, statement: bound.Comment) -> None:
+        self._ddl.comment(statement.table.id, statement.column, statement.text)
+
     def _set_option(self, statement: bound.SetOption) -> None:
         self._settings.set(statement.name, statement.value)
 
@@ -211,29 +214,43 @@ class SessionStatements:
 
     # -- data ------------------------------------------------------------------------------------------
 
-    def _insert(self, statement: bound.Insert) -> int:
+    def _insert(self, statement: bound.Insert) -> int | pa.Table:
+        if statement.returning is not None:
+            rows = self._queries.returned_by_insert(statement.table, statement.query, statement.returning)
+            return self._changed(rows)
         return self._changed(self._queries.insert(statement.table, statement.query))
 
-    def _update(self, statement: bound.Update) -> int:
+    def _update(self, statement: bound.Update) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
+        if statement.returning is not None:
+            change = statement.assignments, statement.predicate
+            return self._changed(
+                self._queries.returned_by_change(statement.table, change, keys, statement.returning)
+            )
         update = self._queries.update
         return self._changed(update(statement.table, statement.assignments, statement.predicate, keys))
 
-    def _delete(self, statement: bound.Delete) -> int:
+    def _delete(self, statement: bound.Delete) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
+        if statement.returning is not None:
+            change = None, statement.predicate
+            return self._changed(
+                self._queries.returned_by_change(statement.table, change, keys, statement.returning)
+            )
         return self._changed(self._queries.delete(statement.table, statement.predicate, keys))
 
     def _keys(self, table: TableCatalog, query: LogicalPlan | None) -> DataChunk | None:
-        """The primary keys of rows that a condition with subqueries selects, after all earlier changes are committed.
-        """
+        """The primary keys of rows that a condition with subqueries selects: after all earlier changes are committed,
+        or at the epoch of the transaction."""
         if query is None:
             return None
-        self._flush()
+        if not self._transaction.is_open:
+            self._flush()
         return self._queries.keys_of(table, query)
 
-    def _changed(self, rows: int) -> int:
-        """The number of rows, which are committed if the session's setting says so."""
-        if self._settings.flushes:
+    def _changed(self, rows: Rows) -> Rows:
+        """The rows that a data change has affected or returns; it is committed if the session's setting says so."""
+        if self._settings.flushes and not self._transaction.is_open:
             self._flush()
         return rows
 
@@ -252,13 +269,23 @@ class SessionStatements:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return self._transaction.relation(statement) or Relation(statement.plan, self._queries, statement.views)
+        return Relation(statement.plan, self._queries, statement.views)
 
     def _begin(self, statement: bound.Begin) -> None:
         self._transaction.begin(statement.is_read_only, self.now())
 
-    def _end(self, statement: bound.End) -> None:
-        self._transaction.end()
+    def _end(self, statement: bound.End) -> int | None:
+        if statement.is_rollback:
+            self._transaction.end()
+            return None
+        return self.commit()
+
+    def commit(self) -> int | None:
+        """Ends the transaction: the rows affected by its changes, which are committed; None without changes."""
+        rows = self._transaction.commit()
+        if rows is not None:
+            self._flush()
+        return rows
 
     def _declare(self, statement: bound.DeclareCursor) -> None:
         self._transaction.declare(statement.name, self._select(statement.query))
@@ -371,6 +398,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Resume: SessionStatements._resume,
     bound.SetParallelism: SessionStatements._set_parallelism,
     bound.SetTtl: SessionStatements._set_ttl,
+    bound.Comment: SessionStatements._comment,
     bound.SetOption: SessionStatements._set_option,
     bound.ShowOptions: SessionStatements._show_options,
     bound.Nothing: SessionStatements._nothing,

@@ -21,7 +21,7 @@ from hummock.object_store.base import sstable_data_path
 from stream.connector.base import connector_of, factory_path, settings_of
 from stream.epoch_figures import StageFigures
 from stream.errors import ActorFailed, SourcePosition, StreamError
-from stream.message import Barrier, Replayed, Statement
+from stream.message import Barrier, Proposed, Replayed, Statement
 from stream.plan.stream_plan import DynamicFilterNode, SourceNode, StreamScanNode
 from stream.protocol import ActorSpec
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
@@ -59,7 +59,7 @@ SOURCE_BYTES = 64 << 20
 DRIVER_THREADS = 2
 """Threads that run the actors of a task in the process of the driver."""
 
-SentStatement: TypeAlias = "tuple[int, str, Statement | Replayed]"
+SentStatement: TypeAlias = "tuple[int, str, Statement | Replayed | Proposed]"
 """A statement with the id and name of its table."""
 
 

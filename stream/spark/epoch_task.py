@@ -25,7 +25,7 @@ from relational.spark.read_spec import files_of
 from stream.connector.base import register_connector
 from stream.connector.sink_log import SinkProgress
 from stream.errors import ActorFailed, ChannelClosed
-from stream.message import Add, Barrier, Replayed, Statement, Stop
+from stream.message import Add, Barrier, Proposed, Replayed, Statement, Stop
 from stream.options import StreamOptions
 from stream.plan.stream_plan import SourceNode, WatermarkFilterNode
 from stream.protocol import ActorSpec, CollectedEpoch
@@ -80,7 +80,7 @@ def run_actors(
     files: SstableStore,
     *,
     kept: KeptGroups | None = None,
-    statements: Iterable[tuple[int, str, Statement | Replayed]] = (),
+    statements: Iterable[tuple[int, str, Statement | Replayed | Proposed]] = (),
     sink_progress: Callable[[int], SinkProgress] = lambda job_id: SinkProgress(),
 ) -> EpochReport:
     """Runs the task's actors. `files` reads what is in the store, `objects` holds it and what is written. `statements`:
@@ -133,7 +133,7 @@ def _run_epoch(
     task: EpochTask,
     actors: Sequence[ActorSpec],
     sources: _Sources,
-    statements: Iterable[tuple[int, str, Statement | Replayed]],
+    statements: Iterable[tuple[int, str, Statement | Replayed | Proposed]],
 ) -> tuple[CollectedEpoch, CollectedEpoch]:
     """What was collected with the barrier that opens the epoch, and with the one that ends it. ActorFailed."""
     node.build(actors)

@@ -35,7 +35,21 @@ from stream.errors import (
 )
 from stream.executor.meter import ExecutorMeter
 from stream.job_profile import FragmentProfile
-from stream.message import Add, Alter, Barrier, InsertRows, Loading, Pause, Replayed, Resume, Statement
+from stream.message import (
+    Add,
+    Alter,
+    Barrier,
+    Block,
+    InsertRows,
+    Loading,
+    Pause,
+    Proposed,
+    ReplayedBlock,
+    Resume,
+    Sent,
+    Statement,
+    addressed,
+)
 from stream.options import NAME_PREFIXES
 from stream.plan.stream_plan import SinkNode, SourceNode
 from stream.protocol import ActorSpec, CollectedEpoch, Step
@@ -230,6 +244,23 @@ class SparkWorker:
             table_id,
             table_name,
             lambda message: self._send(table_id, table_name, message),
+            self._request_barrier,
+            on_sent=self._request_barrier,
+        )
+
+    def begin_block(self, block: Block) -> Callable[[], int]:
+        """As `ComputeNode.begin_block`, of a block about one table: each table of an epoch is evaluated by itself.
+        InvalidStatement for another one."""
+        first = block.parts[0]
+        if len(block.parts) > 1:
+            names = ", ".join(repr(part.table) for part in block.parts)
+            reason = f"with a Spark engine a transaction writes one table, not {names}: send a transaction for each"
+            raise InvalidStatement(first.table, reason)
+        return self.pending.begin(
+            block,
+            first.table_id,
+            first.table,
+            lambda message: self._send(first.table_id, first.table, message),
             self._request_barrier,
             on_sent=self._request_barrier,
         )
@@ -482,13 +513,13 @@ class SparkWorker:
                 self.pending.lose(pending, self._failed.get(pending.table_id))
                 continue
             with self._changed:
-                self._statements.append((pending.table_id, pending.table, self.pending.again(pending)))
+                self._statements += _one_by_one(pending.table_id, pending.table, self.pending.again(pending))
             self.pending.sent(pending.statement.statement_id, barrier.epoch.curr)
         with self._changed:
             self._is_serving = True
             self._changed.notify_all()
 
-    def _send(self, table_id: int, name: str, message: Statement | Replayed) -> int:
+    def _send(self, table_id: int, name: str, message: Sent) -> int:
         """The epoch in which a statement is sent. The errors of `execute` for a table that takes none."""
         with self._changed:
             timeout = self._options.barrier_timeout_ms / 1_000
@@ -497,7 +528,7 @@ class SparkWorker:
             if self._closed_by is not None:
                 raise self._closed_by
             if any(spec.job_id == table_id for spec in self._running.values()):
-                self._statements.append((table_id, name, message))
+                self._statements += _one_by_one(table_id, name, message)
                 return self._last_epoch
             if table_id in self._failed:
                 raise self._failed[table_id]
@@ -524,7 +555,15 @@ def _whole(spec: ActorSpec) -> ActorSpec:
     return spec if spec.splits is None else replace(spec, splits=spec.all_splits)
 
 
+def _one_by_one(table_id: int, name: str, message: Sent) -> tuple[SentStatement, ...]:
+    """What tables receive for a message; nobody waits for the decision about a block of one table."""
+    if isinstance(message, Block | ReplayedBlock):
+        return addressed(message, lambda: None)
+    return ((table_id, name, message),)
+
+
 def _rows_of(sent: SentStatement) -> int:
     """Rows that a statement brings, as far as known."""
     message = sent[2]
-    return message.chunk.capacity if isinstance(message, InsertRows) else 0
+    statements = message.part.statements if isinstance(message, Proposed) else (message,)
+    return sum(each.chunk.capacity for each in statements if isinstance(each, InsertRows))

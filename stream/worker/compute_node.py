@@ -25,8 +25,22 @@ from stream.errors import (
     RecoveryFailed,
     SessionClosed,
 )
+from stream.executor.schema_change import fitted_changes
 from stream.job_profile import FragmentProfile
-from stream.message import STATEMENTS, Add, Barrier, JoinedSink, Replayed, Statement
+from stream.message import (
+    STATEMENTS,
+    Add,
+    Alter,
+    Barrier,
+    Block,
+    JoinedSink,
+    Proposed,
+    Replayed,
+    ReplayedBlock,
+    Sent,
+    Statement,
+    addressed,
+)
 from stream.options import StreamOptions
 from stream.protocol import ActorSpec, CollectedEpoch, EdgeSpec, StepObserver, unobserved
 from stream.runtime.actor import Actor
@@ -45,6 +59,7 @@ from stream.worker.running_actor import (
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
+    from relational.catalog.objects import TableCatalog
     from stream.epoch_figures import EpochFigures
     from stream.worker.actor_builder import ActorBuilder
 
@@ -72,6 +87,8 @@ class ComputeNode:
         self._barriers = LocalBarrierManager(store, on_failure, observer, pool.niceness)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
+        self._sending = threading.Lock()
+        """Held while a barrier, or the parts of a block, are sent: all parts are between the same two barriers."""
         self._changed = threading.Condition()
         self._built: dict[int, RunningActor] = {}  # built, but not yet begun
         self._running: dict[int, RunningActor] = {}
@@ -81,6 +98,7 @@ class ComputeNode:
         self._closed_by: BaseException | None = None
         self._last_epoch = 0  # the newest that was opened
         self._discarded_upto = 0  # as of the last barrier
+        self._altered: dict[int, TableCatalog] = {}  # the columns of tables since their actors were built
 
     # -- interface of the meta side (Worker) -----------------------------------------------------------
 
@@ -105,7 +123,16 @@ class ComputeNode:
 
     def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
         """Send `barrier` to every control channel; its mutation begins and ends actors."""
+        with self._sending:
+            collected = self._inject(barrier)
+        if not self._is_serving:
+            self._begin_serving(barrier)
+        return collected
+
+    def _inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
         with self._changed:
+            if isinstance(barrier.mutation, Alter):
+                self._altered[barrier.mutation.table.id] = barrier.mutation.table
             self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
             beginning: list[Actor] = []
             if isinstance(barrier.mutation, Add):
@@ -122,8 +149,6 @@ class ComputeNode:
         for each in stopped:
             if each.control is not None:
                 each.control.close()
-        if not self._is_serving:
-            self._begin_serving(barrier)
         return collected
 
     def missing(self, epoch: int) -> tuple[int, ...]:
@@ -149,7 +174,7 @@ class ComputeNode:
         with self._changed:
             self._is_serving = False
             everyone = [*self._built.values(), *self._running.values(), *self._ended]
-            self._built, self._running, self._ended = {}, {}, []
+            self._built, self._running, self._ended, self._altered = {}, {}, [], {}
         for each in everyone:
             each.close(cause)
         stuck = self._pool.join([each.actor for each in everyone], JOIN_SECONDS)
@@ -186,7 +211,8 @@ class ComputeNode:
 
     def begin(self, table_id: int, table_name: str, statement: Statement) -> Callable[[], int]:
         """Sends a statement; what is returned waits for its result, as `execute`."""
-        def send(message: Statement | Replayed) -> int | None:
+        def send(message: Sent) -> int | None:
+            assert not isinstance(message, Block | ReplayedBlock)
             try:
                 before = self._control_of(table_id, table_name).send(message)
             except ChannelClosed:
@@ -196,7 +222,59 @@ class ComputeNode:
 
         return self.pending.begin(statement, table_id, table_name, send, self._request_barrier)
 
-    def send(self, table_id: int, table_name: str, message: Statement | Replayed) -> None:
+    def begin_block(self, block: Block) -> Callable[[], int]:
+        """Sends a block to all its tables, in one epoch; what is returned waits for its result, the rows affected. The
+        errors of `execute`; after any of them nothing of the block takes effect."""
+        first = block.parts[0]
+        return self.pending.begin(block, first.table_id, first.table, self._send_block, self._request_barrier)
+
+    def _send_block(self, message: Sent) -> int | None:
+        """The epoch in which a block was sent to all its tables; None if it has to be sent again."""
+        assert isinstance(message, Block | ReplayedBlock)
+        if isinstance(message, Block) and message.result.done():
+            return 0  # a table refused it before a recovery
+        tables = [(each[0], each[1]) for each in message.parts]
+        for table_id, table in tables:
+            self._control_of(table_id, table)
+        with self._sending:
+            with self._changed:
+                if not self._is_serving:
+                    return None
+                receivers = {table_id: self._receiver_of(table_id, table) for table_id, table in tables}
+            self._check_fits(message, receivers)
+            try:
+                return self._deliver(message, receivers)
+            except ChannelClosed:
+                return None
+
+    def _deliver(self, message: Block | ReplayedBlock, receivers: Mapping[int, RunningActor]) -> int:
+        """Sends the parts of a block; their epoch. REQUIRES that no barrier is sent meanwhile. ChannelClosed."""
+        actors = [each.actor for each in receivers.values()]
+
+        def wake() -> None:
+            for actor in actors:
+                self._pool.wake(actor)
+
+        epochs = set()
+        for table_id, _, part in addressed(message, wake):
+            control = receivers[table_id].control
+            assert control is not None
+            before = control.send(part, free=True)
+            assert before is not None, "a table takes statements only after its first barrier"
+            epochs.add(before.epoch.curr)
+        assert len(epochs) <= 1, "a barrier came between the parts of a block"
+        return epochs.pop() if epochs else 0
+
+    def _check_fits(self, message: Block | ReplayedBlock, receivers: Mapping[int, RunningActor]) -> None:
+        """InvalidStatement unless each table can hold the changes that are to be replayed."""
+        if isinstance(message, Block):
+            return
+        for table_id, table, replayed in message.parts:
+            columns = self._altered.get(table_id, receivers[table_id].spec.table)
+            if fitted_changes(replayed.evaluation, columns) is None:
+                raise InvalidStatement(table, "a column of this block was dropped meanwhile")
+
+    def send(self, table_id: int, table_name: str, message: Statement | Replayed | Proposed) -> None:
         """Sends a statement to the table's own actor, in the open epoch. The errors of `execute` for a table that takes
         none."""
         self._control_of(table_id, table_name).send(message, free=True)
@@ -259,15 +337,26 @@ class ComputeNode:
     def _begin_serving(self, barrier: Barrier) -> None:
         """After the Initial barrier of a generation: send undone statements again, then admit those of sessions."""
         with self._changed:
-            heads = {each.spec.job_id: each.control for each in self._running.values() if each.control is not None}
+            heads = {each.spec.job_id: each for each in self._running.values() if each.control is not None}
             self._failed = barrier.mutation.failed if isinstance(barrier.mutation, Add) else {}
         for pending in self.pending.resume(barrier.epoch.prev, self._discarded_upto):
-            control = heads.get(pending.table_id)
-            if control is None:
-                self.pending.lose(pending, self._failed.get(pending.table_id))
+            missing = [table_id for table_id in pending.tables if table_id not in heads]
+            if missing:
+                self.pending.lose(pending, self._failed.get(missing[0]))
                 continue
+            message = self.pending.again(pending)
             with contextlib.suppress(ChannelClosed):  # the end of the actor leads to another recovery
-                control.send(self.pending.again(pending), free=True)
+                if isinstance(message, Block | ReplayedBlock):
+                    try:
+                        self._check_fits(message, heads)
+                    except InvalidStatement as refusal:
+                        self.pending.lose(pending, refusal)
+                        continue
+                    self._deliver(message, heads)
+                else:
+                    control = heads[pending.table_id].control
+                    assert control is not None
+                    control.send(message, free=True)
             self.pending.sent(pending.statement.statement_id, barrier.epoch.curr)
         with self._changed:
             self._is_serving = True
@@ -329,11 +418,17 @@ class ComputeNode:
                 raise SessionClosed(f"no recovery within {self._options.barrier_timeout_ms} ms")
             if self._closed_by is not None:
                 raise self._closed_by
-            for each in self._running.values():
-                if each.spec.job_id == table_id and each.control is not None:
-                    return each.control
-            if table_id in self._failed:
-                raise self._failed[table_id]
+            control = self._receiver_of(table_id, table_name).control
+            assert control is not None
+            return control
+
+    def _receiver_of(self, table_id: int, table_name: str) -> RunningActor:
+        """The actor that evaluates the statements of a table. REQUIRES the lock."""
+        for each in self._running.values():
+            if each.spec.job_id == table_id and each.control is not None:
+                return each
+        if table_id in self._failed:
+            raise self._failed[table_id]
         raise InvalidStatement(table_name, "the table was dropped")
 
 
@@ -354,5 +449,8 @@ def _refuse_leftovers(ended: RunningActor) -> None:
             message = ended.control.try_recv()
         except ChannelClosed:
             return
+        refusal = InvalidStatement(ended.actor.name, "the table was dropped")
         if isinstance(message, STATEMENTS):
-            message.result.set_exception(InvalidStatement(ended.actor.name, "the table was dropped"))
+            message.result.set_exception(refusal)
+        elif isinstance(message, Proposed):
+            message.ballot.refuse(refusal)

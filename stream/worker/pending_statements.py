@@ -14,6 +14,9 @@ Which epochs were committed is known only after the recovery has read the meta s
 commit may be missing [C11]: between `suspend` and `resume` nothing is decided, and callers that have just sent a
 statement wait.
 
+A block, the data changes of a transaction, is one statement for several tables here. It was evaluated if all of them
+have evaluated it, and all of them get it again, in one epoch, or none does.
+
 A statement may bring operations of the meta store, which are part of the commit of its epoch, whichever that is in the
 end [C18].
 """
@@ -29,7 +32,7 @@ from dataclasses import dataclass
 from hummock.errors import ObjectNotFound, ObjectStoreError, SparkJobFailed
 from hummock.meta.store.base import NONE, MetaOperations
 from stream.errors import InvalidStatement, JobFailed, LostStatement, StatementsLost
-from stream.message import InsertRows, Replayed, Statement
+from stream.message import Block, EvaluatedChanges, InsertRows, Replayed, ReplayedBlock, Sent, Statement
 
 MAX_UNCOMMITTED = 100_000
 """Maximum number of uncommitted statements; the next one waits until an epoch is committed."""
@@ -49,17 +52,26 @@ REMEMBERED_RECOVERIES = 64
 
 @dataclass(slots=True)
 class Pending:
-    """A statement and its table. `epoch` is None until it has been sent."""
+    """A statement and its table, of a block the first one. `epoch` is None until it has been sent."""
 
-    statement: Statement
+    statement: Statement | Block
     table_id: int
     table: str
     epoch: int | None = None
     interruptions: int = 0
 
     @property
-    def lost(self) -> LostStatement:
-        return LostStatement(self.statement.statement_id, self.table)
+    def tables(self) -> tuple[int, ...]:
+        """The ids of all its tables."""
+        statement = self.statement
+        return tuple(part.table_id for part in statement.parts) if isinstance(statement, Block) else (self.table_id,)
+
+    @property
+    def lost(self) -> list[LostStatement]:
+        """A block is lost for each of its tables."""
+        statement = self.statement
+        names = [part.table for part in statement.parts] if isinstance(statement, Block) else [self.table]
+        return [LostStatement(statement.statement_id, name) for name in names]
 
     @property
     def operations(self) -> Callable[[int], MetaOperations] | None:
@@ -77,10 +89,12 @@ class Pending:
     @property
     def waiting_bytes(self) -> int:
         """Bytes that are kept until the commit."""
-        evaluation = self.statement.result.evaluation
+        statement, evaluation = self.statement, self.statement.result.evaluation
         if evaluation is not None:
             return evaluation.nbytes
-        return self.statement.chunk.nbytes if isinstance(self.statement, InsertRows) else 0
+        if isinstance(statement, Block):
+            return statement.nbytes
+        return statement.chunk.nbytes if isinstance(statement, InsertRows) else 0
 
 
 class PendingStatements:
@@ -109,10 +123,10 @@ class PendingStatements:
 
     def begin(
         self,
-        statement: Statement,
+        statement: Statement | Block,
         table_id: int,
         table: str,
-        send: Callable[[Statement | Replayed], int | None],
+        send: Callable[[Sent], int | None],
         request_commit: Callable[[], None],
         on_sent: Callable[[], None] = lambda: None,
     ) -> Callable[[], int]:
@@ -120,8 +134,8 @@ class PendingStatements:
         the epoch in which it was sent, or None if it has to be sent again, and raises JobFailed or InvalidStatement if
         the table takes none; then for a statement that was sent before a recovery the error is StatementsLost."""
         number = statement.statement_id
-        self.add(statement, table_id, table, request_commit)
-        message: Statement | Replayed | None = statement
+        pending = self.add(statement, table_id, table, request_commit)
+        message: Sent | None = statement
         was_sent = False
         try:
             while message is not None:
@@ -129,7 +143,7 @@ class PendingStatements:
                     epoch = send(message)
                 except (JobFailed, InvalidStatement) as refusal:
                     if was_sent:
-                        raise StatementsLost((LostStatement(number, table),)) from refusal
+                        raise StatementsLost(pending.lost) from refusal
                     raise
                 if epoch is not None:
                     was_sent = True
@@ -140,7 +154,7 @@ class PendingStatements:
             raise
         return lambda: self._finish(statement)
 
-    def _finish(self, statement: Statement) -> int:
+    def _finish(self, statement: Statement | Block) -> int:
         """Rows affected by a statement that was sent."""
         try:
             rows = statement.result.result()
@@ -150,7 +164,9 @@ class PendingStatements:
         self.acknowledged(statement.statement_id)
         return rows
 
-    def add(self, statement: Statement, table_id: int, table: str, request_commit: Callable[[], None]) -> None:
+    def add(
+        self, statement: Statement | Block, table_id: int, table: str, request_commit: Callable[[], None]
+    ) -> Pending:
         """A statement is about to be sent. If too much is uncommitted, requests a commit and waits."""
         with self._changed:
             if not self._has_room():
@@ -159,8 +175,9 @@ class PendingStatements:
             pending = self._pending[statement.statement_id] = Pending(statement, table_id, table)
             if pending.operations is not None:
                 self._with_operations[statement.statement_id] = pending
+            return pending
 
-    def sent(self, statement_id: int, epoch: int) -> Statement | Replayed | None:
+    def sent(self, statement_id: int, epoch: int) -> Sent | None:
         """The statement was sent in `epoch`. None, unless a recovery has discarded that epoch meanwhile: then the
         message that has to be sent again."""
         with self._changed:
@@ -168,8 +185,10 @@ class PendingStatements:
             pending = self._pending.get(statement_id)
             if pending is None or self._closed_by is not None:
                 return None
+            result = pending.statement.result
+            has_failed = result.done() and result.exception() is not None
             if self._is_discarded(epoch):
-                return self.again(pending)
+                return None if has_failed else self.again(pending)
             pending.epoch = epoch
             if pending.operations is not None:
                 self._changed.notify_all()
@@ -237,12 +256,21 @@ class PendingStatements:
             self._changed.notify_all()
             return sorted(again, key=_order)
 
-    def again(self, pending: Pending) -> Statement | Replayed:
+    def again(self, pending: Pending) -> Sent:
         """The message for the table's next actor: the changes if the statement was evaluated, else the statement."""
-        result = pending.statement.result
+        statement, result = pending.statement, pending.statement.result
         if result.evaluation is None:
-            return pending.statement
-        return Replayed(pending.statement.statement_id, result.evaluation, result, lambda: self.lose(pending))
+            return statement
+
+        def replayed(evaluation: EvaluatedChanges) -> Replayed:
+            return Replayed(statement.statement_id, evaluation, result, lambda: self.lose(pending))
+
+        if isinstance(result.evaluation, EvaluatedChanges):
+            return replayed(result.evaluation)
+        assert isinstance(statement, Block)
+        parts, changes = statement.parts, result.evaluation.parts
+        changed = [part for part in parts if changes[part.table_id].changes is not None]
+        return ReplayedBlock(tuple((each.table_id, each.table, replayed(changes[each.table_id])) for each in changed))
 
     def lose(self, pending: Pending, cause: BaseException | None = None) -> None:
         """The statement cannot be sent to its table any more."""
@@ -292,11 +320,11 @@ class PendingStatements:
     def _lose(self, pending: Pending, cause: BaseException | None = None) -> None:
         result = pending.statement.result
         if not result.done():
-            error = StatementsLost((pending.lost,))
+            error = StatementsLost(pending.lost)
             error.__cause__ = cause
             result.set_exception(error)
         elif result.exception() is None and pending.operations is None:
-            self._lost.append(pending.lost)  # others learn from the absence of what they wanted to be committed
+            self._lost += pending.lost  # others learn from the absence of what they wanted to be committed
         self._forget(pending.statement.statement_id)
 
     def _is_discarded(self, epoch: int) -> bool:

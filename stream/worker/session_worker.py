@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from stream.actor_metrics import FragmentFigures
     from stream.epoch_figures import EpochFigures
     from stream.job_profile import FragmentProfile
-    from stream.message import Statement
+    from stream.message import Block, Statement
     from stream.worker.pending_statements import PendingStatements
 
 
@@ -26,6 +26,10 @@ class SessionWorker(Worker, Protocol):
 
     def begin(self, table_id: int, table_name: str, statement: Statement) -> Callable[[], int]:
         """Sends a statement; what is returned waits for its result."""
+        ...
+
+    def begin_block(self, block: Block) -> Callable[[], int]:
+        """Sends the data changes of a transaction; what is returned waits for the rows affected by all of them."""
         ...
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.expr.expression import Expression
@@ -24,10 +24,12 @@ from relational.types.schema import Field, Schema
 
 @dataclass(frozen=True, slots=True)
 class Scan(LogicalPlan):
-    """Selected columns of a table, in the order of `columns` (default: all)."""
+    """Selected columns of a table, in the order of `columns` (default: all); at `epoch`, None: at that of the query.
+    One with spill bits is the end of a millisecond, for the last committed epoch up to it."""
 
     table: TableCatalog
     columns: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below
+    epoch: int | None = None
 
     def __post_init__(self) -> None:
         if self.columns is None:
@@ -64,7 +66,8 @@ class Scan(LogicalPlan):
     def summary(self) -> str:
         names = self.schema.names
         marked = ", ".join(names[column] for column in sorted(self.watermarks))
-        return f"Scan {self.table.name} ({', '.join(names)}){f' watermark [{marked}]' if marked else ''}"
+        at = "" if self.epoch is None else f" at epoch {self.epoch}"
+        return f"Scan {self.table.name}{at} ({', '.join(names)}){f' watermark [{marked}]' if marked else ''}"
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         if self.table.kind is TableKind.SOURCE:
@@ -72,7 +75,7 @@ class Scan(LogicalPlan):
         kept = sorted(wanted) or [self._key_column()]  # rows without any column could not be counted
         if len(kept) == len(self.columns):
             return self, unchanged(len(kept))
-        return Scan(self.table, tuple(self.columns[position] for position in kept)), renumbered(kept)
+        return replace(self, columns=tuple(self.columns[position] for position in kept)), renumbered(kept)
 
     def _key_column(self) -> int:
         """The position of one of the key columns, which cannot be dropped from the table; else of the first column."""
@@ -86,7 +89,7 @@ class Scan(LogicalPlan):
         if not is_needed or self.stream_key is not None:
             return self
         lacking = tuple(index for index in self.table.stream_key if index not in self.columns)
-        return Scan(self.table, self.columns + lacking)
+        return replace(self, columns=self.columns + lacking)
 
 
 def _marked(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:

@@ -101,7 +101,11 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
         order = graph.order()
         terms = [*(term for term in terms if not _is_plain(term)), *_equalities(graph, order)]
     joined, position = _joined(inputs, starts, order, terms)
-    return only(joined, [position[column] for column in columns])
+    found = only(joined, [position[column] for column in columns])
+    if found.schema.names == plan.schema.names:
+        return found
+    kept = [InputRef(position[column], joined.schema.types[position[column]]) for column in columns]
+    return Project(joined, tuple(kept), plan.schema.names)
 
 
 def _is_movable(plan: LogicalPlan) -> bool:

@@ -32,10 +32,9 @@ from relational.sql.names import read_name, schema_of
 from relational.sql.statement import CreateFunction
 from relational.types.data_type import DataType
 from relational.types.schema import Field
-from relational.udf.function import MOST_ARGUMENTS, FunctionKind, UserFunction, Volatility
+from relational.udf.function import LANGUAGE, MOST_ARGUMENTS, FunctionKind, UserFunction, Volatility
 from relational.udf.source import RETRACT, defines
 
-LANGUAGE = "python"
 HANDLER, ROW_WISE, STATE = "handler", "row_wise", "state"
 FUNCTION_OPTIONS = (HANDLER, ROW_WISE)
 AGGREGATE_OPTIONS = (*FUNCTION_OPTIONS, STATE)

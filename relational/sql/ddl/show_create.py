@@ -21,6 +21,15 @@ _NAMED = re.compile(
 )
 
 
+def comments_of(table: TableCatalog, name: ObjectName) -> list[str]:
+    """The statements that give an object and its columns their comments."""
+    whole, found = ".".join(map(quoted, name.parts)), []
+    if table.comment:
+        found.append(f"COMMENT ON {table.kind.upper()} {whole} IS {_text(table.comment)}")
+    columns = [column for column in table.columns if column.comment]
+    return found + [f"COMMENT ON COLUMN {whole}.{quoted(each.name)} IS {_text(each.comment)}" for each in columns]
+
+
 def definition_of(table: TableCatalog, name: ObjectName) -> str:
     """The statement as originally written, or for the current form; empty for a view not created by SQL text."""
     if table.kind is not TableKind.TABLE or (table.definition and not table.schema_version):

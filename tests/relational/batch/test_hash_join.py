@@ -142,7 +142,7 @@ def test_joins_in_any_order_have_the_same_rows(session):
                 column = rng.choice(("k", "k", "id"))
                 terms.append(f"x{one}.{rng.choice(('k', 'id'))} = x{other}.{column}")
         terms += rng.sample(["x0.id < 20", "x1.k <> 3", "x0.k < x1.id"], rng.randrange(3))
-        text = f"SELECT {', '.join(f'{alias}.id' for _, alias in items)} FROM " + ", ".join(
+        text = f"SELECT {', '.join(f'{alias}.id AS of_{alias}' for _, alias in items)} FROM " + ", ".join(
             f"{name} AS {alias}" for name, alias in items) + " WHERE " + " AND ".join(terms)
         if rng.random() < 0.3:
             text += " AND x0.k IN (SELECT k FROM r WHERE id > 9)"
@@ -150,6 +150,7 @@ def test_joins_in_any_order_have_the_same_rows(session):
         sizes = {name: rng.choice((1.0, 50.0, 1e6)) for name in names}
         plan = plan_query(statement.plan, rows=lambda table, sizes=sizes: sizes[table.name])
         found = rows_of(table_of(plan, statement.plan.visible, session.store, session.epoch))
+        assert plan.schema.names == statement.plan.schema.names, text
         expected = rows_of(run_query(statement.plan, session.store, session.epoch))
         try:
             assert_same_rows(found, expected, ordered=False)

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections import Counter
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ OPERATORS = {
     "negate", "not", "round_to", "single_value", "slice", "slice_from", "slice_to", "subscript",
 }
 """Functions that SQL writes otherwise than by their names."""
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
 ARROW, DIFFERS, ERROR, NULL = " --> ", " ~ ", "ERROR", "NULL"
 
 
@@ -55,7 +57,7 @@ def catalog():
 
 
 def bound(text, catalog):
-    (statement,) = bind_sql(f"SELECT {text} AS value FROM t", catalog)
+    (statement,) = bind_sql(f"SELECT {text} AS value FROM t", catalog, NOW)
     return statement.plan.expressions[0]
 
 

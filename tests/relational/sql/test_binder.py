@@ -229,6 +229,7 @@ def test_describe(catalog):
         "is_hidden": True,
         "default": None,
         "not_null": False,
+        "comment": None,
     }
 
 

@@ -194,7 +194,7 @@ REFUSED = [
     "SELECT id DIV 2 FROM orders",
     "SELECT id FROM orders QUALIFY id > 1",
     "SELECT /*+ hint */ TOP 1 id FROM orders",
-    "UPDATE orders SET amount = 1 RETURNING id",
+    "UPDATE orders SET amount = 1 RETURNING id LIMIT 1",
     "UPDATE orders SET amount = 1 ORDER BY id LIMIT 3",
     "DELETE FROM orders LIMIT 1",
     "DELETE orders",

@@ -128,7 +128,7 @@ def test_what_is_no_literal_makes_a_tree(value, catalog):
         "INSERT INTO keyed VALUES (1, 'a') /* open",
         "INSERT INTO keyed (id) VALUES ('x'), (1)",
         "INSERT INTO keyed (id) VALUES (1), (TRUE)",
-        "INSERT INTO keyed (id) VALUES (1), (1) RETURNING id",
+        "INSERT INTO keyed (id) VALUES (1), (1) RETURNING idd",
     ],
 )
 def test_an_error_has_its_position(text, catalog):

@@ -17,7 +17,7 @@ from relational.catalog.names import ObjectName
 from relational.errors import CatalogError
 from relational.types import Schema
 from stream.connector.base import open_connector
-from stream.errors import ActorFailed, ConnectorError, InvalidStatement, MalformedRows
+from stream.errors import ActorFailed, ConnectorError, DuplicateKey, InvalidStatement, MalformedRows
 from stream.spark.epoch_run import EpochRun, failed_actor
 from stream.spark.epoch_spec import EpochTask, TaskFailure
 from stream.spark.kept_groups import KeptGroups
@@ -309,6 +309,22 @@ def test_a_failed_statement_changes_nothing_and_an_altered_table_goes_on(store):
     db.sql("DELETE FROM t WHERE k = 1")
     db.flush()
     assert rows(db, "SELECT * FROM t") == [(3, 1), (4, 2)] and rows(db, "SELECT * FROM m") == [(1, 1), (2, 1)]
+
+
+def test_a_transaction_writes_one_table_in_one_epoch_or_nothing(store):
+    db = store.open(slots=2)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT); CREATE TABLE u (k BIGINT PRIMARY KEY)")
+    db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+    db.sql("BEGIN; INSERT INTO t VALUES (1, 1), (2, 2); UPDATE t SET v = v + 7 WHERE k = 1; DELETE FROM t WHERE v = 2")
+    assert db.sql("COMMIT") == 2 + 1 + 1
+    assert rows(db, "SELECT g, n FROM m") == [(1, 1)]
+    with pytest.raises(DuplicateKey):
+        db.sql("BEGIN; DELETE FROM t; INSERT INTO t VALUES (5, 5), (5, 6); COMMIT")
+    with pytest.raises(InvalidStatement, match="writes one table, not 't', 'u': send a transaction for each"):
+        db.sql("BEGIN; INSERT INTO t VALUES (3, 3); INSERT INTO u VALUES (3); COMMIT")
+    db.flush()
+    assert rows(db, "SELECT k, v FROM t") == [(1, 8)]
+    assert rows(db, "SELECT k FROM u") == []
 
 
 def test_what_each_executor_did_in_the_epochs_of_an_interval_is_told(store):

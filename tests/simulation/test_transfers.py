@@ -1,0 +1,119 @@
+"""A transaction takes effect wholly or not at all [R58], whatever fails, and wherever the process dies."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import stream
+from stream.errors import InvalidStatement, StatementsLost
+from stream.message import ReplayedBlock
+from stream.protocol import Step
+from tests.simulation import transfers
+from tests.simulation.child import KILLED
+from tests.simulation.test_crash import ROOT
+from tests.simulation.test_recovery import Stage
+
+COUNT = 12
+NEVER_MS = 3_600_000
+pytestmark = pytest.mark.timeout(120)
+
+
+def check_a_kill(url, seed, point, nth):
+    """Kill a process that transfers, check what it left, and go on from there in this one."""
+    with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+        session.sql(transfers.CREATE)
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.transfer_child", url, str(seed), "1000", point, str(nth)],
+        cwd=ROOT, capture_output=True, text=True, timeout=100,
+    )
+    assert run.returncode == KILLED, run.stderr
+    acknowledged = max((int(line.split()[1]) for line in run.stdout.splitlines()), default=-1)
+    with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+        found = transfers.done(session, seed)
+        assert found in (acknowledged, acknowledged + 1)
+        if found < 0:
+            session.sql(f"BEGIN; {transfers.OPEN}; COMMIT")
+        for number in range(max(found, 0) + 1, max(found, 0) + 4):
+            session.sql(f"BEGIN; {transfers.block(seed, number)}; COMMIT")
+        assert transfers.done(session, seed) == max(found, 0) + 3
+
+
+@pytest.mark.parametrize(("point", "nth"), [("sync", 40), ("transaction:before", 12)])
+def test_a_kill_leaves_all_or_nothing_of_a_transaction(point, nth, tmp_path):
+    check_a_kill(f"file://{tmp_path}/store", nth, point, nth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8, 13, 21])
+@pytest.mark.parametrize("point", ["inject", "collect", "sync", "commit", "committed", "notify", "put:before",
+                                   "put:after", "transaction:before", "transaction:after"])
+def test_a_kill_at_any_time_does(point, nth, tmp_path):
+    check_a_kill(f"file://{tmp_path}/store", 100 + nth, point, nth)
+
+
+@pytest.fixture
+def stage():
+    made = []
+
+    def make(**options):
+        made.append(Stage(**options))
+        made[-1].session.sql(transfers.CREATE)
+        made[-1].session.sql(transfers.OPEN)
+        made[-1].session.flush()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.session.abandon()
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_a_recovery_at_each_step_repeats_a_transaction_as_a_whole(stage, step):
+    stage = stage()
+    for number in range(1, 7):
+        if number % 2:
+            stage.trap.step = step
+        stage.session.sql(f"BEGIN; {transfers.block(7, number)}; COMMIT")
+        assert transfers.done(stage.session, 7) == number
+    assert stage.trap.raised >= 3
+
+
+def test_recoveries_while_transactions_are_sent(stage):
+    stage = stage(barrier_interval_ms=1, recovery_attempts=1_000)
+    is_over = threading.Event()
+
+    def disturb():
+        steps = list(Step)
+        while not is_over.wait(0.01):
+            stage.trap.step = steps[stage.trap.raised % len(steps)]
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    for number in range(1, COUNT + 1):
+        stage.session.sql(f"BEGIN; {transfers.block(11, number)}; COMMIT")
+    is_over.set()
+    disturber.join()
+    stage.session.flush()
+    assert transfers.done(stage.session, 11) == COUNT
+    assert stage.trap.raised >= 5
+
+
+def test_a_transaction_that_cannot_be_sent_again_is_lost_as_a_whole(stage, monkeypatch):
+    stage = stage()
+    session = stage.session
+    session.sql(f"BEGIN; {transfers.block(3, 1)}; COMMIT")
+
+    def refuse(message, receivers):
+        if isinstance(message, ReplayedBlock):
+            raise InvalidStatement("left_side", "a column of this block was dropped meanwhile")
+
+    monkeypatch.setattr(stage.playground.node, "_check_fits", refuse)
+    stage.trap.step = Step.SYNC
+    with pytest.raises(StatementsLost) as lost:
+        session.sql(f"BEGIN; {transfers.block(3, 2)}; COMMIT")
+    assert [each.table for each in lost.value.statements] == ["journal", "left_side", "right_side"]
+    session.flush()
+    assert transfers.done(session, 3) == 1
+
