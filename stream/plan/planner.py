@@ -14,6 +14,7 @@ from typing import TypeAlias
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind, KeptOrder, kept_orders
 from relational.expr.comparisons import Comparison, comparisons_of
+from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.expr.window_reach import reach_within
@@ -23,6 +24,7 @@ from relational.plan.logical import (
     Expand,
     Filter,
     Join,
+    JoinKind,
     LogicalPlan,
     OverWindow,
     Project,
@@ -53,6 +55,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     HashAggNode,
     HashJoinNode,
+    JoinInterval,
     KeptInput,
     MaterializeNode,
     OrderedRows,
@@ -205,6 +208,7 @@ class _Planner:
         pairs, rest = query.equalities
         vnode_count = self._job.vnode_count if pairs else None
         pairs = pairs or (EVERY_PAIR,)
+        marked, distance = ((), None) if self._is_of_one_actor else query.marked_terms
         number = self._joins
         self._joins += 1
         children = [self.plan(child) for child in query.inputs]
@@ -218,12 +222,15 @@ class _Planner:
             table = f"{self._job.name}.join{number}.{name}"
             tables.append(
                 state_tables.join_table(
-                    self._table_ids(table), table, self._job.id, node.schema, key, node.stream_key, vnode_count
+                    self._table_ids(table), table, self._job.id, node.schema, key, node.stream_key, vnode_count,
+                    marked[0] if marked else None,
                 )
             )
             inputs.append(node)
             keys.append(key)
         left, right = inputs
+        interval = None if distance is None else self._join_interval(
+            f"join{number}", query.kind, distance, inputs, keys, tables, vnode_count)
         return HashJoinNode(
             query.schema,
             query.stream_key,
@@ -237,7 +244,32 @@ class _Planner:
             (query.left.is_append_only, query.right.is_append_only),
             query.passing,
             (tables[0], tables[1]),
+            marked,
+            interval,
         )
+
+    def _join_interval(
+        self,
+        join: str,
+        kind: JoinKind,
+        bounds: DistanceBounds,
+        inputs: Sequence[StreamNode],
+        keys: Sequence[tuple[int, ...]],
+        tables: Sequence[TableCatalog],
+        vnode_count: int | None,
+    ) -> JoinInterval | None:
+        """None if the rows of neither input go."""
+        times: list[TableCatalog | None] = []
+        columns = []
+        goes = [each is not None for each in bounds.limits(0, 0, kind.counts_partners)]
+        sides = zip(("left", "right"), (bounds.left, bounds.right), goes, inputs, keys, tables, strict=True)
+        for side, column, is_limited, node, key, table in sides:
+            columns.append(tuple(dict.fromkeys((column, *table.pk_indices))))
+            name = f"{self._job.name}.{join}.{side}_times"
+            times.append(state_tables.join_times_table(
+                self._table_ids(name), name, self._job.id, node.schema, columns[-1], key, vnode_count
+            ) if is_limited else None)
+        return JoinInterval(bounds, (times[0], times[1]), (columns[0], columns[1])) if any(goes) else None
 
     def _temporal_join(self, query: Join) -> StreamNode:
         """The changes of the right table without its existing rows, which are looked up."""

@@ -1,10 +1,11 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 7, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
-sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES. A plan is written in the first version
+sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
+clean. A plan is written in the first version
 that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
@@ -23,6 +24,7 @@ from hummock.base.json_fields import check_format
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
 from relational.expr.comparisons import Relation
+from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.serialize import (
@@ -48,6 +50,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     HashAggNode,
     HashJoinNode,
+    JoinInterval,
     KeptInput,
     MaterializeNode,
     MergeNode,
@@ -69,8 +72,9 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, TOP_N_VERSION, JOINS_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 6, 5, 4, 3, 2, 1
-SINCE_FORMAT_VERSION = (
+FORMAT_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 7, 6, 5, 4
+OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
+SINCE_WINDOWS_VERSION = (
     DynamicFilterNode, EmitOnWindowCloseNode, ExpandNode, OverWindowNode, ProjectSetNode, TemporalJoinNode,
 )  # fmt: skip
 TableOfId = Callable[[int], TableCatalog]
@@ -108,10 +112,12 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, SINCE_FORMAT_VERSION):
+    if isinstance(node, HashJoinNode) and (node.marked or node.interval is not None):
         return FORMAT_VERSION
+    if isinstance(node, SINCE_WINDOWS_VERSION):
+        return WINDOWS_VERSION
     if isinstance(node, HashAggNode) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
-        return FORMAT_VERSION
+        return WINDOWS_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
     if isinstance(node, HashJoinNode):
@@ -134,6 +140,15 @@ def _node(node: StreamNode) -> dict[str, Any]:
 
 def _column_ids(table: TableCatalog, columns: tuple[int, ...]) -> list[int]:
     return [table.column_ids[column] for column in columns]
+
+
+def _interval_to_json(interval: JoinInterval) -> dict[str, Any]:
+    bounds = interval.bounds
+    return {
+        "columns": [bounds.left, bounds.right], "least": bounds.least, "most": bounds.most,
+        "times": [None if table is None else table.id for table in interval.times],
+        "keys": list(map(list, interval.columns)),
+    }
 
 
 _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]] = {
@@ -167,7 +182,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "widths": list(node.widths), "append_only": list(node.append_only), "passing": list(node.passing),
-        "tables": [table.id for table in node.tables]}),
+        "tables": [table.id for table in node.tables],
+        **({"marked": list(node.marked)} if node.marked else {}),
+        **({} if node.interval is None else {"interval": _interval_to_json(node.interval)})}),
     TopNNode: ("top-n", lambda node: {
         "groups": list(node.groups),
         "keys": sort_keys_to_json(node.keys),
@@ -287,7 +304,16 @@ class _Reader:
             (of_left, of_right),
             (left_passes, right_passes),
             (left_table, right_table),
+            tuple(record.get("marked", ())),
+            self.interval(record["interval"]) if "interval" in record else None,
         )
+
+    def interval(self, record: Mapping[str, Any]) -> JoinInterval:
+        left, right = (None if table is None else self._table(table) for table in record["times"])
+        left_columns, right_columns = map(tuple, record["keys"])
+        of_left, of_right = record["columns"]
+        bounds = DistanceBounds(of_left, of_right, record["least"], record["most"])
+        return JoinInterval(bounds, (left, right), (left_columns, right_columns))
 
     def top_n(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return TopNNode(
