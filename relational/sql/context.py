@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -40,3 +41,5 @@ class BindContext:
     now: datetime | None = None
     parameters: Parameters | None = None
     """Of queries and data changes; None: there may be none."""
+    is_set: Callable[[str], bool] = lambda name: False
+    """Whether a setting of the session is true at this moment."""

@@ -18,6 +18,7 @@ from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.expr.window_reach import reach_within
+from relational.plan.delta_join import delta_lookup
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
@@ -46,6 +47,7 @@ from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DistinctArgument,
     DmlNode,
     DynamicFilterNode,
@@ -66,6 +68,7 @@ from stream.plan.stream_plan import (
     ShareNode,
     SinkNode,
     SourceNode,
+    StoredInput,
     StreamNode,
     StreamPlan,
     StreamScanNode,
@@ -194,6 +197,8 @@ class _Planner:
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         if isinstance(query, Join):
+            if query.is_delta:
+                return self._delta_join(query)
             return self._temporal_join(query) if query.is_temporal else self._join(query)
         if isinstance(query, TopN):
             return self._top_n(query)
@@ -277,7 +282,7 @@ class _Planner:
         key, added = key_columns(left.schema, lookup.keys)
         node = left if added is None else ProjectNode(added[0], left.stream_key, left, added[1])
         scan = lookup.scan
-        right = StreamScanNode(scan.schema, scan.stream_key, scan.table, scan.columns, None)
+        right = _changes_of(scan)
         return TemporalJoinNode(
             query.schema,
             query.stream_key,
@@ -291,6 +296,22 @@ class _Planner:
             scan.columns,
             self._job.vnode_count,
         )
+
+    def _delta_join(self, query: Join) -> StreamNode:
+        """The rows of the right input that there are already are found by those of the left one."""
+        lookup = delta_lookup(query)
+        if lookup is None:
+            raise PlanNotSupported("DeltaJoin", "its inputs are not stored by the join key")
+        left = self.plan(query.left)
+        (scan,) = (node for node in left.walk() if isinstance(node, StreamScanNode))
+        right: StreamNode = _changes_of(lookup.scans[1])
+        stored = tuple(
+            StoredInput(each.table, each.columns, prefix, progress)
+            for each, prefix, progress in zip(lookup.scans, lookup.prefixes, (scan.progress, None), strict=True)
+        )
+        condition = conjunction(lookup.rest) if lookup.rest else None
+        return DeltaJoinNode(query.schema, query.stream_key, left, right, lookup.keys, condition,
+                             (stored[0], stored[1]), self._job.vnode_count)
 
     def _grouped(self, query: OrderedGroups, operator: str) -> tuple[StreamNode, tuple[int, ...], tuple[int, ...]]:
         """The input of a node over ordered groups, its stream key, and the groups: without any a constant."""
@@ -519,6 +540,11 @@ class _Planner:
             query.closing_group,
         )
         return KeptInput(number, table, columns, argument)
+
+
+def _changes_of(scan: Scan) -> StreamScanNode:
+    """Without the rows that there are."""
+    return StreamScanNode(scan.schema, scan.stream_key, scan.table, scan.columns, None)
 
 
 def _watermark_filter(

@@ -5,7 +5,7 @@
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
 sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
-clean. A plan is written in the first version
+clean, and delta joins. A plan is written in the first version
 that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
@@ -41,6 +41,7 @@ from relational.plan.serialize import (
 from relational.types import DataType, Field, Schema, VnodeRule
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DistinctArgument,
     DmlNode,
     DynamicFilterNode,
@@ -62,6 +63,7 @@ from stream.plan.stream_plan import (
     ShareNode,
     SinkNode,
     SourceNode,
+    StoredInput,
     StreamNode,
     StreamPlan,
     StreamScanNode,
@@ -112,7 +114,9 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, HashJoinNode) and (node.marked or node.interval is not None):
+    if isinstance(node, DeltaJoinNode) or (
+        isinstance(node, HashJoinNode) and (node.marked or node.interval is not None)
+    ):
         return FORMAT_VERSION
     if isinstance(node, SINCE_WINDOWS_VERSION):
         return WINDOWS_VERSION
@@ -197,6 +201,11 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "kind": node.kind.value, "by": list(node.key), "width": node.width, "table": node.table.id,
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "columns": _column_ids(node.table, node.columns), "vnodes": node.vnode_count}),
+    DeltaJoinNode: ("delta join", lambda node: {
+        "by": [list(pair) for pair in node.keys], "vnodes": node.vnode_count,
+        "condition": None if node.condition is None else expression_to_json(node.condition),
+        "stored": [[each.table.id, _column_ids(each.table, each.columns), list(each.prefix),
+                    None if each.progress is None else each.progress.id] for each in node.stored]}),
     EmitOnWindowCloseNode: ("emit on window close", lambda node: {"column": node.column, "table": node.table.id}),
     OverWindowNode: ("over-window", lambda node: {
         "groups": list(node.groups), "keys": sort_keys_to_json(node.keys),
@@ -353,6 +362,18 @@ class _Reader:
             record["vnodes"],
         )
 
+    def delta_join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
+        condition = None if record["condition"] is None else expression_from_json(record["condition"])
+        of_left, of_right = map(self.stored_input, record["stored"])
+        pairs = tuple((one, other) for one, other in record["by"])
+        return DeltaJoinNode(schema, key, left, right, pairs, condition, (of_left, of_right), record["vnodes"])
+
+    def stored_input(self, record: Any) -> StoredInput:
+        table_id, columns, prefix, progress = record
+        table = self._table(table_id)
+        return StoredInput(table, _positions(table, columns), tuple(prefix),
+                           None if progress is None else self._table(progress))
+
     def emit_on_window_close(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return EmitOnWindowCloseNode(schema, key, input, record["column"], self._table(record["table"]))
 
@@ -405,6 +426,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "top-n": _Reader.top_n,
     "dynamic filter": _Reader.dynamic_filter,
     "temporal join": _Reader.temporal_join,
+    "delta join": _Reader.delta_join,
     "emit on window close": _Reader.emit_on_window_close,
     "over-window": _Reader.over_window,
     "exchange": _Reader.exchange,

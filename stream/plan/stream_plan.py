@@ -47,6 +47,11 @@ class StreamNode:
         return ()
 
     @property
+    def looked_up(self) -> tuple[TableCatalog, ...]:
+        """Tables of other executors in which the executor looks up rows."""
+        return ()
+
+    @property
     def identity(self) -> str:
         """The name of the node type, as shown in messages and by `explain`."""
         return type(self).__name__.removesuffix("Node")
@@ -424,6 +429,10 @@ class TemporalJoinNode(StreamNode):
         return self.left, self.right
 
     @property
+    def looked_up(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
     def pk(self) -> tuple[int, ...]:
         """The columns of the primary key in the right input."""
         return tuple(map(self.columns.index, self.table.pk_indices))
@@ -434,6 +443,47 @@ class TemporalJoinNode(StreamNode):
         keys = tuple(zip(self.key, self.pk, strict=True))
         widths = self.width, len(self.columns)
         return f"{self.kind} on {join_text(keys, (False,) * len(keys), self.condition, names, widths)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInput:
+    """The stored rows of one input of a delta join: `columns` of `table`, which are those of the input. `prefix`: the
+    numbers of the keys of the join that are the first columns of its primary key, in their order. `progress`: the table
+    of how far the input has read the rows of before; None: it brings changes alone."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+    prefix: tuple[int, ...]
+    progress: TableCatalog | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaJoinNode(StreamNode):
+    """The pairs of rows of two stored tables that are equal in `keys`, a column of either input each, and for which
+    `condition`, over the columns of both inputs, is true. Its own state is none: rows of `stored` are looked up."""
+
+    left: StreamNode
+    right: StreamNode
+    keys: tuple[tuple[int, int], ...]
+    condition: Expression | None
+    stored: tuple[StoredInput, StoredInput]
+    vnode_count: int
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return self.left, self.right
+
+    @property
+    def looked_up(self) -> tuple[TableCatalog, ...]:
+        progress = [each.progress for each in self.stored if each.progress is not None]
+        return (*(each.table for each in self.stored), *progress)
+
+    @property
+    def details(self) -> str:
+        names = self.left.schema.names, self.right.schema.names
+        widths = len(names[0]), len(names[1])
+        text = join_text(self.keys, (False,) * len(self.keys), self.condition, names, widths)
+        return f"inner on {text}, rows of {' and '.join(each.table.name for each in self.stored)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,4 +665,5 @@ def tables_of(root: StreamNode) -> dict[int, TableCatalog]:
         table = getattr(node, "table", None)
         if table is not None:
             found[table.id] = table
+        found |= {table.id: table for table in node.looked_up}
     return found

@@ -148,7 +148,8 @@ class Session:
         executions = self._statements.executions
         if len(params) or executions.cache.may_have(text):
             return executions.run(text, params)
-        for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
+        statements = self._statements
+        for statement in bind_sql(text, self._playground.catalog, statements.now(), is_set=statements.is_set):
             answer = self._statements.run(statement)
         return answer
 
@@ -175,7 +176,8 @@ class Session:
             return self._statements.explain_query(query.plan)
         from relational.sql.binder import bind_sql
 
-        return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
+        statements = bind_sql(query, self._playground.catalog, is_set=self._statements.is_set)
+        return "\n".join(map(self._statements.explain, statements))
 
     def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
         """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by

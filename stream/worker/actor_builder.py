@@ -30,6 +30,7 @@ from stream.executor.agg_state import DistinctTable, ExtremeTable, MaterializedI
 from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.delta_join import DeltaJoinExecutor, StoredRows
 from stream.executor.dml import DmlExecutor
 from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.executor.emit_on_window_close import EmitOnWindowCloseExecutor
@@ -61,6 +62,7 @@ from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.plan.state_tables import window_states
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DmlNode,
     DynamicFilterNode,
     EmitOnWindowCloseNode,
@@ -78,6 +80,7 @@ from stream.plan.stream_plan import (
     ShareNode,
     SinkNode,
     SourceNode,
+    StoredInput,
     StreamNode,
     StreamScanNode,
     TemporalJoinNode,
@@ -640,6 +643,29 @@ class _ActorChain(ExecutorChain):
             chunk_rows=self.options.chunk_rows,
         )
 
+    def delta_join(self, node: DeltaJoinNode, info: ExecutorInfo) -> Executor:
+        return DeltaJoinExecutor(
+            info,
+            [self.build(child) for child in node.inputs],
+            list(map(self.stored_rows, node.stored, zip(*node.keys, strict=True))),
+            node.condition,
+            self.errors,
+            chunk_rows=self.options.chunk_rows,
+            since=self.spec.since,
+            request_barrier=self.request_barrier,
+        )
+
+    def stored_rows(self, stored: StoredInput, keys: Sequence[int]) -> StoredRows:
+        table, progress = stored.table, stored.progress
+        behind = [column for column in table.pk_indices if column not in stored.columns]
+        return StoredRows(
+            StorageTable(table, self.upstream, (*stored.columns, *behind)),
+            tuple(keys),
+            stored.prefix,
+            len(stored.columns),
+            None if progress is None else StateTable(progress, self.upstream),
+        )
+
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
         progress = None if node.progress is None else StateTable(node.progress, self.store, budget=self.budget)
@@ -686,6 +712,7 @@ BUILDERS: BuilderFunctions = {
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,
+    DeltaJoinNode: _ActorChain.delta_join,
     TopNNode: ExecutorChain.top_n,
     DynamicFilterNode: ExecutorChain.dynamic_filter,
     EmitOnWindowCloseNode: ExecutorChain.emit_on_window_close,

@@ -59,6 +59,7 @@ class Join(LogicalPlan):
     without NULL in it.
 
     `is_temporal`: a view joins each left row once, with the right rows of that time (relational/plan/temporal_join.py).
+    `is_delta`: a view keeps no rows for it, but reads those of its inputs (relational/plan/delta_join.py).
     """
 
     left: LogicalPlan
@@ -66,6 +67,7 @@ class Join(LogicalPlan):
     kind: JoinKind
     on: Expression | None
     is_temporal: bool = False
+    is_delta: bool = False
     is_keyed: bool = field(default=False, compare=False, repr=False)
 
     def _derived(self) -> Properties:
@@ -183,7 +185,8 @@ class Join(LogicalPlan):
     def summary(self) -> str:
         names = (*self.left.schema.names, *self.right.schema.names)
         condition = "" if self.on is None else f" on {self.on.describe(names)}"
-        return f"{'Temporal join' if self.is_temporal else 'Join'} {self.kind}{condition}"
+        name = "Temporal join" if self.is_temporal else "Delta join" if self.is_delta else "Join"
+        return f"{name} {self.kind}{condition}"
 
     @property
     def terms(self) -> tuple[Expression, ...]:
@@ -266,7 +269,7 @@ class Join(LogicalPlan):
             return self.over((left, right))
         moved = {width + column: width + more + column for column in range(len(self.right.schema))}
         on = None if self.on is None else remap(self.on, dict(enumerate(range(width))) | moved)
-        join = Join(left, right, self.kind, on, self.is_temporal, is_keyed=True)
+        join = Join(left, right, self.kind, on, self.is_temporal, self.is_delta, is_keyed=True)
         if not self.kind.has_pairs:
             return join
         return only(join, [*range(width), *range(width + more, len(join.schema)), *range(width, width + more)])
