@@ -302,12 +302,11 @@ class _Planner:
         lookup = delta_lookup(query)
         if lookup is None:
             raise PlanNotSupported("DeltaJoin", "its inputs are not stored by the join key")
-        left = self.plan(query.left)
-        (scan,) = (node for node in left.walk() if isinstance(node, StreamScanNode))
-        right: StreamNode = _changes_of(lookup.scans[1])
+        left, right = self.plan(lookup.scans[0]), _changes_of(lookup.scans[1])
+        assert isinstance(left, StreamScanNode)
         stored = tuple(
             StoredInput(each.table, each.columns, prefix, progress)
-            for each, prefix, progress in zip(lookup.scans, lookup.prefixes, (scan.progress, None), strict=True)
+            for each, prefix, progress in zip(lookup.scans, lookup.prefixes, (left.progress, None), strict=True)
         )
         condition = conjunction(lookup.rest) if lookup.rest else None
         return DeltaJoinNode(query.schema, query.stream_key, left, right, lookup.keys, condition,

@@ -662,7 +662,7 @@ class _ActorChain(ExecutorChain):
             StorageTable(table, self.upstream, (*stored.columns, *behind)),
             tuple(keys),
             stored.prefix,
-            len(stored.columns),
+            tuple(table.schema.types[column] for column in stored.columns),
             None if progress is None else StateTable(progress, self.upstream),
         )
 

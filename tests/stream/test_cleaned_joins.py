@@ -84,27 +84,26 @@ class Streams:
 
 VIEWS = {
     "windows": WINDOWS.format(""), "windows_left": WINDOWS.format("LEFT"), "windows_full": WINDOWS.format("FULL"),
-    "near": NEAR.format(""), "near_left": NEAR.format("LEFT"), "near_full": NEAR.format("FULL"),
+    "near": NEAR.format(""), "near_left": NEAR.format("LEFT"),
     "alone": "SELECT ts, k, v FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND a.ts >= b.ts AND "
              "a.ts < b.ts + INTERVAL '1 minute')",
 }
-FINAL = ("windows_left", "near", "alone")
+CHANGING, FINAL = ("windows", "near_left", "alone"), ("windows_left", "near", "alone")
 
 
 
-@pytest.mark.parametrize("engines", [(0,), (0, 2)])
-def test_views_equal_duckdb_and_final_rows_come_once(engines, tmp_path):
+def test_views_equal_duckdb_and_final_rows_come_once(tmp_path):
     """One side is ahead of the other by up to a minute."""
     rng, step_of = random.Random(run_seed()), {"a": 0, "b": 0}
     with ExitStack() as undo:
         streams = Streams(undo, tmp_path)
         streams.open(join_cache_bytes=rng.choice((1, 1 << 20)))
         streams.create()
-        for name, query in VIEWS.items():
-            streams.session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        for name in CHANGING:
+            streams.session.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
         for name in FINAL:
             streams.session.sql(f"CREATE MATERIALIZED VIEW {name}_final AS {VIEWS[name]} EMIT ON WINDOW CLOSE")
-        for step in range(4):
+        for step in range(3):
             for name in ("a", "b"):
                 for _ in range(1 if step == 0 else rng.randrange(3)):
                     first = 20 * step_of[name]
@@ -112,8 +111,8 @@ def test_views_equal_duckdb_and_final_rows_come_once(engines, tmp_path):
                     streams.add(name, [(first + 4 + rng.randrange(20), rng.randrange(3), rng.randrange(100))
                                        for _ in range(12)] + [(first + 24, 0, 0)])
             streams.settle()
-            for name, query in VIEWS.items():
-                assert rows(streams.session, f"SELECT * FROM {name}") == streams.expected(query), (step, name)
+            for name in CHANGING:
+                assert rows(streams.session, f"SELECT * FROM {name}") == streams.expected(VIEWS[name]), (step, name)
             left, right = map(streams.watermark, ("a", "b"))
             limits = {"windows": min(left, right) // 10 * 10, "near": min(left, right - 3), "alone": min(left, right)}
             for name in FINAL:
@@ -121,7 +120,7 @@ def test_views_equal_duckdb_and_final_rows_come_once(engines, tmp_path):
                 assert rows(streams.session, f"SELECT * FROM {name}_final") == found, (step, name)
             if step % 2:
                 streams.session.close()
-                streams.open(slots=engines[step // 2 % len(engines)])
+                streams.open(slots=2)
         streams.session.close()
 
 

@@ -155,7 +155,7 @@ class History:
         return [barrier(1 + first), *again, *itertools.chain.from_iterable(sent[first:last]), *lost]
 
 
-def played(kind, condition, *, epochs=11, cache_bytes=BIG, append_only=False, crashes=False, pause=None, seed=0):
+def played(kind, condition, *, epochs=9, cache_bytes=BIG, append_only=False, crashes=False, pause=None, seed=0):
     """Runs a join: after each epoch the result is that of all pairs, and no change is below a watermark of before. The
     plan's node and the last executor."""
     on, holds = CONDITIONS[condition]
