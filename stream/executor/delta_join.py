@@ -123,17 +123,19 @@ class DeltaJoinExecutor(Executor):
         self._kept, self._kept_bytes = ([], []), 0
         if not right:
             return
-        own, other = (
-            None if not chunks else net_changes(StreamChunk.compacted(chunks), each.info.stream_key or ())
-            for chunks, each in zip((left, right), self._inputs, strict=True)
-        )
-        assert other is not None
+        own = self._net(0, left) if left else None
         positions = self._positions(began)
-        for changes in _parts(other):
+        for changes in _parts(self._net(1, right)):
             index, ids = self._rows_at(0, self._keys_of(1, changes), epoch, positions)
             if own is not None:
                 index.apply(own, index.locate(self._keys_of(0, own, 0), is_adding=False).ids)
             yield from self._joined(1, changes, index, ids)
+
+    def _net(self, number: int, chunks: Sequence[StreamChunk]) -> StreamChunk:
+        """The net changes of input `number` for each row and join key: an index is distributed by the columns of its
+        own key, so of a row that moves in it the insertion may come before the deletion [R8]."""
+        key = (*(self._inputs[number].info.stream_key or ()), *self._stored[number].keys)
+        return net_changes(StreamChunk.compacted(chunks), tuple(dict.fromkeys(key)))
 
     def _positions(self, began: EpochPair) -> ScanPositions | None:
         """How far the left input had read its table at a barrier; None: to the end."""

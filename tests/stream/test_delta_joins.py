@@ -7,11 +7,13 @@ from threading import Event, Thread
 
 import pytest
 
+import stream
 from relational.errors import DependencyError
 from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.table.storage_table import StorageTable
 from stream.executor import backfill_pace
 from stream.executor.delta_join import DeltaJoinExecutor
+from tests.stream.test_failed_jobs import eventually
 from tests.support.drivers.engine_store import EngineStore
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import rows_of
@@ -70,7 +72,7 @@ def views(session, names, suffix=""):
 @pytest.mark.parametrize("engines", [(0, 2), (2, 0)])
 def test_delta_joins_are_what_the_query_says_at_each_epoch(store, engines):
     rng = random.Random(run_seed())
-    session = created(store.open(slots=engines[0]))
+    session = created(store.open(slots=engines[0], parallelism=rng.choice((1, 3))))
     for _ in range(20):
         change(session, rng)
     views(session, QUERIES)
@@ -178,3 +180,33 @@ def test_an_index_without_a_column_is_not_used(store):
     assert "DeltaJoin" not in explained(session, "SELECT a.id, b.z FROM a JOIN b ON a.k = b.k")
     session.sql("CREATE INDEX b_z ON b (k) INCLUDE (z)")
     assert "rows of a_k and b_z" in explained(session, "SELECT a.id, b.z FROM a JOIN b ON a.k = b.k")
+
+
+def test_a_view_that_was_set_aside_catches_up_with_the_changes_of_both_tables(tmp_path, monkeypatch):
+    rng, left_of = random.Random(run_seed()), DeltaJoinExecutor._changes_of_left
+    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=10, recovery_backoff_ms=1) as session:
+        created(session)
+        for _ in range(40):
+            change(session, rng)
+        views(session, ["by_index"])
+
+        def broken(executor, chunk, epoch):
+            raise ZeroDivisionError("injected")
+
+        monkeypatch.setattr(DeltaJoinExecutor, "_changes_of_left", broken)
+        session.sql("INSERT INTO a VALUES (100, 1, 1)")
+        eventually(lambda: {row["name"]: row["state"] for row in session.sql("SHOW JOBS").to_pylist()}["by_index"]
+                   == "FAILED")
+        monkeypatch.setattr(DeltaJoinExecutor, "_changes_of_left", left_of)
+        for _ in range(40):
+            change(session, rng)
+        session.flush()
+        session.sql("ALTER MATERIALIZED VIEW by_index RESUME")
+        for _ in range(3):
+            session.flush()
+            with session.at() as snapshot:
+                assert rows_of(snapshot.sql("SELECT count(*) AS n FROM by_index")) == rows_of(
+                    snapshot.sql("SELECT count(*) AS n FROM a JOIN b ON a.k = b.k"))
+                found = sorted(rows_of(snapshot.sql("SELECT * FROM by_index")), key=repr)
+                assert found == sorted(rows_of(snapshot.sql(QUERIES["by_index"])), key=repr)
+            change(session, rng)
