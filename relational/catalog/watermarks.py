@@ -31,8 +31,14 @@ class WatermarkCatalog:
 
 def watermark_text(name: str, delay: int, data_type: DataType) -> str:
     """The expression of a watermark of column `name`, in SQL syntax."""
-    if not delay:
+    return moved_text(name, -delay, data_type)
+
+
+def moved_text(name: str, distance: int, data_type: DataType) -> str:
+    """A column of `data_type` plus so many microseconds, days of a DATE, or units of a whole number, in SQL syntax."""
+    if not distance:
         return name
+    sign, length = "+" if distance > 0 else "-", abs(distance)
     if data_type.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ):
-        return f"{name} - INTERVAL '{Interval(0, *divmod(delay, MICROSECONDS_PER_DAY))}'"
-    return f"{name} - {delay}"
+        return f"{name} {sign} INTERVAL '{Interval(0, *divmod(length, MICROSECONDS_PER_DAY))}'"
+    return f"{name} {sign} {length}"

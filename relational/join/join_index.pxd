@@ -24,6 +24,7 @@ cdef class JoinIndex(JoinRows):
     cdef readonly bint is_complete      # nothing was ever evicted
     cdef readonly uint32_t epoch        # number of the current epoch
     cdef readonly Py_ssize_t generation # incremented when ids change
+    cdef Py_ssize_t forget_at           # keys and rows by which a watermark is compared with all keys
     cdef KeyInterner key_numbers
     cdef object form                    # StoredForm
 

@@ -13,6 +13,7 @@ Keys are equal as SQL's are (-0.0 is 0.0, NaN is NaN). One thread at a time.
 """
 
 import numpy as np
+import pyarrow.compute as pc
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, uint8_t
@@ -34,6 +35,7 @@ cdef enum:
     MOST_ROWS = 0x7FFFFFF0      # row ids are int32
     MIN_WASTE = 4096            # gaps, or empty keys, that make closing them worthwhile
     WASTE_BYTES = 1 << 20       # of strings, likewise
+    MIN_FORGOTTEN = 4096        # keys and rows in memory below which none are forgotten
 
 cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled after an eviction
 cdef int EXCESS = 2                 # times the capacity may be filled within an epoch
@@ -58,7 +60,7 @@ cdef class JoinIndex(JoinRows):
         self.key_numbers = KeyInterner([types[column] for column in self.key_columns])
         self.form = StoredForm(types, self.stream_key)
         super().__init__(self.form.types, self.form.name)
-        self.is_complete, self.epoch = True, 1
+        self.is_complete, self.epoch, self.forget_at = True, 1, MIN_FORGOTTEN
 
     @property
     def rows(self):
@@ -178,6 +180,20 @@ cdef class JoinIndex(JoinRows):
             self.is_complete = False
         self.epoch += 1
         return before - self.lists.keys
+
+    def forget_below(self, position, bound):
+        """At a barrier: nothing is looked up or changed any more under the keys whose column number `position` is below
+        `bound`, a Python value that is not NULL. They are forgotten with their rows, once there may be as many of them
+        as others. Invalidates all key and row ids.
+        """
+        if self.lists.keys + self.lists.rows < self.forget_at:
+            return
+        column = as_column(self.key_numbers.keys(np.arange(self.lists.keys, dtype=np.int32))[position])
+        below = pc.less(column.array, Column.from_pylist([bound], column.data_type).array[0]).fill_null(False)
+        kept = np.flatnonzero(~below.to_numpy(zero_copy_only=False)).astype(np.int32)
+        if len(kept) < self.lists.keys:
+            self.repack(kept)
+        self.forget_at = max(<Py_ssize_t>MIN_FORGOTTEN, 2 * (self.lists.keys + self.lists.rows))
 
     def limit_memory(self):
         """Within an epoch: evicts as `end_epoch`, once rows take EXCESS times the capacity."""

@@ -59,12 +59,11 @@ from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 from relational.udf.function import RECORD, UserFunction
 
-FORMAT_VERSION = 5
-FIRST_VERSION, UNION_VERSION, JOIN_VERSION, TOP_N_VERSION = 1, 2, 3, 4
+FORMAT_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOIN_VERSION, UNION_VERSION, FIRST_VERSION = 6, 5, 4, 3, 2, 1
 """A plan is written as of the first version that has all of its nodes: the second has unions and shared inputs, the
 third joins, the fourth semi and anti joins, numbers of rows and top-n, the fifth temporal filters, temporal joins,
 EMIT ON WINDOW CLOSE, all window functions, of which those numbers are some, grouping sets, aggregates besides those of
-FIRST_AGGREGATES, set-returning functions, recursion and user functions."""
+FIRST_AGGREGATES, set-returning functions and recursion, the sixth delta joins and user functions."""
 FIRST_AGGREGATES = frozenset((
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
 ))  # fmt: skip
@@ -86,18 +85,20 @@ def plan_to_text(plan: LogicalPlan) -> str:
 
 def _version_of(node: LogicalPlan) -> int:
     """The first version that has a node."""
-    is_temporal = isinstance(node, Join) and node.is_temporal
-    if is_temporal or any(calls_user_function(each) for each in node.evaluated):
+    is_delta = isinstance(node, Join) and node.is_delta
+    if is_delta or any(calls_user_function(each) for each in node.evaluated):
         return FORMAT_VERSION
+    if isinstance(node, Join) and node.is_temporal:
+        return WINDOWS_VERSION
     if isinstance(node, Join):
         return JOIN_VERSION if node.kind.has_pairs else TOP_N_VERSION
     if isinstance(node, TopN):
         return TOP_N_VERSION
     is_new = isinstance(node, EmitOnWindowClose | Expand | OverWindow | ProjectSet | Recursive)
     if is_new or (isinstance(node, Filter) and node.has_state):
-        return FORMAT_VERSION
+        return WINDOWS_VERSION
     if isinstance(node, Aggregate) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
-        return FORMAT_VERSION
+        return WINDOWS_VERSION
     return UNION_VERSION if isinstance(node, Union | Share) else FIRST_VERSION
 
 
@@ -140,8 +141,8 @@ def _plan(plan: LogicalPlan, positions: Mapping[int, int]) -> dict[str, Any]:
     if isinstance(plan, Join):
         on = None if plan.on is None else expression_to_json(plan.on)
         left, right = (_plan(each, positions) for each in plan.inputs)
-        temporal = {"temporal": True} if plan.is_temporal else {}
-        return {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right} | temporal
+        record = {"node": "join", "kind": plan.kind.value, "on": on, "left": left, "right": right}
+        return record | ({"temporal": True} if plan.is_temporal else {}) | ({"delta": True} if plan.is_delta else {})
     if isinstance(plan, Recursive):
         base, step = (_plan(each, positions) for each in plan.inputs)
         return {"node": "recursive", "base": base, "step": step, "number": plan.number, "distinct": plan.is_distinct}
@@ -220,7 +221,8 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId, shares: Sequen
     if node == "join":
         left, right = (_read_plan(record[side], table_of_id, shares) for side in ("left", "right"))
         on = None if record["on"] is None else expression_from_json(record["on"])
-        return Join(left, right, JoinKind(record["kind"]), on, record.get("temporal", False))
+        is_temporal, is_delta = record.get("temporal", False), record.get("delta", False)
+        return Join(left, right, JoinKind(record["kind"]), on, is_temporal, is_delta)
     if node == "recursive":
         base, step = (_read_plan(record[each], table_of_id, shares) for each in ("base", "step"))
         return Recursive(base, step, record["number"], record["distinct"])

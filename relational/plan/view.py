@@ -26,6 +26,7 @@ from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.expr.user_call import functions_of
 from relational.plan.changes import assigned, column_of
+from relational.plan.delta_join import Indexes, with_delta_joins
 from relational.plan.logical import (
     Aggregate,
     ColumnValues,
@@ -63,9 +64,11 @@ def view_of(
     definition: str,
     views: Iterable[int] = (),
     vnode_count: int = DEFAULT_VNODE_COUNT,
+    indexes: Indexes | None = None,
 ) -> tuple[TableCatalog, LogicalPlan]:
     """The catalog draft (id 0) of a materialized view of `query`, and the query as its job executes it, optimized and
-    with its key. `views` are the ids of the views inlined in the query.
+    with its key. `views` are the ids of the views inlined in the query. `indexes`: joins keep no rows where they can
+    read these or the tables; None: they keep them.
 
     BindError for a query that cannot be materialized: with numbers of all rows, over rows that expire [R31], or with
     two columns of the same name.
@@ -75,6 +78,8 @@ def view_of(
     _check_names(f"materialized view {name!r}", query)
     plan = optimize(query, VIEW_RULES, LAST_RULES)
     _check_streamed("a materialized view", plan)
+    if indexes is not None:
+        plan = with_delta_joins(plan, indexes)
     key = plan.stream_key
     assert key is not None, plan.explain()
     pk = tuple(SortKey(column) for column in key)

@@ -45,13 +45,18 @@ from relational.sql.tree import parse
 
 
 def bind_sql(
-    text: str, catalog: CatalogReader, now: datetime | None = None, parameters: Parameters | None = None
+    text: str,
+    catalog: CatalogReader,
+    now: datetime | None = None,
+    parameters: Parameters | None = None,
+    is_set: Callable[[str], bool] = lambda name: False,
 ) -> Iterator[Statement]:
     """The statements of a text, each bound lazily. ParseError or BindError at the span.
 
     `now` is the value of now() in queries and data changes; None rejects now(). `parameters`: of the only statement.
+    `is_set(name)`: whether a setting of the session is true when a statement is bound.
     """
-    context = BindContext(catalog, now, parameters)
+    context = BindContext(catalog, now, parameters, is_set)
     for piece in statements(text):
         try:
             yield bind_statement(piece, context)

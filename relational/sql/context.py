@@ -48,6 +48,8 @@ class BindContext:
     now: datetime | None = None
     parameters: Parameters | None = None
     """Of queries and data changes; None: there may be none."""
+    is_set: Callable[[str], bool] = lambda name: False
+    """Whether a setting of the session is true at this moment."""
 
     @property
     def functions(self) -> Callable[[ObjectName], FunctionCatalog | None]:

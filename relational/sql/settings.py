@@ -2,7 +2,7 @@
 
 A setting is accepted only if this engine does what its value says, or if its value cannot change an answer:
 
-* effective ones: `rw_implicit_flush`, `query_epoch`, `parallelism`;
+* effective ones: `rw_implicit_flush`, `query_epoch`, `parallelism`, `streaming_enable_delta_join`;
 * facts that clients set or ask for, with the values that hold here: `TimeZone` is UTC, texts are UTF8;
 * RisingWave's choices among plans of one answer (`rw_enable_join_ordering`), which are kept and shown only.
 """
@@ -22,6 +22,7 @@ from relational.sql.statement import SetOption, ShowOptions
 DEFAULT = "default"
 IMPLICIT_FLUSH = "rw_implicit_flush"
 QUERY_EPOCH = "query_epoch"
+DELTA_JOIN = "streaming_enable_delta_join"
 MOST_CHARACTERS = 1_000
 
 
@@ -105,7 +106,6 @@ _PLANS = {
     "rw_batch_enable_lookup_join": True,
     "rw_batch_enable_sort_agg": True,
     "streaming_enable_bushy_join": True,
-    "streaming_enable_delta_join": False,
     "streaming_separate_consecutive_join": False,
     "streaming_use_arrangement_backfill": True,
     "streaming_use_shared_source": True,
@@ -116,6 +116,7 @@ SETTINGS: Mapping[str, Setting] = {
     IMPLICIT_FLUSH: Setting("false", _bool, "INSERT, UPDATE and DELETE return when their changes are committed"),
     PARALLELISM: Setting(DEFAULT, _parallelism, "actors of each fragment of jobs that are created from now on"),
     QUERY_EPOCH: Setting("0", _epoch, "the epoch at which queries read tables and views; 0: the newest one"),
+    DELTA_JOIN: Setting("false", _bool, "joins of views created from now on keep no rows that tables and indexes have"),
     "timezone": Setting("UTC", _utc, "the zone of texts of TIMESTAMPTZ"),
     "search_path": Setting('"$user", public', _search_path, "the schema of names without one"),
     "visibility_mode": Setting(DEFAULT, _one_of(DEFAULT, "checkpoint"), "reads are of committed changes"),
@@ -159,7 +160,7 @@ _SYNONYMS = {
     "rw_force_split_distinct_agg": "force_split_distinct_agg",
     "rw_force_two_phase_agg": "force_two_phase_agg",
     "rw_streaming_enable_bushy_join": "streaming_enable_bushy_join",
-    "rw_streaming_enable_delta_join": "streaming_enable_delta_join",
+    "rw_streaming_enable_delta_join": DELTA_JOIN,
 }
 _PHRASES = {
     ("TIME", "ZONE"): "timezone",
@@ -195,7 +196,11 @@ class Settings:
     @property
     def flushes(self) -> bool:
         """Whether data changes are committed when they return."""
-        return self[IMPLICIT_FLUSH] == "true"
+        return self.is_set(IMPLICIT_FLUSH)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a setting that is true or false is true."""
+        return self[name] == "true"
 
     @property
     def query_epoch(self) -> int | None:

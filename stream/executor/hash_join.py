@@ -30,6 +30,7 @@ from relational.join.join_probe import JoinProbe
 from stream.executor.barrier_align import align_barriers
 from stream.executor.base import Executor, ExecutorInfo, slices
 from stream.executor.join_side import JoinSide, Shown
+from stream.executor.join_watermarks import JoinWatermarks
 from stream.message import Barrier, Message, Wait, Watermark
 
 NO_ROWS = np.empty(0, np.int32)
@@ -38,7 +39,8 @@ NO_ROWS = np.empty(0, np.int32)
 class HashJoinExecutor(Executor):
     """`info`'s columns are the first columns of each side, as many as its width says; of the left one alone if
     `has_pairs` is false. `condition`, over these columns of both sides, must be true for a pair. `errors` counts the
-    pairs for which it fails, and rows dropped because their key is too long for the store. Watermarks end here."""
+    pairs for which it fails, and rows dropped because their key is too long for the store. `watermarks`: those that
+    clean the state, which are passed on; None: watermarks end here."""
 
     def __init__(
         self,
@@ -50,10 +52,11 @@ class HashJoinExecutor(Executor):
         *,
         has_pairs: bool,
         chunk_rows: int,
+        watermarks: JoinWatermarks | None = None,
     ) -> None:
         self.info = info
         self._inputs, self._sides = tuple(inputs), sides
-        self._errors = errors
+        self._errors, self._watermarks = errors, watermarks
         self._has_pairs = has_pairs
         self._chunk_rows = chunk_rows
         self._condition: _Condition | None = None
@@ -67,15 +70,15 @@ class HashJoinExecutor(Executor):
             if isinstance(message, Wait):
                 yield message
             elif isinstance(message, Barrier):
-                for side in self._sides:
-                    if is_open:
-                        side.commit(message)
-                    else:
+                if is_open:
+                    yield from self._commit(message)
+                else:
+                    for side in self._sides:
                         side.open(message)
                 is_open = True
                 yield message
                 for side in self._sides:
-                    side.index.end_epoch()  # behind the barrier, which an eviction would delay
+                    side.end_epoch()  # behind the barrier, which an eviction would delay
             elif isinstance(message.message, StreamChunk):
                 for chunk in self._joined(message.input, message.message):
                     yield from slices(chunk, self._chunk_rows)
@@ -83,6 +86,15 @@ class HashJoinExecutor(Executor):
                     side.index.limit_memory()
             elif not isinstance(message.message, Watermark):
                 raise AssertionError(f"{type(message.message).__name__} at a join")
+            elif self._watermarks is not None:
+                self._watermarks.note(message.input, message.message)
+
+    def _commit(self, barrier: Barrier) -> Iterator[Watermark]:
+        """Commits both sides, without the rows that are final now; the watermarks of the result."""
+        moved = [] if self._watermarks is None else list(self._watermarks.clean(self._sides))
+        for side in self._sides:
+            side.commit(barrier)
+        yield from moved
 
     def _joined(self, number: int, chunk: StreamChunk) -> Iterator[StreamChunk]:
         """The changes of the result that follow from those of input `number`."""

@@ -3,6 +3,9 @@
 The table has every row whose key can equal another one. In memory are the rows of keys that were looked up, until they
 are evicted, and as long as nothing was evicted all of them: then nothing is read. A key comes into memory with all of
 its rows. A change of a key that is not in memory goes to the table alone, unless the number of its rows matters.
+
+Rows that watermarks have made final go. Where these are of the first column of the key, a key watermark of the table
+drops them; otherwise they are found in a second table, which has the keys of all rows in the order of a time.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +24,11 @@ from relational.join.net_changes import net_changes
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
+from stream.executor.waiting_rows import reached_rows
 from stream.message import Barrier
 
+DROPPED_AT_ONCE = 1 << 16
+"""Rows."""
 
 class Shown(Enum):
     """Which rows of an input the result has, apart from pairs: none, or those without, or with, a partner."""
@@ -46,17 +53,34 @@ class JoinInput:
     shown: Shown
 
 
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """The `columns` of an input that are in `table`: the time, then the key of the rows. A row without a time matches
+    nothing."""
+
+    columns: tuple[int, ...]
+    table: StateTable
+
+
 class JoinSide:
-    """The rows of `input`. `table` has its columns. `null_safe`: of each key column, whether NULL equals NULL.
-    `has_condition`: rows with equal keys match only if a condition holds too. `cache_bytes`: of rows in memory, beyond
-    which those of the keys that were looked up longest ago are evicted."""
+    """The rows of `input`. `table` has its columns, `times` those by which rows are dropped; None: only whole keys are.
+    `null_safe`: of each key column, whether NULL equals NULL. `has_condition`: rows with equal keys match only if a
+    condition holds too. `cache_bytes`: of rows in memory, beyond which those of the keys that were looked up longest
+    ago are evicted."""
 
     def __init__(
-        self, input: JoinInput, table: StateTable, null_safe: Sequence[bool], has_condition: bool, cache_bytes: int
+        self,
+        input: JoinInput,
+        table: StateTable,
+        null_safe: Sequence[bool],
+        has_condition: bool,
+        cache_bytes: int,
+        times: RowTimes | None = None,
     ) -> None:
         self.input = input
-        self._table = table
-        is_kept = input.is_append_only and not input.is_passing
+        self._table, self._times = table, times
+        self._tables = (table,) if times is None else (table, times.table)
+        is_kept = input.is_append_only and not input.is_passing and times is None
         name = () if is_kept else input.stream_key or input.key  # of an only row any columns
         self.index = JoinIndex(
             input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes)
@@ -65,17 +89,62 @@ class JoinSide:
         """Whether it matters how many partners a row has."""
         self.has_degrees = self.is_tracked and has_condition
         """Whether each row in memory has the number of its partners; else it is the number of rows with its key."""
-        stored = tuple(table.catalog.pk_indices)
-        self._long_key = stored if may_be_long(input.types, stored) else None
+        pk = tuple(table.catalog.pk_indices)
+        self._prefix = [input.key.index(column) for column in pk[: len(input.key)]]
+        keys = [(table.catalog, pk), *([] if times is None else [(times.table.catalog, times.columns)])]
+        self._long_keys = [(catalog, columns) for catalog, columns in keys if may_be_long(input.types, columns)]
+        self._dropped_below: Any = None  # the last watermark
+        self._has_dropped = False  # keys, which may be in memory still
 
     def open(self, barrier: Barrier) -> None:
         """At the first barrier."""
-        self._table.init_epoch(barrier.epoch)
+        for table in self._tables:
+            table.init_epoch(barrier.epoch)
         self._starts_empty = next(self._table.scan_chunks(), None) is None
 
     def commit(self, barrier: Barrier) -> None:
         """At each further one."""
-        self._table.commit(barrier.epoch)
+        for table in self._tables:
+            table.commit(barrier.epoch)
+
+    def end_epoch(self) -> None:
+        """After it. Invalidates all ids."""
+        if self._has_dropped:
+            self.index.forget_below(self._prefix[0], self._dropped_below)
+            self._has_dropped = False
+        self.index.end_epoch()
+
+    def drop_keys_below(self, value: object) -> None:
+        """Before `commit`: nothing changes any more under keys whose first column in the table is below `value`."""
+        self._table.update_watermark(value)
+        self._dropped_below, self._has_dropped = value, True
+
+    def drop_times_below(self, value: object) -> None:
+        """Before `commit`: removes the rows whose time is below `value`."""
+        assert self._times is not None
+        since, self._dropped_below = self._dropped_below, value
+        found: list[StreamChunk] = []
+        rows = 0
+        for chunk in reached_rows(self._times.table, value, is_inclusive=False, op=Op.DELETE,
+                                  width=len(self._times.columns), chunk_rows=DROPPED_AT_ONCE, since=since):
+            found.append(chunk)
+            rows += chunk.capacity
+            if rows >= DROPPED_AT_ONCE:
+                self._drop(StreamChunk.compacted(found))
+                found, rows = [], 0
+        if found:
+            self._drop(StreamChunk.compacted(found))
+
+    def _drop(self, keys: StreamChunk) -> None:
+        """Deletes rows, of which it has the columns of the table of times."""
+        assert self._times is not None
+        known = dict(zip(self._times.columns, keys.columns, strict=True))
+        rows = keys.with_columns([
+            known[at] if at in known else Column.nulls(data_type, keys.capacity)
+            for at, data_type in enumerate(self.input.types)
+        ])
+        self.index.apply(rows, self.index.locate(self.key_of(rows), is_adding=False).ids)
+        self._table.write_slice(rows)
 
     @property
     def is_complete(self) -> bool:
@@ -84,8 +153,8 @@ class JoinSide:
 
     def net(self, chunk: StreamChunk, errors: ErrorCounts) -> StreamChunk:
         """The net changes of a chunk. Rows with a key that is too long for the store are dropped, and counted [R55]."""
-        if self._long_key is not None:
-            chunk, lost = without_long_keys(chunk, self._long_key, self._table.catalog)
+        for catalog, columns in self._long_keys:
+            chunk, lost = without_long_keys(chunk, columns, catalog)
             errors.add(LONG_KEY, lost)
         return chunk.compact() if self.input.is_append_only else net_changes(chunk, self.input.stream_key)
 
@@ -101,7 +170,7 @@ class JoinSide:
             return self.index.locate(keys, is_adding=is_adding).ids, np.empty(0, np.int32)
         located = self.index.locate(keys, is_adding=is_loading)
         if is_loading and len(located.new_ids):
-            self._load(DataChunk(list(keys)).take(located.new_rows))
+            self._load(DataChunk([keys[number] for number in self._prefix]).take(located.new_rows))
         return located.ids, located.new_ids
 
     def remove(self, row_ids: np.ndarray) -> None:
@@ -113,11 +182,18 @@ class JoinSide:
     def apply(self, chunk: StreamChunk, ids: np.ndarray, degrees: np.ndarray | None) -> None:
         """Applies net changes, in memory where the key has an id. `degrees`: int32[capacity], the partners of inserted
         rows."""
+        if self._times is not None and chunk.columns[self._times.columns[0]].null_count:
+            has_time = chunk.columns[self._times.columns[0]].array.is_valid().to_numpy(zero_copy_only=False)
+            ids, degrees = ids[has_time], None if degrees is None else degrees[has_time]
+            chunk = chunk.filter(has_time.view(np.uint8)).compact()
         self.index.apply(chunk, ids, degrees)
         comparable = self.index.comparable(self.key_of(chunk), None)
-        self._table.write_slice(chunk if comparable is None else chunk.filter(comparable))
+        stored = chunk if comparable is None else chunk.filter(comparable)
+        self._table.write_slice(stored)
+        if self._times is not None:
+            self._times.table.write_slice(stored.project(self._times.columns))
 
     def _load(self, keys: DataChunk) -> None:
-        """Reads the rows of new keys."""
+        """Reads the rows of new keys, whose columns are in the order of the table."""
         for _, rows in self._table.rows_under(keys):
             self.index.load(rows)

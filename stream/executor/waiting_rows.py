@@ -17,14 +17,15 @@ ROWS_AT_ONCE = 1 << 18
 
 
 def reached_rows(
-    table: StateTable, bound: object, *, is_inclusive: bool, op: Op, width: int, chunk_rows: int
+    table: StateTable, bound: object, *, is_inclusive: bool, op: Op, width: int, chunk_rows: int, since: object = None
 ) -> Iterator[StreamChunk]:
     """Removes the rows from `table` whose first key column is below `bound`, or at it if `is_inclusive`: their first
-    `width` columns, as changes of kind `op`. NULL is not reached."""
+    `width` columns, as changes of kind `op`. NULL is not reached. `since`: no row is below it; None: that is unknown.
+    """
     rows = ROWS_AT_ONCE
     while rows >= ROWS_AT_ONCE:
         rows = 0
-        with closing(table.scan_within(RowRange(upper=bound, includes_upper=is_inclusive))) as reached:
+        with closing(table.scan_within(RowRange(since, bound, includes_upper=is_inclusive))) as reached:
             for chunk in reached:
                 table.write_slice(StreamChunk(chunk.columns, np.full(chunk.capacity, Op.DELETE, np.uint8)))
                 output = StreamChunk(chunk.columns[:width], np.full(chunk.capacity, op, np.uint8))

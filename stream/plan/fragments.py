@@ -12,6 +12,7 @@ The planner inserts an exchange where the distribution of rows changes:
     below each input of a join    by the join key; without equal columns to one actor. An input that is distributed by
                                   it already ends its fragment as well: its rows stay with the owner of their vnode
     below a temporal join         by the key of the table, on both sides
+    below a delta join            by the join key, on both sides
     below a branch of a union     by what is needed above the union, else by the key of the union
     below the sink                to one actor, unless its job is a single fragment
     above a share                 for each reader, as it needs it: the fragment below is executed once
@@ -34,6 +35,7 @@ from relational.expr.expression import InputRef
 from relational.plan.logical import JoinKind
 from relational.types import VnodeRule
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DynamicFilterNode,
     EmitOnWindowCloseNode,
     ExchangeNode,
@@ -178,7 +180,13 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
     if isinstance(node, HashJoinNode):
         return _join(node)
     if isinstance(node, TemporalJoinNode):
-        return _temporal_join(node)
+        inputs = _exchanged((node.left, node.key), (node.right, node.pk), node.vnode_count)
+        is_known = max(node.key) < node.width
+        return _with_inputs(node, inputs), (node.key, node.vnode_count, VnodeRule.HASH) if is_known else None
+    if isinstance(node, DeltaJoinNode):
+        left, right = zip(*node.keys, strict=True)
+        inputs = _exchanged((node.left, left), (node.right, right), node.vnode_count)
+        return _with_inputs(node, inputs), (left, node.vnode_count, VnodeRule.HASH)
     child, distribution = _parted(node.inputs[0])
     if isinstance(node, ShareNode):
         shared = replace(node, input=child)
@@ -230,16 +238,17 @@ def _join(node: HashJoinNode) -> tuple[StreamNode, Distribution]:
     return _with_inputs(node, inputs), _distribution_of_join(node)
 
 
-def _temporal_join(node: TemporalJoinNode) -> tuple[StreamNode, Distribution]:
-    """By the key, so that each row of the table is looked up by one actor, which gets its changes."""
-    inputs = []
-    for child, key in ((node.left, node.key), (node.right, node.pk)):
+def _exchanged(
+    left: tuple[StreamNode, tuple[int, ...]], right: tuple[StreamNode, tuple[int, ...]], vnode_count: int
+) -> list[StreamNode]:
+    """Both inputs by their keys, so that each row of a table is looked up by one actor, which gets its changes."""
+    inputs: list[StreamNode] = []
+    for child, key in (left, right):
         below = _parted(child)[0]
         if isinstance(below, ExchangeNode) and below.key is None:
             below = below.input
-        inputs.append(ExchangeNode(child.schema, child.stream_key, below, key, node.vnode_count))
-    is_known = max(node.key) < node.width
-    return _with_inputs(node, inputs), (node.key, node.vnode_count, VnodeRule.HASH) if is_known else None
+        inputs.append(ExchangeNode(child.schema, child.stream_key, below, key, vnode_count))
+    return inputs
 
 
 def _distribution_of_join(node: HashJoinNode) -> Distribution:
@@ -283,7 +292,7 @@ def _among(columns: tuple[int, ...], vnode_count: int, rule: VnodeRule, kept: Se
 def _with_inputs(node: StreamNode, inputs: Sequence[StreamNode]) -> StreamNode:
     if isinstance(node, UnionNode):
         return replace(node, branches=tuple(inputs))
-    if isinstance(node, HashJoinNode | TemporalJoinNode):
+    if isinstance(node, HashJoinNode | TemporalJoinNode | DeltaJoinNode):
         left, right = inputs
         return replace(node, left=left, right=right)
     return replace(node, input=inputs[0]) if inputs else node  # type: ignore[call-arg]

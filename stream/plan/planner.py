@@ -14,15 +14,18 @@ from typing import TypeAlias
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind, KeptOrder, kept_orders
 from relational.expr.comparisons import Comparison, comparisons_of
+from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.expr.window_reach import reach_within
+from relational.plan.delta_join import delta_lookup
 from relational.plan.logical import (
     Aggregate,
     EmitOnWindowClose,
     Expand,
     Filter,
     Join,
+    JoinKind,
     LogicalPlan,
     OverWindow,
     Project,
@@ -44,6 +47,7 @@ from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DistinctArgument,
     DmlNode,
     DynamicFilterNode,
@@ -53,6 +57,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     HashAggNode,
     HashJoinNode,
+    JoinInterval,
     KeptInput,
     MaterializeNode,
     OrderedRows,
@@ -63,6 +68,7 @@ from stream.plan.stream_plan import (
     ShareNode,
     SinkNode,
     SourceNode,
+    StoredInput,
     StreamNode,
     StreamPlan,
     StreamScanNode,
@@ -191,6 +197,8 @@ class _Planner:
         if isinstance(query, Aggregate):
             return self._aggregate(query)
         if isinstance(query, Join):
+            if query.is_delta:
+                return self._delta_join(query)
             return self._temporal_join(query) if query.is_temporal else self._join(query)
         if isinstance(query, TopN):
             return self._top_n(query)
@@ -205,6 +213,7 @@ class _Planner:
         pairs, rest = query.equalities
         vnode_count = self._job.vnode_count if pairs else None
         pairs = pairs or (EVERY_PAIR,)
+        marked, distance = ((), None) if self._is_of_one_actor else query.marked_terms
         number = self._joins
         self._joins += 1
         children = [self.plan(child) for child in query.inputs]
@@ -218,12 +227,15 @@ class _Planner:
             table = f"{self._job.name}.join{number}.{name}"
             tables.append(
                 state_tables.join_table(
-                    self._table_ids(table), table, self._job.id, node.schema, key, node.stream_key, vnode_count
+                    self._table_ids(table), table, self._job.id, node.schema, key, node.stream_key, vnode_count,
+                    marked[0] if marked else None,
                 )
             )
             inputs.append(node)
             keys.append(key)
         left, right = inputs
+        interval = None if distance is None else self._join_interval(
+            f"join{number}", query.kind, distance, inputs, keys, tables, vnode_count)
         return HashJoinNode(
             query.schema,
             query.stream_key,
@@ -237,7 +249,32 @@ class _Planner:
             (query.left.is_append_only, query.right.is_append_only),
             query.passing,
             (tables[0], tables[1]),
+            marked,
+            interval,
         )
+
+    def _join_interval(
+        self,
+        join: str,
+        kind: JoinKind,
+        bounds: DistanceBounds,
+        inputs: Sequence[StreamNode],
+        keys: Sequence[tuple[int, ...]],
+        tables: Sequence[TableCatalog],
+        vnode_count: int | None,
+    ) -> JoinInterval | None:
+        """None if the rows of neither input go."""
+        times: list[TableCatalog | None] = []
+        columns = []
+        goes = [each is not None for each in bounds.limits(0, 0, kind.counts_partners)]
+        sides = zip(("left", "right"), (bounds.left, bounds.right), goes, inputs, keys, tables, strict=True)
+        for side, column, is_limited, node, key, table in sides:
+            columns.append(tuple(dict.fromkeys((column, *table.pk_indices))))
+            name = f"{self._job.name}.{join}.{side}_times"
+            times.append(state_tables.join_times_table(
+                self._table_ids(name), name, self._job.id, node.schema, columns[-1], key, vnode_count
+            ) if is_limited else None)
+        return JoinInterval(bounds, (times[0], times[1]), (columns[0], columns[1])) if any(goes) else None
 
     def _temporal_join(self, query: Join) -> StreamNode:
         """The changes of the right table without its existing rows, which are looked up."""
@@ -245,7 +282,7 @@ class _Planner:
         key, added = key_columns(left.schema, lookup.keys)
         node = left if added is None else ProjectNode(added[0], left.stream_key, left, added[1])
         scan = lookup.scan
-        right = StreamScanNode(scan.schema, scan.stream_key, scan.table, scan.columns, None)
+        right = _changes_of(scan)
         return TemporalJoinNode(
             query.schema,
             query.stream_key,
@@ -259,6 +296,21 @@ class _Planner:
             scan.columns,
             self._job.vnode_count,
         )
+
+    def _delta_join(self, query: Join) -> StreamNode:
+        """The rows of the right input that there are already are found by those of the left one."""
+        lookup = delta_lookup(query)
+        if lookup is None:
+            raise PlanNotSupported("DeltaJoin", "its inputs are not stored by the join key")
+        left, right = self.plan(lookup.scans[0]), _changes_of(lookup.scans[1])
+        assert isinstance(left, StreamScanNode)
+        stored = tuple(
+            StoredInput(each.table, each.columns, prefix, progress)
+            for each, prefix, progress in zip(lookup.scans, lookup.prefixes, (left.progress, None), strict=True)
+        )
+        condition = conjunction(lookup.rest) if lookup.rest else None
+        return DeltaJoinNode(query.schema, query.stream_key, left, right, lookup.keys, condition,
+                             (stored[0], stored[1]), self._job.vnode_count)
 
     def _grouped(self, query: OrderedGroups, operator: str) -> tuple[StreamNode, tuple[int, ...], tuple[int, ...]]:
         """The input of a node over ordered groups, its stream key, and the groups: without any a constant."""
@@ -487,6 +539,11 @@ class _Planner:
             query.closing_group,
         )
         return KeptInput(number, table, columns, argument)
+
+
+def _changes_of(scan: Scan) -> StreamScanNode:
+    """Without the rows that there are."""
+    return StreamScanNode(scan.schema, scan.stream_key, scan.table, scan.columns, None)
 
 
 def _watermark_filter(

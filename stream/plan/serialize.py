@@ -1,11 +1,12 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 6, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 7, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
-sets, set-returning functions, user functions and aggregates besides those of FIRST_AGGREGATES. A plan is written in the
-first version that has what it needs, which older releases read.
+sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
+clean, delta joins and user functions. A plan is written in the first version that has what it needs, which older
+releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -23,6 +24,7 @@ from hummock.base.json_fields import check_format
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import CatalogError
 from relational.expr.comparisons import Relation
+from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.window_functions import RankKind
 from relational.plan.logical import JoinKind
 from relational.plan.serialize import (
@@ -40,6 +42,7 @@ from relational.types import DataType, Field, Schema, VnodeRule
 from relational.udf.function import stored_functions
 from stream.plan.planner import with_source_filters
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DistinctArgument,
     DmlNode,
     DynamicFilterNode,
@@ -49,6 +52,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     HashAggNode,
     HashJoinNode,
+    JoinInterval,
     KeptInput,
     MaterializeNode,
     MergeNode,
@@ -60,6 +64,7 @@ from stream.plan.stream_plan import (
     ShareNode,
     SinkNode,
     SourceNode,
+    StoredInput,
     StreamNode,
     StreamPlan,
     StreamScanNode,
@@ -70,8 +75,9 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, TOP_N_VERSION, JOINS_VERSION, OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 6, 5, 4, 3, 2, 1
-SINCE_FORMAT_VERSION = (
+FORMAT_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 7, 6, 5, 4
+OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
+SINCE_WINDOWS_VERSION = (
     DynamicFilterNode, EmitOnWindowCloseNode, ExpandNode, OverWindowNode, ProjectSetNode, TemporalJoinNode,
 )  # fmt: skip
 TableOfId = Callable[[int], TableCatalog]
@@ -112,10 +118,14 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, SINCE_FORMAT_VERSION):
+    if isinstance(node, DeltaJoinNode) or (
+        isinstance(node, HashJoinNode) and (node.marked or node.interval is not None)
+    ):
         return FORMAT_VERSION
+    if isinstance(node, SINCE_WINDOWS_VERSION):
+        return WINDOWS_VERSION
     if isinstance(node, HashAggNode) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
-        return FORMAT_VERSION
+        return WINDOWS_VERSION
     if isinstance(node, TopNNode) or (isinstance(node, HashAggNode) and node.distinct):
         return TOP_N_VERSION
     if isinstance(node, HashJoinNode):
@@ -138,6 +148,15 @@ def _node(node: StreamNode) -> dict[str, Any]:
 
 def _column_ids(table: TableCatalog, columns: tuple[int, ...]) -> list[int]:
     return [table.column_ids[column] for column in columns]
+
+
+def _interval_to_json(interval: JoinInterval) -> dict[str, Any]:
+    bounds = interval.bounds
+    return {
+        "columns": [bounds.left, bounds.right], "least": bounds.least, "most": bounds.most,
+        "times": [None if table is None else table.id for table in interval.times],
+        "keys": list(map(list, interval.columns)),
+    }
 
 
 _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]] = {
@@ -171,7 +190,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "widths": list(node.widths), "append_only": list(node.append_only), "passing": list(node.passing),
-        "tables": [table.id for table in node.tables]}),
+        "tables": [table.id for table in node.tables],
+        **({"marked": list(node.marked)} if node.marked else {}),
+        **({} if node.interval is None else {"interval": _interval_to_json(node.interval)})}),
     TopNNode: ("top-n", lambda node: {
         "groups": list(node.groups),
         "keys": sort_keys_to_json(node.keys),
@@ -184,6 +205,11 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         "kind": node.kind.value, "by": list(node.key), "width": node.width, "table": node.table.id,
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "columns": _column_ids(node.table, node.columns), "vnodes": node.vnode_count}),
+    DeltaJoinNode: ("delta join", lambda node: {
+        "by": [list(pair) for pair in node.keys], "vnodes": node.vnode_count,
+        "condition": None if node.condition is None else expression_to_json(node.condition),
+        "stored": [[each.table.id, _column_ids(each.table, each.columns), list(each.prefix),
+                    None if each.progress is None else each.progress.id] for each in node.stored]}),
     EmitOnWindowCloseNode: ("emit on window close", lambda node: {"column": node.column, "table": node.table.id}),
     OverWindowNode: ("over-window", lambda node: {
         "groups": list(node.groups), "keys": sort_keys_to_json(node.keys),
@@ -291,7 +317,16 @@ class _Reader:
             (of_left, of_right),
             (left_passes, right_passes),
             (left_table, right_table),
+            tuple(record.get("marked", ())),
+            self.interval(record["interval"]) if "interval" in record else None,
         )
+
+    def interval(self, record: Mapping[str, Any]) -> JoinInterval:
+        left, right = (None if table is None else self._table(table) for table in record["times"])
+        left_columns, right_columns = map(tuple, record["keys"])
+        of_left, of_right = record["columns"]
+        bounds = DistanceBounds(of_left, of_right, record["least"], record["most"])
+        return JoinInterval(bounds, (left, right), (left_columns, right_columns))
 
     def top_n(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return TopNNode(
@@ -330,6 +365,18 @@ class _Reader:
             _positions(table, record["columns"]),
             record["vnodes"],
         )
+
+    def delta_join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
+        condition = None if record["condition"] is None else expression_from_json(record["condition"])
+        of_left, of_right = map(self.stored_input, record["stored"])
+        pairs = tuple((one, other) for one, other in record["by"])
+        return DeltaJoinNode(schema, key, left, right, pairs, condition, (of_left, of_right), record["vnodes"])
+
+    def stored_input(self, record: Any) -> StoredInput:
+        table_id, columns, prefix, progress = record
+        table = self._table(table_id)
+        return StoredInput(table, _positions(table, columns), tuple(prefix),
+                           None if progress is None else self._table(progress))
 
     def emit_on_window_close(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         return EmitOnWindowCloseNode(schema, key, input, record["column"], self._table(record["table"]))
@@ -383,6 +430,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "top-n": _Reader.top_n,
     "dynamic filter": _Reader.dynamic_filter,
     "temporal join": _Reader.temporal_join,
+    "delta join": _Reader.delta_join,
     "emit on window close": _Reader.emit_on_window_close,
     "over-window": _Reader.over_window,
     "exchange": _Reader.exchange,

@@ -8,6 +8,7 @@
     aggregation, distinct group columns, argument                    | per call the number of rows, or a bit
     aggregation, rows     group columns, order, stream key           | arguments
     join, one input       join key, stream key                       | all other columns
+    interval join, times  time, join key, stream key                 | -
     top-n                 group columns, order, stream key           | all other columns
     dynamic filter        value, stream key                          | all other columns
     emit on window close  column with a watermark, stream key        | all other columns
@@ -17,8 +18,8 @@
     log of a sink         sequence number                            | changes
     batches of the log    epoch                                      | first sequence number, chunks, rows, bytes
 
-The group columns are in their order, except that one with a watermark is the first. An internal table has the
-distribution of its executor's rows, by the group columns, and as many vnodes as the table of its job.
+Group columns, and those of a join key, are in their order, except that one with a watermark is the first. An internal
+table has the distribution of its executor's rows, by the group columns, and as many vnodes as the table of its job.
 """
 
 from __future__ import annotations
@@ -264,11 +265,25 @@ def join_table(
     key: tuple[int, ...],
     stream_key: tuple[int, ...],
     vnode_count: int | None,
+    closing: int | None = None,
 ) -> TableCatalog:
     """The rows of one input of a join, whose columns are those of `schema`, by the columns `key` by which they are
-    looked up. `vnode_count` None: the join has one actor."""
-    pk = [SortKey(column) for column in dict.fromkeys((*key, *stream_key))]
+    looked up; number `closing` of these is the first. `vnode_count` None: the join has one actor."""
+    ordered = (key[number] for number in _key_order(len(key), closing))
+    pk = [SortKey(column) for column in dict.fromkeys((*ordered, *stream_key))]
     return _table_of_keys(table_id, name, job_id, schema, pk, key, vnode_count)
+
+
+def join_times_table(
+    table_id: int, name: str, job_id: int, schema: Schema, columns: tuple[int, ...], key: tuple[int, ...],
+    vnode_count: int | None,
+) -> TableCatalog:
+    """The `columns` of the rows of one input of an interval join: the one with a watermark, by which they are found
+    again, then those that are the key of its other table. `vnode_count` None: the join has one actor."""
+    pk = [SortKey(position) for position in range(len(columns))]
+    distribution = () if vnode_count is None else tuple(map(columns.index, key))
+    return internal_table(table_id, name, job_id, schema.project(columns), pk, distribution,
+                          vnode_count=vnode_count or DEFAULT_VNODE_COUNT)
 
 
 def ordered_table(

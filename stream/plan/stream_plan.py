@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
-from relational.catalog.watermarks import watermark_text
+from relational.catalog.watermarks import moved_text, watermark_text
 from relational.expr.aggregates import AggCall
 from relational.expr.comparisons import Comparison, Relation
+from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Call, Expression, InputRef, substitute
 from relational.expr.temporal_terms import NOW
 from relational.expr.window_functions import RankKind, WindowCall
@@ -43,6 +44,11 @@ class StreamNode:
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
         """Internal tables that the executor owns; not the table that a Materialize node writes."""
+        return ()
+
+    @property
+    def looked_up(self) -> tuple[TableCatalog, ...]:
+        """Tables of other executors in which the executor looks up rows."""
         return ()
 
     @property
@@ -335,12 +341,25 @@ class HashAggNode(_UnaryNode):
 
 
 @dataclass(frozen=True, slots=True)
+class JoinInterval:
+    """The rows that match are close to each other: `bounds`, of a column of either input with a watermark. `times`: for
+    each input the table of its rows in the order of that column, from which those are taken that the watermarks have
+    passed; None: its rows stay. `columns`: those of the input in that table."""
+
+    bounds: DistanceBounds
+    times: tuple[TableCatalog | None, TableCatalog | None]
+    columns: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class HashJoinNode(StreamNode):
     """The rows of `kind` of two inputs, each behind an exchange. Rows match if they are equal in `keys`, a column of
     either input each, where `null_safe` says whether NULL equals NULL, and if `condition`, over the first columns of
     both inputs, is true. The output has these columns, as many as `widths` says; the others are computed keys.
     `append_only`: of each input, whether its rows are only inserted. `passing`: whether its rows are kept only until
-    they find their partner. `tables`: the rows of each."""
+    they find their partner. `tables`: the rows of each. `marked`: the numbers of the keys both columns of which have a
+    watermark; below that of the first, the first column of the key of `tables`, the state is dropped. `interval`: how
+    rows are dropped otherwise."""
 
     left: StreamNode
     right: StreamNode
@@ -352,6 +371,8 @@ class HashJoinNode(StreamNode):
     append_only: tuple[bool, bool]
     passing: tuple[bool, bool]
     tables: tuple[TableCatalog, TableCatalog]
+    marked: tuple[int, ...] = ()
+    interval: JoinInterval | None = None
 
     @property
     def inputs(self) -> tuple[StreamNode, ...]:
@@ -359,14 +380,32 @@ class HashJoinNode(StreamNode):
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
-        return self.tables
+        times = () if self.interval is None else self.interval.times
+        return (*self.tables, *(table for table in times if table is not None))
+
+    @property
+    def identity(self) -> str:
+        return "HashJoin" if self.interval is None else "IntervalJoin"
 
     @property
     def details(self) -> str:
         names = self.left.schema.names, self.right.schema.names
         sides = [side for side, passes in zip(("left", "right"), self.passing, strict=True) if passes]
         passing = f", {sides[0]} rows wait for their only partner" if sides else ""
-        return f"{self.kind} on {join_text(self.keys, self.null_safe, self.condition, names, self.widths)}{passing}"
+        text = join_text(self.keys, self.null_safe, self.condition, names, self.widths)
+        return f"{self.kind} on {text}{passing}{self._cleaning_text(*names)}"
+
+    def _cleaning_text(self, left: tuple[str, ...], right: tuple[str, ...]) -> str:
+        if self.marked:
+            return f", until watermark [{left[self.keys[self.marked[0]][0]]}]"
+        if self.interval is None:
+            return ""
+        bounds = self.interval.bounds
+        data_type, name = self.right.schema.types[bounds.right], f"right.{right[bounds.right]}"
+        least, most = (None if distance is None else moved_text(name, distance, data_type)
+                       for distance in (bounds.least, bounds.most))
+        within = [*([] if least is None else [f"from {least}"]), *([] if most is None else [f"to {most}"])]
+        return f", where left.{left[bounds.left]} is {' '.join(within)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +429,10 @@ class TemporalJoinNode(StreamNode):
         return self.left, self.right
 
     @property
+    def looked_up(self) -> tuple[TableCatalog, ...]:
+        return (self.table,)
+
+    @property
     def pk(self) -> tuple[int, ...]:
         """The columns of the primary key in the right input."""
         return tuple(map(self.columns.index, self.table.pk_indices))
@@ -400,6 +443,47 @@ class TemporalJoinNode(StreamNode):
         keys = tuple(zip(self.key, self.pk, strict=True))
         widths = self.width, len(self.columns)
         return f"{self.kind} on {join_text(keys, (False,) * len(keys), self.condition, names, widths)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInput:
+    """The stored rows of one input of a delta join: `columns` of `table`, which are those of the input. `prefix`: the
+    numbers of the keys of the join that are the first columns of its primary key, in their order. `progress`: the table
+    of how far the input has read the rows of before; None: it brings changes alone."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+    prefix: tuple[int, ...]
+    progress: TableCatalog | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaJoinNode(StreamNode):
+    """The pairs of rows of two stored tables that are equal in `keys`, a column of either input each, and for which
+    `condition`, over the columns of both inputs, is true. Its own state is none: rows of `stored` are looked up."""
+
+    left: StreamNode
+    right: StreamNode
+    keys: tuple[tuple[int, int], ...]
+    condition: Expression | None
+    stored: tuple[StoredInput, StoredInput]
+    vnode_count: int
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return self.left, self.right
+
+    @property
+    def looked_up(self) -> tuple[TableCatalog, ...]:
+        progress = [each.progress for each in self.stored if each.progress is not None]
+        return (*(each.table for each in self.stored), *progress)
+
+    @property
+    def details(self) -> str:
+        names = self.left.schema.names, self.right.schema.names
+        widths = len(names[0]), len(names[1])
+        text = join_text(self.keys, (False,) * len(self.keys), self.condition, names, widths)
+        return f"inner on {text}, rows of {' and '.join(each.table.name for each in self.stored)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,4 +665,5 @@ def tables_of(root: StreamNode) -> dict[int, TableCatalog]:
         table = getattr(node, "table", None)
         if table is not None:
             found[table.id] = table
+        found |= {table.id: table for table in node.looked_up}
     return found

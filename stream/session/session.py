@@ -154,12 +154,13 @@ class Session:
 
         self._check_open()
         executions = self._statements.executions
+        statements = self._statements
         try:
             answer = executions.run(text, params)
             if answer is not None:
                 return answer
-            for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
-                answer = self._statements.run(statement)
+            for statement in bind_sql(text, self._playground.catalog, statements.now(), is_set=statements.is_set):
+                answer = statements.run(statement)
         except BaseException as error:
             self._transaction.abort(error)
             raise
@@ -223,7 +224,8 @@ class Session:
             return self._statements.explain_query(query.plan)
         from relational.sql.binder import bind_sql
 
-        return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
+        statements = bind_sql(query, self._playground.catalog, is_set=self._statements.is_set)
+        return "\n".join(map(self._statements.explain, statements))
 
     def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
         """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by

@@ -95,6 +95,10 @@ class SessionStatements:
         """The value of now() in a query or data change that is bound now: the time at which the transaction began."""
         return self._transaction.now or datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
 
+    def is_set(self, name: str) -> bool:
+        """Whether a setting of the session, one that is true or false, is true now."""
+        return self._settings.is_set(name)
+
     # -- DDL -------------------------------------------------------------------------------------------
 
     def _create_table(self, statement: bound.CreateTable) -> Relation:

@@ -32,7 +32,6 @@ from stream.plan.stream_plan import (
     SinkNode,
     SourceNode,
     StreamScanNode,
-    TemporalJoinNode,
     WatermarkFilterNode,
 )
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
@@ -366,7 +365,7 @@ def ranges_read(specs: Sequence[ActorSpec]) -> list[KeyRange]:
     """The key ranges of the store that the actors of a task read."""
     found: dict[tuple[int, int, int], KeyRange] = {}
     for spec in specs:
-        looked_up = {node.table.id for node in spec.root.walk() if isinstance(node, TemporalJoinNode)}
+        looked_up = {table.id for node in spec.root.walk() for table in node.looked_up}
         for table in _tables_of(spec):
             is_whole = spec.vnodes is None or table.id in looked_up or not table.distribution_key
             if is_whole or spec.vnodes is None or table.vnode_count != len(spec.vnodes):
@@ -382,9 +381,9 @@ def ranges_read(specs: Sequence[ActorSpec]) -> list[KeyRange]:
 def _tables_of(spec: ActorSpec) -> list[TableCatalog]:
     found = [] if spec.error_table is None else [spec.error_table]
     for node in spec.root.walk():
-        found += node.state_tables
+        found += (*node.state_tables, *node.looked_up)
         table = getattr(node, "table", None)
-        if table is not None and (spec.is_root or isinstance(node, StreamScanNode | TemporalJoinNode)):
+        if table is not None and (spec.is_root or isinstance(node, StreamScanNode)):
             found.append(table)
     return found
 

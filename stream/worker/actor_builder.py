@@ -30,6 +30,7 @@ from stream.executor.agg_state import DistinctTable, ExtremeTable, MaterializedI
 from stream.executor.backfill import BackfillExecutor
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.delta_join import DeltaJoinExecutor, StoredRows
 from stream.executor.dml import DmlExecutor
 from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.executor.emit_on_window_close import EmitOnWindowCloseExecutor
@@ -37,7 +38,8 @@ from stream.executor.expand import ExpandExecutor
 from stream.executor.filter import FilterExecutor
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.hash_join import HashJoinExecutor
-from stream.executor.join_side import JoinInput, JoinSide, Shown
+from stream.executor.join_side import JoinInput, JoinSide, RowTimes, Shown
+from stream.executor.join_watermarks import IntervalWatermarks, JoinWatermarks, KeyWatermarks, MarkedKey
 from stream.executor.materialize import MaterializeExecutor
 from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
@@ -60,6 +62,7 @@ from stream.message import Barrier
 from stream.options import StreamOptions
 from stream.plan.state_tables import window_states
 from stream.plan.stream_plan import (
+    DeltaJoinNode,
     DmlNode,
     DynamicFilterNode,
     EmitOnWindowCloseNode,
@@ -67,6 +70,7 @@ from stream.plan.stream_plan import (
     FilterNode,
     HashAggNode,
     HashJoinNode,
+    JoinInterval,
     MaterializeNode,
     MergeNode,
     OverWindowNode,
@@ -76,6 +80,7 @@ from stream.plan.stream_plan import (
     ShareNode,
     SinkNode,
     SourceNode,
+    StoredInput,
     StreamNode,
     StreamScanNode,
     TemporalJoinNode,
@@ -278,6 +283,7 @@ class ExecutorChain:
             self.errors,
             has_pairs=node.kind.has_pairs,
             chunk_rows=self.options.chunk_rows,
+            watermarks=join_watermarks(node),
         )
 
     def top_n(self, node: TopNNode, info: ExecutorInfo) -> Executor:
@@ -411,13 +417,48 @@ def join_sides(
             node.null_safe,
             node.condition is not None,
             max(cache_bytes // 2, 1),
+            times,
         )
-        for child, key, is_append_only, is_passing, width, shown, table in zip(
+        for child, key, is_append_only, is_passing, width, shown, table, times in zip(
             node.inputs, zip(*node.keys, strict=True), node.append_only, node.passing, node.widths, shown_sides,
-            node.tables, strict=True,
+            node.tables, _row_times(node.interval, open_table), strict=True,
         )
     )
     return left, right
+
+
+def _row_times(
+    interval: JoinInterval | None, open_table: Callable[[TableCatalog], StateTable]
+) -> list[RowTimes | None]:
+    """Of both inputs of a join."""
+    if interval is None:
+        return [None, None]
+    return [
+        None if table is None else RowTimes(columns, open_table(table))
+        for columns, table in zip(interval.columns, interval.times, strict=True)
+    ]
+
+
+def join_watermarks(node: HashJoinNode) -> JoinWatermarks | None:
+    """The watermarks that clean the state of a join; None if none do."""
+    widths = node.widths
+    is_whole = not node.kind.keeps_right, node.kind.has_pairs and not node.kind.keeps_left
+
+    def outputs(columns: tuple[int, int]) -> tuple[int | None, int | None]:
+        left, right = (column if is_shown and column < width else None
+                       for column, width, is_shown in zip(columns, widths, is_whole, strict=True))
+        return left, None if right is None else widths[0] + right
+
+    if node.interval is not None:
+        bounds = node.interval.bounds
+        types = node.left.schema.types[bounds.left], node.right.schema.types[bounds.right]
+        return IntervalWatermarks(bounds, types, node.kind.counts_partners, outputs((bounds.left, bounds.right)))
+    if not node.marked:
+        return None
+    keys = [node.keys[number] for number in node.marked]
+    return KeyWatermarks([
+        MarkedKey(key, tuple(column for column in outputs(key) if column is not None)) for key in keys
+    ])
 
 
 class _ActorChain(ExecutorChain):
@@ -602,6 +643,29 @@ class _ActorChain(ExecutorChain):
             chunk_rows=self.options.chunk_rows,
         )
 
+    def delta_join(self, node: DeltaJoinNode, info: ExecutorInfo) -> Executor:
+        return DeltaJoinExecutor(
+            info,
+            [self.build(child) for child in node.inputs],
+            list(map(self.stored_rows, node.stored, zip(*node.keys, strict=True))),
+            node.condition,
+            self.errors,
+            chunk_rows=self.options.chunk_rows,
+            since=self.spec.since,
+            request_barrier=self.request_barrier,
+        )
+
+    def stored_rows(self, stored: StoredInput, keys: Sequence[int]) -> StoredRows:
+        table, progress = stored.table, stored.progress
+        behind = [column for column in table.pk_indices if column not in stored.columns]
+        return StoredRows(
+            StorageTable(table, self.upstream, (*stored.columns, *behind)),
+            tuple(keys),
+            stored.prefix,
+            tuple(table.schema.types[column] for column in stored.columns),
+            None if progress is None else StateTable(progress, self.upstream),
+        )
+
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         spec, options = self.spec, self.options
         progress = None if node.progress is None else StateTable(node.progress, self.store, budget=self.budget)
@@ -648,6 +712,7 @@ BUILDERS: BuilderFunctions = {
     HashAggNode: ExecutorChain.hash_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,
+    DeltaJoinNode: _ActorChain.delta_join,
     TopNNode: ExecutorChain.top_n,
     DynamicFilterNode: ExecutorChain.dynamic_filter,
     EmitOnWindowCloseNode: ExecutorChain.emit_on_window_close,

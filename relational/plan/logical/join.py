@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 
+from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Expression, Literal, conjunction, conjuncts, input_columns, input_refs, remap
 from relational.plan.logical.equalities import Equality, equalities
 from relational.plan.logical.filter import where
+from relational.plan.logical.join_watermarks import marked_columns, marked_distance, marked_pairs
 from relational.plan.logical.node import NONE, AddKeys, LogicalPlan, Positions, Properties, Prune, Push
 from relational.plan.logical.project import Project, hidden_name, only
 from relational.types.data_type import DataType
@@ -40,6 +42,11 @@ class JoinKind(StrEnum):
         """Whether right rows without a partner are in the result."""
         return self in (JoinKind.RIGHT, JoinKind.FULL)
 
+    @property
+    def counts_partners(self) -> tuple[bool, bool]:
+        """Of the left and of the right rows, whether it matters, beyond the pairs, if one has a partner."""
+        return self.keeps_left or not self.has_pairs, self.keeps_right
+
 
 @dataclass(frozen=True, slots=True)
 class Join(LogicalPlan):
@@ -52,6 +59,7 @@ class Join(LogicalPlan):
     without NULL in it.
 
     `is_temporal`: a view joins each left row once, with the right rows of that time (relational/plan/temporal_join.py).
+    `is_delta`: a view keeps no rows for it, but reads those of its inputs (relational/plan/delta_join.py).
     """
 
     left: LogicalPlan
@@ -59,6 +67,7 @@ class Join(LogicalPlan):
     kind: JoinKind
     on: Expression | None
     is_temporal: bool = False
+    is_delta: bool = False
     is_keyed: bool = field(default=False, compare=False, repr=False)
 
     def _derived(self) -> Properties:
@@ -73,7 +82,7 @@ class Join(LogicalPlan):
             unique_keys=self._unique_keys(left, right),
             constants=self._where_always(left.constants, right.constants),
             shares=left.shares | right.shares,
-            watermarks=left.watermarks if self.is_temporal else NONE,
+            watermarks=left.watermarks if self.is_temporal else self._where_always(*self._marked_columns),
             not_null=self._where_always(left.not_null, right.not_null),
         )
 
@@ -90,6 +99,7 @@ class Join(LogicalPlan):
             unique_keys=left.unique_keys,
             constants=left.constants,
             shares=left.shares | right.shares,
+            watermarks=self._marked_columns[0],
             not_null=left.not_null,
         )
 
@@ -99,6 +109,22 @@ class Join(LogicalPlan):
             return self.left.is_append_only
         inputs_are = self.left.is_append_only and self.right.is_append_only
         return inputs_are and self.kind in (JoinKind.INNER, JoinKind.SEMI)
+
+    @property
+    def marked_terms(self) -> tuple[tuple[int, ...], DistanceBounds | None]:
+        """The numbers of the equalities of columns with a watermark; without any, the bounded distance of two columns
+        with a watermark."""
+        left, right = self.left.watermarks, self.right.watermarks
+        if self.is_temporal or not left or not right:
+            return (), None
+        pairs, rest = self.equalities
+        marked = marked_pairs(pairs, left, right)
+        return marked, None if marked else marked_distance(rest, left, right, len(self.left.schema))
+
+    @property
+    def _marked_columns(self) -> tuple[frozenset[int], frozenset[int]]:
+        marked, distance = self.marked_terms
+        return marked_columns(self.equalities[0], marked, distance) if marked or distance else (NONE, NONE)
 
     def _where_always(self, left: frozenset[int], right: frozenset[int]) -> frozenset[int]:
         """Columns of those sides whose columns are never NULL for want of a partner."""
@@ -159,7 +185,8 @@ class Join(LogicalPlan):
     def summary(self) -> str:
         names = (*self.left.schema.names, *self.right.schema.names)
         condition = "" if self.on is None else f" on {self.on.describe(names)}"
-        return f"{'Temporal join' if self.is_temporal else 'Join'} {self.kind}{condition}"
+        name = "Temporal join" if self.is_temporal else "Delta join" if self.is_delta else "Join"
+        return f"{name} {self.kind}{condition}"
 
     @property
     def terms(self) -> tuple[Expression, ...]:
@@ -242,7 +269,7 @@ class Join(LogicalPlan):
             return self.over((left, right))
         moved = {width + column: width + more + column for column in range(len(self.right.schema))}
         on = None if self.on is None else remap(self.on, dict(enumerate(range(width))) | moved)
-        join = Join(left, right, self.kind, on, self.is_temporal, is_keyed=True)
+        join = Join(left, right, self.kind, on, self.is_temporal, self.is_delta, is_keyed=True)
         if not self.kind.has_pairs:
             return join
         return only(join, [*range(width), *range(width + more, len(join.schema)), *range(width, width + more)])

@@ -36,6 +36,7 @@ from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder, rows_of
+from relational.sql.settings import DELTA_JOIN
 from relational.sql.statement import (
     Backfill,
     CreateDatabase,
@@ -196,7 +197,8 @@ def _materialized_view(
     reader.finish()
     query = _named(query, columns)
     try:
-        view, plan = view_of(name.name, query, definition, views, vnode_count)
+        indexes = context.catalog.snapshot.indexes_of if context.is_set(DELTA_JOIN) else None
+        view, plan = view_of(name.name, query, definition, views, vnode_count, indexes)
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill, parallelism)

@@ -341,3 +341,24 @@ def test_a_row_that_changes_many_times_in_one_chunk():
     index.apply(chunk, index.locate([chunk.columns[1]]).ids)
     ((_, row_ids),) = JoinProbe(index, index.locate([pa.array([7])]).ids)
     assert DataChunk(index.gather(row_ids)).rows().__next__() == (1, 7, 2_000) and len(row_ids) == 1
+
+
+def test_keys_below_a_bound_are_forgotten_once_there_are_many():
+    """A key without the value stays; what is known of the others does not change."""
+    index = JoinIndex([DataType.INT, DataType.BIGINT, DataType.INT], (2, 0), (1,), null_safe=(True, False))
+    for first in range(0, 20_000, 1_000):
+        ids = np.arange(first, first + 1_000)
+        times = pa.array([None if at % 1_000 == 0 else at // 100 for at in ids], pa.int32())
+        columns = [pa.array(ids % 7, pa.int32()), pa.array(ids, pa.int64()), times]
+        chunk = StreamChunk(columns, np.zeros(len(ids), np.uint8))
+        index.apply(chunk, index.locate([chunk.columns[2], chunk.columns[0]]).ids)
+        index.forget_below(0, first // 100)
+        index.end_epoch()
+        assert index.rows < 4_500
+    assert index.is_complete
+    found = index.locate([Column(pa.array([None, 190, 199], pa.int32())), Column(pa.array([0, 3, 3], pa.int32()))],
+                         is_adding=False).ids
+    counts = index.counts(found)
+    assert counts[0] == sum(at % 7 == 0 for at in range(0, 20_000, 1_000))
+    assert list(counts[1:]) == [sum(at % 7 == 3 and at % 1_000 > 0 for at in range(100 * t, 100 * t + 100))
+                                for t in (190, 199)]

@@ -126,7 +126,7 @@ def test_other_tables_are_put_into_shared_inputs_too(catalog):
     ("change", "error", "message"),
     [
         ({"version": 0}, ValueError, "format 0 of the plan of a view"),
-        ({"version": 6}, FormatTooNew, "format 6, this one reads up to 5"),
+        ({"version": 7}, FormatTooNew, "format 7, this one reads up to 6"),
         ({"root": {"node": "teleport", "input": {"node": "scan", "table": 1, "columns": [0]}}}, ValueError, "teleport"),
         ({"root": {"node": "share", "place": 1}}, ValueError, "no shared input 1"),
         ({"root": {"node": "share", "place": -1}}, ValueError, "no shared input -1"),

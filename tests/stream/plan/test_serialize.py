@@ -14,8 +14,10 @@ from stream.plan.planner import plan_query
 from stream.plan.serialize import (
     FIRST_VERSION,
     FORMAT_VERSION,
+    JOINS_VERSION,
     OVERFLOWS_VERSION,
     TOP_N_VERSION,
+    WINDOWS_VERSION,
     stream_plan_from_text,
     stream_plan_to_text,
 )
@@ -66,10 +68,14 @@ def test_a_plan_over_a_dropped_column_is_refused():
     ("SELECT region, count(id) AS n FROM orders GROUP BY region", FIRST_VERSION),
     ("SELECT region, max(DISTINCT id) AS n FROM orders GROUP BY region", OVERFLOWS_VERSION),
     ("SELECT region, count(DISTINCT id) AS n FROM orders GROUP BY region", TOP_N_VERSION),
-    ("SELECT region, bit_or(id) AS n FROM orders GROUP BY region", FORMAT_VERSION),
-    ("SELECT region, count(*) AS n FROM orders GROUP BY ROLLUP (region)", FORMAT_VERSION),
-    ("SELECT region, generate_series(1, id) AS n FROM orders", FORMAT_VERSION),
-    ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders", FORMAT_VERSION)])
+    ("SELECT region, bit_or(id) AS n FROM orders GROUP BY region", WINDOWS_VERSION),
+    ("SELECT region, count(*) AS n FROM orders GROUP BY ROLLUP (region)", WINDOWS_VERSION),
+    ("SELECT region, generate_series(1, id) AS n FROM orders", WINDOWS_VERSION),
+    ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders", WINDOWS_VERSION),
+    ("SELECT x.id FROM orders AS x JOIN orders AS y ON x.at = y.at", JOINS_VERSION),
+    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.n = y.n AND x.at > y.at + INTERVAL '1 month'", JOINS_VERSION),
+    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.at = y.at", FORMAT_VERSION),
+    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.n = y.n AND x.at > y.at", FORMAT_VERSION)])
 def test_a_plan_is_written_as_early_releases_read_it(query, version):
     plan, _ = planned(f"CREATE MATERIALIZED VIEW m AS {query}")
     assert json.loads(stream_plan_to_text(plan))["version"] == version
