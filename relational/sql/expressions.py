@@ -384,7 +384,7 @@ class Translator:
     def _frame(self, node: exp.WindowSpec, span: TextSpan | None) -> UnboundFrame:
         """ROWS start, or ROWS BETWEEN start AND end, and so with RANGE and GROUPS."""
         end = (BoundKind.CURRENT_ROW, None) if node.args.get("end") is None else self._bound(node, "end")
-        return UnboundFrame(FrameUnit(node.args["kind"]), self._bound(node, "start"), end, span)
+        return UnboundFrame(FrameUnit(node.args["kind"].upper()), self._bound(node, "start"), end, span)
 
     def _bound(self, node: exp.WindowSpec, which: str) -> tuple[BoundKind, UnboundExpr | None]:
         value, side = node.args[which], node.args.get(f"{which}_side")

@@ -64,7 +64,7 @@ def _frame(node: exp.WindowSpec) -> Words:
         bound = node.args.get(side)
         words += bound.split() if isinstance(bound, str) else ()
         words += [node.args[f"{side}_side"]] if node.args.get(f"{side}_side") else ()
-    return tuple(words)
+    return tuple(word.upper() for word in words)
 
 
 def _select(node: exp.Select) -> Words:
