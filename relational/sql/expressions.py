@@ -65,8 +65,11 @@ _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "
 _CATALOG_TYPES = {"oid": DataType.BIGINT, "name": DataType.VARCHAR}
 """Types of columns of the system catalog, in casts."""
 _COLLATIONS = ("c", "posix", "default", "ucs_basic")
-_CONSTANTS = ("current_catalog", "current_role", "current_schema", "current_user", "session_user")
-"""Functions that are called without parentheses."""
+_CONSTANTS = {
+    "user": "current_user",
+    **{name: name for name in ("current_catalog", "current_role", "current_schema", "current_user", "session_user")},
+}
+"""Functions that are called without parentheses, by the words for them."""
 _MOMENTS = {
     "now": None,
     "current_timestamp": None,
@@ -124,6 +127,13 @@ class Translator:
         """BindError if the statement outlives what depends on its time."""
         if self._now is None:
             raise BindError(f"{what}: it is not allowed here", **error_span(span))
+
+    def check_whole(self, star: exp.Star) -> None:
+        """ParseError for an EXCEPT after a * that is not one of the columns of relations."""
+        left_out = star.args.get("except_")
+        if left_out:
+            message = "EXCEPT follows the * of a FROM or of a relation only"
+            raise ParseError(message, **error_span(self.span(left_out[0])))
 
     def span(self, node: exp.Expr | None) -> TextSpan | None:
         """The span of a node in the whole text; None if unknown."""
@@ -261,8 +271,7 @@ class Translator:
         if name == "array":
             raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
         if name == "concat":
-            texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
-            return UnboundCall("concat_known", texts, span)
+            return UnboundCall("concat_known", tuple(self.term(arg) for arg in node.expressions), span)
         if ALIASES.get(name, name) in SET_FUNCTIONS:
             return UnboundSetCall(ALIASES.get(name, name), tuple(map(self.term, node.expressions)), span)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
@@ -288,6 +297,7 @@ class Translator:
         """An aggregate with its arguments, DISTINCT and ORDER BY."""
         span, args = self.span(node), list(node.expressions)
         if len(args) == 1 and isinstance(args[0], exp.Star):
+            self.check_whole(args[0])
             return UnboundAggregate(function, None, span=span)
         order: tuple[Ordered, ...] = ()
         if args and isinstance(args[-1], exp.Order):
@@ -410,7 +420,7 @@ class Translator:
             raise ParseError("* stands in the SELECT list only", **error_span(self.span(node)))
         name = self.identifier(node.this)
         if name in _CONSTANTS and not node.args.get("table") and not node.this.args.get("quoted"):
-            return UnboundCall(name, (), self.span(node))
+            return UnboundCall(_CONSTANTS[name], (), self.span(node))
         return Name(name, self.qualifier(node), self.span(node))
 
     def _literal(self, node: exp.Literal) -> UnboundLiteral:

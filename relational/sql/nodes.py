@@ -159,7 +159,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Column: _known("this table db catalog"),
     exp.Dot: _known("this expression"),
     exp.Identifier: _known("this quoted"),
-    exp.Star: _known(""),
+    exp.Star: _known("except_", lambda node: ("EXCEPT",) if node.args.get("except_") else ()),
     exp.Var: _known("this", _word),
     exp.Alias: _known("this alias"),
     exp.TableAlias: _known("this columns"),

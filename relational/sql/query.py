@@ -10,11 +10,20 @@ from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, ParseError
-from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify, unknown
+from relational.expr.bind import ExprBinder, Scope, convert, error_span, is_unknown, span_of, unify, unknown
 from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
-from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral, has_subquery
+from relational.expr.unbound import (
+    Name,
+    Named,
+    TextSpan,
+    UnboundExpr,
+    has_aggregate,
+    has_joined_value,
+    has_name,
+    has_subquery,
+)
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
 from relational.plan.lateral import lateral_join
@@ -22,7 +31,7 @@ from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Va
 from relational.plan.logical.filter import where
 from relational.plan.recursion import recursive
 from relational.plan.serialize import plan_from_text
-from relational.plan.set_functions import ONE_ROW, rows_beside
+from relational.plan.set_functions import ONE_ROW
 from relational.plan.set_operations import SetOperation, check_branches, compared, union
 from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, session, tumble
@@ -35,6 +44,7 @@ from relational.sql.nodes import is_comma
 from relational.sql.system_catalog import read_system_table
 from relational.sql.table_functions import TableRows, defines_columns, gives_rows, table_rows
 from relational.sql.tree import unsupported
+from relational.types.data_type import DataType
 from relational.types.interval import Interval
 from relational.types.schema import Field, Schema
 
@@ -280,7 +290,7 @@ class QueryBinder:
                 plan, items = chain, named
             else:
                 more = [replace(item, first=len(plan.schema) + item.first) for item in named]
-                plan, items = _inner(plan, chain), [*items, *more]
+                plan, items = Join(plan, chain, JoinKind.INNER, None), [*items, *more]
         assert plan is not None
         return plan, Scope.of_items(items, self._outer)
 
@@ -404,14 +414,12 @@ class QueryBinder:
             if has_subquery(term) and not connection.is_temporal:
                 return Subqueries(self, scope).joined_on(Join(left, right, kind, None), term), [*items, *more]
             on = ExprBinder(scope).condition(term, "ON")
-            if kind is JoinKind.INNER and not connection.is_temporal:
-                return _inner(left, right, on), [*items, *more]
             return Join(left, right, kind, on, connection.is_temporal), [*items, *more]
         names = [(self._translate.identifier(each), self._translate.span(each)) for each in connection.using]
         if connection.is_natural:
             names = [(each, connection.span) for each in shared_names(items, more)]
         if not names and kind is JoinKind.INNER and not connection.is_temporal:
-            return _inner(left, right), [*items, *more]
+            return Join(left, right, kind, None), [*items, *more]
         return join_using(Join(left, right, kind, None, connection.is_temporal), names, items, more)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
@@ -539,14 +547,23 @@ class QueryBinder:
     def _item(self, node: exp.Expr) -> Named | Star:
         span = self._translate.span(node)
         if isinstance(node, exp.Star):
-            return Star((), span)
+            return Star((), span, omitted=self._omitted(node))
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            return Star(self._translate.qualifier(node), span)
+            return Star(self._translate.qualifier(node), span, omitted=self._omitted(node.this))
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            self._translate.check_whole(node.expression)
             return Star((), span, self._translate.term(node.this))
         if isinstance(node, exp.Alias):
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
+
+    def _omitted(self, node: exp.Star) -> tuple[Name, ...]:
+        """The columns that * EXCEPT (…) leaves out."""
+        names = [self._translate.term(each) for each in node.args.get("except_") or ()]
+        for name in names:
+            if not isinstance(name, Name):
+                raise BindError("EXCEPT takes names of columns", **error_span(span_of(name)))
+        return tuple(name for name in names if isinstance(name, Name))
 
     def _output_name(self, node: exp.Expr) -> str:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
@@ -563,20 +580,23 @@ class QueryBinder:
         return _NAMES.get(type(node), "?column?")
 
     def _count(self, node: exp.Expr | None, clause: str) -> int | None:
-        """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""
+        """The constant of a LIMIT or OFFSET, as BIGINT; None for LIMIT ALL and for NULL."""
         if node is None:
             return None
         value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
         if value is None or (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
             return None
-        term = self._translate.term(value)
-        bound = literal(term) if isinstance(term, UnboundLiteral) else None
-        if (
-            not isinstance(bound, Literal)
-            or not isinstance(bound.value, int)
-            or not 0 <= bound.value <= MAX_LIMIT
-        ):
-            raise ParseError(f"{clause} takes a constant whole number", **error_span(self._translate.span(value)))
+        span, term = self._translate.span(value), self._translate.term(value)
+        refusal = ParseError(f"{clause} takes a constant whole number", **error_span(span))
+        if has_name(term) or has_joined_value(term) or has_aggregate(term):
+            raise refusal
+        bound = ExprBinder(Scope(Schema())).bind(term)
+        if bound.data_type.is_numeric or is_unknown(bound):
+            bound = convert(bound, DataType.BIGINT, span)
+        if not isinstance(bound, Literal) or bound.data_type != DataType.BIGINT:
+            raise refusal
+        if bound.value is not None and not 0 <= bound.value <= MAX_LIMIT:
+            raise refusal
         return bound.value
 
     # -- VALUES ----------------------------------------------------------------------------------------
@@ -604,14 +624,6 @@ class QueryBinder:
                 )
             rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
-
-
-def _inner(left: LogicalPlan, right: LogicalPlan, on: Expression | None = None) -> LogicalPlan:
-    """The inner join of two plans; rows of functions alone come beside those of the other plan."""
-    beside = rows_beside(left, right)
-    if beside is None:
-        return Join(left, right, JoinKind.INNER, on)
-    return where(beside, () if on is None else (on,))
 
 
 def _refers_left(first: exp.Expr, joins: Sequence[exp.Join]) -> bool:

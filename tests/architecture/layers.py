@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.chunk": "types hummock.base hummock.columnar",
     "relational.encoding": "types chunk hummock.base hummock.columnar",
     "relational.hash": "chunk encoding hummock.base hummock.columnar",
-    "relational.expr": "types chunk",
+    "relational.expr": "types chunk hummock.base",
     "relational.catalog": "types hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
     "relational.agg": "types chunk encoding hash hummock.base hummock.columnar",
     "relational.join": "types chunk encoding hash hummock.base hummock.columnar",

@@ -27,6 +27,7 @@ from relational.expr.eval_context import (
     valid_rows,
 )
 from relational.expr.kernels import arithmetic, nested, text_format
+from relational.expr.kernels.temporal import interval_parts
 from relational.expr.kernels.text_numbers import (
     FAULT_INVALID,
     FAULT_OVERFLOW,
@@ -67,6 +68,7 @@ def can_cast(source: DataType, target: DataType) -> bool:
         (TypeKind.TIMESTAMP, TypeKind.TIME),
         (TypeKind.TIMESTAMPTZ, TypeKind.TIME),
         (TypeKind.TIME, TypeKind.INTERVAL),
+        (TypeKind.INTERVAL, TypeKind.TIME),
     )
 
 
@@ -93,7 +95,8 @@ def cast(evaluation: EvalContext, value: Value, source: DataType, target: DataTy
     if target.kind is TypeKind.INTERVAL:
         return text_format.intervals(np.zeros(len(array)), np.zeros(len(array)), numbers(array, "<i8"), array)
     if target.kind is TypeKind.TIME:
-        clock = np.mod(numbers(array, "<i8"), MICROSECONDS_PER_DAY)
+        micros = interval_parts(array)[2] if source.kind is TypeKind.INTERVAL else numbers(array, "<i8")
+        clock = np.mod(micros, MICROSECONDS_PER_DAY)
         return from_numbers(clock, target.arrow, valid_rows(array))
     if target.kind is TypeKind.DATE:
         days = np.floor_divide(numbers(array, "<i8"), MICROSECONDS_PER_DAY).astype(np.int32)

@@ -43,6 +43,7 @@ def _unnested(types: Types) -> tuple[Types, DataType] | None:
 
 ROWS: dict[str, tuple[Overload, ...]] = {
     "generate_series": _series(is_open=False),
+    "generate_subscripts": (row("list, int, boolean? -> int[]", per_value(lists.subscripts)),),
     "jsonb_array_elements": (row("jsonb -> jsonb[]", json_rows.json_rows(json_rows.elements)),),
     "jsonb_array_elements_text": (row("jsonb -> varchar[]", json_rows.json_rows(json_rows.element_texts)),),
     "jsonb_each": (row("jsonb -> struct<key varchar, value jsonb>[]", json_rows.json_rows(json_rows.members)),),
@@ -51,6 +52,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     ),
     "jsonb_object_keys": (row("jsonb -> varchar[]", json_rows.json_rows(json_rows.names)),),
     "range": _series(is_open=True),
+    "regexp_matches": (row("varchar, varchar, varchar? -> varchar[][]", per_value(regex.regexp_matches)),),
     "regexp_split_to_table": (row("varchar, varchar, varchar? -> varchar[]", per_value(regex.regexp_split)),),
     "string_to_table": (row("varchar, varchar, varchar? -> varchar[]", per_value(lists.of_text, takes_nulls=True)),),
     "unnest": (Overload(_unnested, lists.flattened),),
