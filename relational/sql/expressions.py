@@ -269,7 +269,10 @@ class Translator:
         if name == "pg_typeof" and len(node.expressions) == 1 and _is_untyped(node.expressions[0]):
             return UnboundLiteral("unknown", span=span)
         if name == "array":
-            raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
+            inside = node.expressions[0] if len(node.expressions) == 1 else None
+            if inside is None or not (_is_query(inside) or isinstance(inside, exp.Values)):
+                raise ParseError("ARRAY is followed by [value, …] or (query)", **error_span(span))
+            return UnboundSubquery(SubqueryUse.LIST, _query(inside), (), span)
         if name == "concat":
             return UnboundCall("concat_known", tuple(self.term(arg) for arg in node.expressions), span)
         if ALIASES.get(name, name) in SET_FUNCTIONS:

@@ -24,6 +24,7 @@ from relational.expr.unbound import (
     has_name,
     has_subquery,
 )
+from relational.plan.asof_join import asof_join
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
 from relational.plan.lateral import lateral_join
@@ -101,6 +102,7 @@ class _Connection:
     using: tuple[exp.Expr, ...] = ()
     is_natural: bool = False
     is_temporal: bool = False
+    is_asof: bool = False
 
 
 class QueryBinder:
@@ -390,14 +392,16 @@ class QueryBinder:
             return _Connection(JoinKind.INNER, span)
         name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
         kind, using = _JOINS.get(name), tuple(node.args.get("using") or ())
-        is_natural = node.method.upper() == "NATURAL"
-        if kind is None or (node.method and not is_natural):
+        is_natural, is_asof = (node.method.upper() == word for word in ("NATURAL", "ASOF"))
+        if kind is None or (node.method and not is_natural and not is_asof):
             raise ParseError(f"{node.method.upper()} {name}".strip() + " JOIN is not supported", **error_span(span))
         bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
         if (condition is None and not using) != (bare is not None):
             what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
             raise ParseError(what, **error_span(span))
-        return _Connection(kind, span, condition, using, is_natural, self._is_temporal(node.this))
+        if is_asof and condition is None:
+            raise ParseError("ASOF JOIN needs ON", **error_span(span))
+        return _Connection(kind, span, condition, using, is_natural, self._is_temporal(node.this), is_asof)
 
     def _joined(
         self,
@@ -411,6 +415,9 @@ class QueryBinder:
         kind = connection.kind
         if connection.on is not None:
             scope, term = Scope.of_items([*items, *more], self._outer), self._translate.term(connection.on)
+            if connection.is_asof:
+                on = ExprBinder(scope).condition(term, "ON")
+                return asof_join(Join(left, right, kind, on), self.shared, connection.span), [*items, *more]
             if has_subquery(term) and not connection.is_temporal:
                 return Subqueries(self, scope).joined_on(Join(left, right, kind, None), term), [*items, *more]
             on = ExprBinder(scope).condition(term, "ON")

@@ -101,7 +101,12 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
         order = graph.order()
         terms = [*(term for term in terms if not _is_plain(term)), *_equalities(graph, order)]
     joined, position = _joined(inputs, starts, order, terms)
-    return only(joined, [position[column] for column in columns])
+    found = only(joined, [position[column] for column in columns])
+    if (found.schema.names, found.hidden) == (plan.schema.names, plan.hidden):
+        return found
+    chosen = tuple(InputRef(position[column], data_type)
+                   for column, data_type in zip(columns, plan.schema.types, strict=True))
+    return Project(joined, chosen, plan.schema.names, plan.hidden)
 
 
 def _is_movable(plan: LogicalPlan) -> bool:
