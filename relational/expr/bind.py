@@ -533,6 +533,8 @@ def _round(args: list[Expression], span: TextSpan | None) -> Expression:
 
 
 def _plain_round(args: list[Expression], span: TextSpan | None) -> Expression:
+    if len(args) == 1 and is_unknown(args[0]):
+        args = [convert(args[0], DataType.DOUBLE, span)]
     found = resolve("round", tuple(arg.data_type for arg in args))
     if found is None:
         raise BindError(_misfit("round", args), **error_span(span))

@@ -84,6 +84,16 @@ def _ordinality(node: exp.Expr) -> Words:
     return ("WITH", "ORDINALITY") if node.args.get("ordinality") else ()
 
 
+_SET_OPERATION = "this expression distinct order limit offset with_ by_name kind on"
+
+
+def _corresponding(node: exp.SetOperation) -> Words:
+    """UNION CORRESPONDING [BY (…)] and the like; the words of other forms by name are left over."""
+    if not node.args.get("by_name"):
+        return ()
+    return ("CORRESPONDING", "BY") if node.args.get("on") else ("CORRESPONDING",)
+
+
 def is_comma(node: exp.Join) -> bool:
     """Whether a relation follows another one after a comma, without JOIN."""
     return bool(node.meta.get("is_comma"))
@@ -171,9 +181,9 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Select: _known(
         "expressions from_ joins where group having windows distinct order limit offset with_", _select
     ),
-    exp.Union: _known("this expression distinct order limit offset with_"),
-    exp.Except: _known("this expression distinct order limit offset with_"),
-    exp.Intersect: _known("this expression distinct order limit offset with_"),
+    exp.Union: _known(_SET_OPERATION, _corresponding),
+    exp.Except: _known(_SET_OPERATION, _corresponding),
+    exp.Intersect: _known(_SET_OPERATION, _corresponding),
     exp.With: _known(
         "expressions recursive", lambda node: ("WITH", "RECURSIVE") if node.args.get("recursive") else ("WITH",)
     ),

@@ -33,7 +33,7 @@ from relational.plan.logical.filter import where
 from relational.plan.recursion import recursive
 from relational.plan.serialize import plan_from_text
 from relational.plan.set_functions import ONE_ROW
-from relational.plan.set_operations import SetOperation, check_branches, compared, union
+from relational.plan.set_operations import SetOperation, check_branches, compared, corresponding, union
 from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, session, tumble
 from relational.plan.using import join_using, shared_names
@@ -188,10 +188,13 @@ class QueryBinder:
     def _union(self, node: exp.Union) -> LogicalPlan:
         """A chain of UNION and UNION ALL, from left to right: duplicates among all branches up to the last UNION are
         removed."""
+        if node.args.get("by_name"):
+            left, right = self._corresponding(node, SetOperation.UNION)
+            return union((left, right), distinct=bool(node.args.get("distinct")))
         branches: list[exp.Expr] = []
         is_distinct: list[bool] = []
         first: exp.Expr = node
-        while isinstance(first, exp.Union):
+        while isinstance(first, exp.Union) and not first.args.get("by_name"):
             branches.append(first.expression)
             is_distinct.append(bool(first.args.get("distinct")))
             first = first.this
@@ -212,11 +215,24 @@ class QueryBinder:
     def _compared(self, node: exp.Intersect | exp.Except) -> LogicalPlan:
         """INTERSECT or EXCEPT of two queries; INTERSECT binds tighter than UNION and EXCEPT."""
         operation = SetOperation.INTERSECT if isinstance(node, exp.Intersect) else SetOperation.EXCEPT
+        if node.args.get("by_name"):
+            left, right = self._corresponding(node, operation)
+            return compared(operation, left, right, distinct=bool(node.args.get("distinct")))
         for branch in (node.this, node.expression):
             self._check_branch(branch, operation)
         left, right = self.query(node.this), self.query(node.expression)
         spans = [self._translate.span(branch) for branch in (node.this, node.expression)]
         return compared(operation, left, right, distinct=bool(node.args.get("distinct")), spans=spans)
+
+    def _corresponding(
+        self, node: exp.SetOperation, operation: SetOperation
+    ) -> tuple[LogicalPlan, LogicalPlan]:
+        """Both queries of a set operation with CORRESPONDING, reduced to the columns of the same names."""
+        for branch in (node.this, node.expression):
+            self._check_branch(branch, operation)
+        names = None if not node.args.get("on") else [self._translate.identifier(each.this) for each in node.args["on"]]
+        span = self._translate.span(node.args["on"][0] if names else node.expression)
+        return corresponding(self.query(node.this), self.query(node.expression), names, span)
 
     def _check_branch(self, node: exp.Expr, operation: SetOperation) -> None:
         """ParseError for clauses of a branch without parentheses: they could be meant for the whole."""
