@@ -103,7 +103,7 @@ class WatermarkFilterExecutor(Executor):
     def _timely(self, chunk: StreamChunk) -> StreamChunk:
         """The chunk without late rows. Its greatest value becomes that of its split."""
         chunk = chunk.compact()
-        values = _integers(chunk.columns[self._column].array)
+        values = integers_of(chunk.columns[self._column].array)
         extremes = pc.min_max(values)
         least, greatest = extremes["min"].as_py(), extremes["max"].as_py()
         if greatest is None:
@@ -121,7 +121,7 @@ class WatermarkFilterExecutor(Executor):
         """The watermark, if it has moved in the epoch that `barrier` ends or somebody lacks it."""
         bound = self._shared.report(self._number, barrier.epoch.prev, self._report())
         if bound is not None and (bound != self._bound or self._is_due):
-            value = _value_of(bound - self._delay, self._field.data_type)
+            value = value_of(bound - self._delay, self._field.data_type)
             if value is not None:
                 yield Watermark(self._column, value)
         self._bound = bound
@@ -151,14 +151,14 @@ def late_reason(column: str) -> str:
     return f"late: {column} is below the watermark"
 
 
-def _integers(array: pa.Array) -> pa.Array:
+def integers_of(array: pa.Array) -> pa.Array:
     """The values of a moment or whole number as integers."""
     if pa.types.is_timestamp(array.type):
         return array.view(pa.int64())
     return array.view(pa.int32()) if pa.types.is_date32(array.type) else array
 
 
-def _value_of(number: int, data_type: DataType) -> object:
+def value_of(number: int, data_type: DataType) -> object:
     """The Python value of an integer form; None if the type has no such value: then no row is below it."""
     integers = pa.int32() if data_type.kind is TypeKind.DATE else pa.int64()
     try:

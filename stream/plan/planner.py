@@ -88,6 +88,9 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
     errors: TableCatalog | None = None
     if table.connector is None:
         node = DmlNode(schema, key, table)
+        if table.declared_watermark is not None:
+            node = _watermark_filter(node, table, tuple(range(len(schema))), table, table_ids)
+            errors = _known_error_table(table, table_ids)
     else:
         name = offset_table_name(table)
         offsets = state_tables.offset_table(table_ids(name), name, table.id)
@@ -493,7 +496,7 @@ def _watermark_filter(
     source: StreamNode, table: TableCatalog, read: tuple[int, ...], job: TableCatalog, table_ids: TableIds,
     split_prefix: str = "",
 ) -> StreamNode:
-    """The columns `read` of a connector's rows, without late ones if `table` has a watermark [R29]."""
+    """The columns `read` of the rows of `source`, without late ones if `table` has a watermark [R29]."""
     if table.declared_watermark is None:
         return source
     column, delay = table.declared_watermark
