@@ -65,11 +65,8 @@ _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "
 _CATALOG_TYPES = {"oid": DataType.BIGINT, "name": DataType.VARCHAR}
 """Types of columns of the system catalog, in casts."""
 _COLLATIONS = ("c", "posix", "default", "ucs_basic")
-_CONSTANTS = {
-    "user": "current_user",
-    **{name: name for name in ("current_catalog", "current_role", "current_schema", "current_user", "session_user")},
-}
-"""Functions that are called without parentheses, by the words for them."""
+_CONSTANTS = ("current_catalog", "current_role", "current_schema", "current_user", "session_user")
+"""Functions that are called without parentheses."""
 _MOMENTS = {
     "now": None,
     "current_timestamp": None,
@@ -423,7 +420,7 @@ class Translator:
             raise ParseError("* stands in the SELECT list only", **error_span(self.span(node)))
         name = self.identifier(node.this)
         if name in _CONSTANTS and not node.args.get("table") and not node.this.args.get("quoted"):
-            return UnboundCall(_CONSTANTS[name], (), self.span(node))
+            return UnboundCall(name, (), self.span(node))
         return Name(name, self.qualifier(node), self.span(node))
 
     def _literal(self, node: exp.Literal) -> UnboundLiteral:
