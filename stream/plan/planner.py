@@ -270,7 +270,8 @@ class _Planner:
         if key is None:
             raise PlanNotSupported(operator, "its input cannot tell its rows apart")
         if query.groups:
-            return child, key, query.groups
+            marked_first = sorted(query.groups, key=lambda column: column not in query.watermarks)
+            return child, key, tuple(marked_first)  # state is dropped below the watermark of the first one
         groups, added = key_columns(child.schema, [EVERY_PAIR.left])
         assert added is not None
         return ProjectNode(added[0], key, child, added[1]), key, groups
@@ -286,7 +287,6 @@ class _Planner:
 
     def _over_window(self, query: OverWindow) -> StreamNode:
         child, key, groups = self._grouped(query, "OverWindow")
-        groups = tuple(sorted(groups, key=lambda column: column not in query.watermarks))  # state is dropped below it
         reach = reach_within(query.calls, groups, query.keys)
         states = state_tables.window_states(query.calls, reach, child.schema.types)
         name = f"over{self._over_windows}"
