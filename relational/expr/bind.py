@@ -442,7 +442,7 @@ def _date_trunc(args: list[Expression], span: TextSpan | None) -> Expression:
     unit, *values = args
     if values[0].data_type.kind is TypeKind.TIME:
         values[0] = convert(values[0], DataType.INTERVAL, span)
-    if not isinstance(unit, Literal):
+    if not isinstance(unit, Literal | Parameter):
         return _call("date_trunc", [unit, *values], span)
     units = [name.removeprefix("date_trunc_") for name in FUNCTIONS if name.startswith("date_trunc_")]
     return call(f"date_trunc_{_word(unit, units, 'unit', span)}", values, span)

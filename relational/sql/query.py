@@ -615,7 +615,10 @@ class QueryBinder:
             raise refusal
         bound = ExprBinder(Scope(Schema())).bind(term)
         if bound.data_type.is_numeric or is_unknown(bound):
-            bound = convert(bound, DataType.BIGINT, span)
+            try:
+                bound = convert(bound, DataType.BIGINT, span)
+            except BindError as error:
+                raise refusal from error
         if not isinstance(bound, Literal) or bound.data_type != DataType.BIGINT:
             raise refusal
         if bound.value is not None and not 0 <= bound.value <= MAX_LIMIT:
