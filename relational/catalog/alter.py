@@ -66,6 +66,12 @@ def without_column(table: TableCatalog, name: str) -> TableCatalog:
             " key you want and insert the rows there",
             name=table.name,
         )
+    if table.declared_watermark is not None and table.declared_watermark[0] == position:
+        raise CatalogError(
+            f"column {name!r} has the watermark of table {table.name!r}: create another table without it and insert"
+            " the rows there",
+            name=table.name,
+        )
     if table.visible_indices == (position,):
         raise CatalogError(
             f"{name!r} is the only column of table {table.name!r}: DROP TABLE drops it all", name=table.name

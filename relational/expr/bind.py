@@ -8,7 +8,7 @@ the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -467,8 +467,39 @@ def _date_trunc(args: list[Expression], span: TextSpan | None) -> Expression:
     if len(args) != 3:
         _exactly(args, 2, "date_trunc", span)
     unit, *values = args
+    if values[0].data_type.kind is TypeKind.TIME:
+        values[0] = convert(values[0], DataType.INTERVAL, span)
+    if not isinstance(unit, Literal | Parameter):
+        return _call("date_trunc", [unit, *values], span)
     units = [name.removeprefix("date_trunc_") for name in FUNCTIONS if name.startswith("date_trunc_")]
     return call(f"date_trunc_{_word(unit, units, 'unit', span)}", values, span)
+
+
+def _date(args: list[Expression], span: TextSpan | None) -> Expression:
+    """date(x): a cast, as PostgreSQL has one for each pair of types."""
+    return convert(_exactly(args, 1, "date", span)[0], DataType.DATE, span)
+
+
+def _of_texts(name: str) -> Callable[[list[Expression], TextSpan | None], Expression]:
+    """A function of the texts of values, in which a BOOLEAN is t or f, unlike in a cast."""
+    return lambda args, span: _call(name, [_shown(arg) for arg in args], span)
+
+
+def _shown(arg: Expression) -> Expression:
+    if arg.data_type.kind is not TypeKind.BOOLEAN:
+        return arg
+    texts = [Literal(text, DataType.VARCHAR) for text in "tf"]
+    branches = (arg, texts[0]), (call("not", [arg]), texts[1])
+    if isinstance(arg, Literal):
+        return next((text for text, value in zip(texts, (True, False), strict=True) if arg.value is value),
+                    Literal(None, DataType.VARCHAR))
+    return Case(branches, Literal(None, DataType.VARCHAR), DataType.VARCHAR)
+
+
+def _concat_known(args: list[Expression], span: TextSpan | None) -> Expression:
+    """concat(…): the texts of the values that are not NULL."""
+    shown = [_shown(arg) for arg in args]
+    return _call("concat_known", convert_all(shown, [DataType.VARCHAR] * len(shown), span), span)
 
 
 def _between_symmetric(args: list[Expression], span: TextSpan | None) -> Expression:
@@ -512,8 +543,10 @@ def _round(args: list[Expression], span: TextSpan | None) -> Expression:
     if len(args) != 2:
         return _plain_round(args, span)
     value, wanted = args
-    if value.data_type.is_float or not value.data_type.is_numeric:
-        raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **error_span(span))
+    if value.data_type.is_float:
+        return _call("round_to", args, span)
+    if not value.data_type.is_numeric:
+        raise BindError(f"round to digits is defined for numbers, not {value.data_type}", **error_span(span))
     if not isinstance(wanted, Literal) or not isinstance(wanted.value, int) or not 0 <= wanted.value <= 38:
         if wanted.data_type.kind not in (TypeKind.SMALLINT, TypeKind.INT):
             raise BindError(f"round takes an INT of digits, not {wanted.data_type}", **error_span(span))
@@ -527,6 +560,8 @@ def _round(args: list[Expression], span: TextSpan | None) -> Expression:
 
 
 def _plain_round(args: list[Expression], span: TextSpan | None) -> Expression:
+    if len(args) == 1 and is_unknown(args[0]):
+        args = [convert(args[0], DataType.DOUBLE, span)]
     found = resolve("round", tuple(arg.data_type for arg in args))
     if found is None:
         raise BindError(_misfit("round", args), **error_span(span))
@@ -566,6 +601,10 @@ _SHORTHANDS = {
     "between": _between,
     "between_symmetric": _between_symmetric,
     "concat": _concat,
+    "concat_known": _concat_known,
+    "concat_ws": _of_texts("concat_ws"),
+    "date": _date,
+    "format": _of_texts("format"),
     "field": _field,
     "jsonb_build_object": _json_object,
     "nullif": _nullif,

@@ -36,7 +36,10 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = merged(
 SET_FUNCTIONS = frozenset(sets.ROWS)
 """Functions that give rows, as a list: they are bound where rows can come of one, and nowhere else."""
 ALIASES = {
+    "array_is_intersect": "overlaps",
+    "array_is_overlap": "overlaps",
     "array_join": "array_to_string",
+    "array_overlaps": "overlaps",
     "array_to_json": "to_jsonb",
     "btrim": "trim",
     "ceiling": "ceil",

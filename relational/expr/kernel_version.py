@@ -13,6 +13,8 @@ results, else its group is not found; so a view records the version, and is rebu
        its are; asind and acosd are exact in more places; templates of to_char may be in lower case; an empty match
        right after another one does not split a text; escaped quotes of SIMILAR TO match nothing; a text becomes a
        BYTEA in its escaped form too.
+    3  the digits of a second beyond microseconds are rounded, they were cut off; blanks around a text are bytes of a
+       BYTEA; the names of time zones may be in any case, and an interval may end with a colon (they were NULL).
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from collections.abc import Iterator
 
 from relational.expr.aggregates import MAX_PRECISION
 from relational.expr.expression import Call, Cast, Expression, Literal
+from relational.expr.kernels.temporal import zone_names
 from relational.types.data_type import DataType, TypeKind
 
-KERNEL_VERSION = 2
+KERNEL_VERSION = 3
 _TEXT_FORMS = (
     TypeKind.SMALLINT,
     TypeKind.INT,
@@ -31,13 +34,18 @@ _TEXT_FORMS = (
     TypeKind.NUMERIC,
     TypeKind.REAL,
     TypeKind.DOUBLE,
+    TypeKind.TIME,
     TypeKind.TIMESTAMP,
     TypeKind.TIMESTAMPTZ,
     TypeKind.INTERVAL,
     TypeKind.BYTEA,
 )
+_THIRD_FORMS = (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ, TypeKind.INTERVAL, TypeKind.BYTEA)
+"""Types that version 3 reads from texts otherwise."""
 _SECOND = ("acosd", "asind", "regexp_split_to_array", "similar_to", "to_char", "to_date", "to_timestamp")
 """Functions that version 2 computes otherwise."""
+_ZONE_AT = {"date_trunc": 1, "make": 6}
+"""The argument that is a zone, of functions whose names begin so."""
 _INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 
 
@@ -67,16 +75,21 @@ def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataT
 
 
 def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
-    if source.kind is TypeKind.INTERVAL or version == 1:
-        pair = source.kind, target.kind
-        return pair in ((TypeKind.INTERVAL, TypeKind.VARCHAR), (TypeKind.VARCHAR, TypeKind.BYTEA))
     if source.kind is TypeKind.VARCHAR:
-        return target.kind in _TEXT_FORMS
+        return target.kind in (_THIRD_FORMS if version else _TEXT_FORMS)
+    if source.kind is TypeKind.INTERVAL:
+        return version < 2 and target.kind is TypeKind.VARCHAR
+    if version:
+        return False
     return source.is_float and target.kind is TypeKind.NUMERIC
 
 
 def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
+    if _has_open_zone(call):
+        return True
+    if version == 2:
+        return False
     is_scaled = call.function in ("multiply", "divide") and call.data_type.kind is TypeKind.INTERVAL
     if is_scaled or call.function in _SECOND:
         return True
@@ -88,6 +101,16 @@ def _is_changed_call(call: Call, version: int) -> bool:
         return False
     scale = max(each.scale or 0 for each in types)
     return any(_precision(arg) + scale - (arg.data_type.scale or 0) > MAX_PRECISION for arg in call.args)
+
+
+def _has_open_zone(call: Call) -> bool:
+    """Whether a call depends on a zone that is not a constant with the name of one."""
+    at = 0 if call.function == "timezone" else _ZONE_AT.get(call.function.rpartition("_")[0] or call.function)
+    zone = None if at is None or at >= len(call.args) else call.args[at]
+    if zone is None or zone.data_type.kind is not TypeKind.VARCHAR:
+        return False
+    written = zone.value if isinstance(zone, Literal) else None
+    return written is None or zone_names().get(written.lower(), written) != written
 
 
 def _precision(operand: Expression) -> int:

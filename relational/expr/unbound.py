@@ -322,10 +322,11 @@ class UnboundSetCall(UnboundCall):
 
 
 class SubqueryUse(Enum):
-    """What a subquery in an expression is: its only value, whether it has a row, whether it has an equal row, or
-    whether a comparison holds for one of its rows, or for all of them."""
+    """What a subquery in an expression is: its only value, the list of its values, whether it has a row, whether it has
+    an equal row, or whether a comparison holds for one of its rows, or for all of them."""
 
     VALUE = auto()
+    LIST = auto()
     EXISTS = auto()
     IN = auto()
     ANY = auto()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span, span_of
-from relational.expr.expression import Expression
+from relational.expr.expression import Expression, InputRef
 from relational.expr.unbound import (
     Name,
     Named,
@@ -32,11 +32,13 @@ MAX_SETS = 256
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """All visible columns, of the relation `qualifier` if one is written; or all fields of a `row`."""
+    """All visible columns, of the relation `qualifier` if one is written; or all fields of a `row`. Without those that
+    `omitted` names."""
 
     qualifier: tuple[str, ...] = ()
     span: TextSpan | None = None
     row: UnboundExpr | None = None
+    omitted: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +194,25 @@ def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
         elif item.row is not None:
             found += _fields(item.row, scope, item.span)
         else:
-            found += (Named(column, column.name) for column in scope.star(item.qualifier, item.span))
+            omitted = _omitted(item.omitted, scope)
+            columns = scope.star(item.qualifier, item.span)
+            found += (Named(column, column.name) for column in columns if column.index not in omitted)
     if not found:
         raise BindError("a SELECT needs at least one column")
     return tuple(found)
+
+
+def _omitted(names: Sequence[Name], scope: Scope) -> frozenset[int]:
+    """The positions of the columns that an EXCEPT names. BindError for an unknown one, and for one named twice."""
+    found: set[int] = set()
+    for name in names:
+        column = scope.resolve(name)
+        if not isinstance(column, InputRef):
+            raise BindError("EXCEPT names columns of this FROM", **error_span(name.span))
+        if column.index in found:
+            raise BindError(f"EXCEPT names the column {name.name!r} twice", **error_span(name.span))
+        found.add(column.index)
+    return frozenset(found)
 
 
 def _fields(row: UnboundExpr, scope: Scope, span: TextSpan | None) -> list[Named]:

@@ -74,6 +74,25 @@ def compared(
     return only(ProjectSet(whole, tuple(range(width)), (numbers,), ("_copy",)), range(width))
 
 
+def corresponding(
+    left: LogicalPlan, right: LogicalPlan, names: Sequence[str] | None, span: TextSpan | None
+) -> tuple[LogicalPlan, LogicalPlan]:
+    """CORRESPONDING: the columns called `names` of both plans, None: of the names that both have, in the order of
+    `left`. BindError at `span` if there is none, or more than one of a name."""
+    plans = [only(plan, plan.visible) for plan in (left, right)]
+    known = [plan.schema.names for plan in plans]
+    wanted = list(names) if names is not None else [name for name in known[0] if name in known[1]]
+    if not wanted:
+        raise BindError("CORRESPONDING needs a column with the same name in both queries", **error_span(span))
+    for name in wanted:
+        if not all(name in each for each in known):
+            raise BindError(f"CORRESPONDING names {name!r}, which not both queries have", **error_span(span))
+        if wanted.count(name) > 1 or any(each.count(name) > 1 for each in known):
+            raise BindError(f"CORRESPONDING: there are several columns {name!r}", **error_span(span))
+    first, second = (only(plan, [plan.schema.names.index(name) for name in wanted]) for plan in plans)
+    return first, second
+
+
 _ZERO = Literal(0, DataType.BIGINT)
 
 

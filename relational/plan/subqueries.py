@@ -2,6 +2,7 @@
 
     EXISTS (q), x IN (q) among the terms of a WHERE     a semi join
     NOT EXISTS (q)                                      an anti join; NOT IN too, where neither side has NULL
+    ARRAY (q)                                           a left join with array_agg of q
     any other use                                       a left join with an aggregation of q, by what its terms compare
                                                         with the outer row; the value follows from the aggregates
 
@@ -96,6 +97,8 @@ class Subqueries:
     def __call__(self, term: UnboundSubquery, operands: Sequence[Expression]) -> Expression:
         """What stands for the value of a subquery. BindError."""
         _check_operands(operands, term.span)
+        if term.use is SubqueryUse.LIST:
+            return self._list(self._planner.subquery(term.query, self._scope), term.span)
         plan = self._plan(term)
         if term.use is SubqueryUse.EXISTS:
             return self._exists(plan, term.span)
@@ -266,6 +269,19 @@ class Subqueries:
         greatest = AggCall(AggKind.MAX, 0, None, False, data_type)
         value = call("single_value", [InputRef(0, data_type), InputRef(1, DataType.BIGINT)], span)
         return self._looked_up(plan, (), (greatest, COUNT), [value], span)[0]
+
+    def _list(self, plan: LogicalPlan, span: TextSpan | None) -> Expression:
+        """ARRAY (query): its values in its order, an empty list without a row."""
+        if len(plan.visible) != 1:
+            raise BindError(f"ARRAY takes a query of one column, not {len(plan.visible)}", **error_span(span))
+        sort = plan.input if isinstance(plan, Limit) else plan
+        order = sort.keys if isinstance(sort, Sort) else ()
+        rows = sort.input if sort is plan and isinstance(sort, Sort) else plan
+        (column,) = plan.visible
+        data_type = DataType.list_of(plan.schema.types[column])
+        values = AggCall(AggKind.ARRAY_AGG, column, None, False, data_type, order=order)
+        found = call("coalesce", [InputRef(0, data_type), Literal([], data_type)])
+        return self._looked_up(rows, (), (values,), [found], span)[0]
 
     def _comparisons(
         self, operands: Sequence[Expression], plan: LogicalPlan, span: TextSpan | None

@@ -136,6 +136,13 @@ class Translator:
         if self._now is None:
             raise BindError(f"{what}: it is not allowed here", **error_span(span))
 
+    def check_whole(self, star: exp.Star) -> None:
+        """ParseError for an EXCEPT after a * that is not one of the columns of relations."""
+        left_out = star.args.get("except_")
+        if left_out:
+            message = "EXCEPT follows the * of a FROM or of a relation only"
+            raise ParseError(message, **error_span(self.span(left_out[0])))
+
     def span(self, node: exp.Expr | None) -> TextSpan | None:
         """The span of a node in the whole text; None if unknown."""
         return self.tree.location(node)
@@ -278,10 +285,12 @@ class Translator:
             self.check_momentary(f"{name} reads the catalog of the moment", span)
             return description(name, tuple(self.term(arg) for arg in node.expressions), self.known, span)
         if name == "array":
-            raise ParseError("ARRAY (query) is not supported: write ARRAY[value, …]", **error_span(span))
+            inside = node.expressions[0] if len(node.expressions) == 1 else None
+            if inside is None or not (_is_query(inside) or isinstance(inside, exp.Values)):
+                raise ParseError("ARRAY is followed by [value, …] or (query)", **error_span(span))
+            return UnboundSubquery(SubqueryUse.LIST, _query(inside), (), span)
         if name == "concat":
-            texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
-            return UnboundCall("concat_known", texts, span)
+            return UnboundCall("concat_known", tuple(self.term(arg) for arg in node.expressions), span)
         if ALIASES.get(name, name) in SET_FUNCTIONS:
             return UnboundSetCall(ALIASES.get(name, name), tuple(map(self.term, node.expressions)), span)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
@@ -349,6 +358,7 @@ class Translator:
         """An aggregate with its arguments, DISTINCT and ORDER BY."""
         span, args = self.span(node), list(node.expressions)
         if len(args) == 1 and isinstance(args[0], exp.Star):
+            self.check_whole(args[0])
             return UnboundAggregate(function, None, span=span)
         order: tuple[Ordered, ...] = ()
         if args and isinstance(args[-1], exp.Order):
@@ -448,7 +458,7 @@ class Translator:
     def _frame(self, node: exp.WindowSpec, span: TextSpan | None) -> UnboundFrame:
         """ROWS start, or ROWS BETWEEN start AND end, and so with RANGE and GROUPS."""
         end = (BoundKind.CURRENT_ROW, None) if node.args.get("end") is None else self._bound(node, "end")
-        return UnboundFrame(FrameUnit(node.args["kind"]), self._bound(node, "start"), end, span)
+        return UnboundFrame(FrameUnit(node.args["kind"].upper()), self._bound(node, "start"), end, span)
 
     def _bound(self, node: exp.WindowSpec, which: str) -> tuple[BoundKind, UnboundExpr | None]:
         value, side = node.args[which], node.args.get(f"{which}_side")

@@ -345,7 +345,8 @@ class TextParser(RisingWaveParser):
         return self._call(word, "position", words, [self._parse_bitwise(), part])
 
     def _parse_trim(self) -> Any:
-        """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x) as trim, ltrim or rtrim of x and characters."""
+        """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x) or TRIM([LEADING | TRAILING | BOTH] [FROM] x [,
+        characters]) as trim, ltrim or rtrim of x and characters."""
         word, side, words = self._function_word(), "BOTH", []
         if self._curr and self._curr.text.upper() in ("LEADING", "TRAILING", "BOTH") and self._is_word():
             side = self._curr.text.upper()
@@ -355,7 +356,7 @@ class TextParser(RisingWaveParser):
             args += self._parse_csv(self._parse_bitwise)
         if self._is_next(TokenType.FROM) and len(args) < 2:
             words.append(self._taken())
-            args.insert(0, self._parse_bitwise())
+            args = [*(self._parse_csv(self._parse_bitwise) if not args else [self._parse_bitwise()]), *args]
         name = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim"}[side]
         return self._call(word, name, words, args)
 

@@ -64,7 +64,7 @@ def _frame(node: exp.WindowSpec) -> Words:
         bound = node.args.get(side)
         words += bound.split() if isinstance(bound, str) else ()
         words += [node.args[f"{side}_side"]] if node.args.get(f"{side}_side") else ()
-    return tuple(words)
+    return tuple(word.upper() for word in words)
 
 
 def _select(node: exp.Select) -> Words:
@@ -82,6 +82,16 @@ def _word(node: exp.Expr) -> Words:
 
 def _ordinality(node: exp.Expr) -> Words:
     return ("WITH", "ORDINALITY") if node.args.get("ordinality") else ()
+
+
+_SET_OPERATION = "this expression distinct order limit offset with_ by_name kind on"
+
+
+def _corresponding(node: exp.SetOperation) -> Words:
+    """UNION CORRESPONDING [BY (…)] and the like; the words of other forms by name are left over."""
+    if not node.args.get("by_name"):
+        return ()
+    return ("CORRESPONDING", "BY") if node.args.get("on") else ("CORRESPONDING",)
 
 
 def is_comma(node: exp.Join) -> bool:
@@ -159,7 +169,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Column: _known("this table db catalog"),
     exp.Dot: _known("this expression"),
     exp.Identifier: _known("this quoted"),
-    exp.Star: _known(""),
+    exp.Star: _known("except_", lambda node: ("EXCEPT",) if node.args.get("except_") else ()),
     exp.Var: _known("this", _word),
     exp.Alias: _known("this alias"),
     exp.TableAlias: _known("this columns"),
@@ -171,9 +181,9 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Select: _known(
         "expressions from_ joins where group having windows distinct order limit offset with_", _select
     ),
-    exp.Union: _known("this expression distinct order limit offset with_"),
-    exp.Except: _known("this expression distinct order limit offset with_"),
-    exp.Intersect: _known("this expression distinct order limit offset with_"),
+    exp.Union: _known(_SET_OPERATION, _corresponding),
+    exp.Except: _known(_SET_OPERATION, _corresponding),
+    exp.Intersect: _known(_SET_OPERATION, _corresponding),
     exp.With: _known(
         "expressions recursive", lambda node: ("WITH", "RECURSIVE") if node.args.get("recursive") else ("WITH",)
     ),

@@ -10,11 +10,21 @@ from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, ParseError
-from relational.expr.bind import ExprBinder, Scope, error_span, literal, span_of, unify, unknown
+from relational.expr.bind import ExprBinder, Scope, convert, error_span, is_unknown, span_of, unify, unknown
 from relational.expr.expression import Expression, InputRef, Literal
 from relational.expr.functions import SET_FUNCTIONS
 from relational.expr.scope import FromItem
-from relational.expr.unbound import Named, TextSpan, UnboundExpr, UnboundLiteral, has_subquery
+from relational.expr.unbound import (
+    Name,
+    Named,
+    TextSpan,
+    UnboundExpr,
+    has_aggregate,
+    has_joined_value,
+    has_name,
+    has_subquery,
+)
+from relational.plan.asof_join import asof_join
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
 from relational.plan.lateral import lateral_join
@@ -22,8 +32,8 @@ from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Va
 from relational.plan.logical.filter import where
 from relational.plan.recursion import recursive
 from relational.plan.serialize import plan_from_text
-from relational.plan.set_functions import ONE_ROW, rows_beside
-from relational.plan.set_operations import SetOperation, check_branches, compared, union
+from relational.plan.set_functions import ONE_ROW
+from relational.plan.set_operations import SetOperation, check_branches, compared, corresponding, union
 from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, session, tumble
 from relational.plan.using import join_using, shared_names
@@ -36,6 +46,7 @@ from relational.sql.nodes import is_comma
 from relational.sql.system_catalog import read_system_table
 from relational.sql.table_functions import TableRows, defines_columns, gives_rows, table_rows
 from relational.sql.tree import unsupported
+from relational.types.data_type import DataType
 from relational.types.interval import Interval
 from relational.types.schema import Field, Schema
 
@@ -92,6 +103,7 @@ class _Connection:
     using: tuple[exp.Expr, ...] = ()
     is_natural: bool = False
     is_temporal: bool = False
+    is_asof: bool = False
 
 
 class QueryBinder:
@@ -178,10 +190,13 @@ class QueryBinder:
     def _union(self, node: exp.Union) -> LogicalPlan:
         """A chain of UNION and UNION ALL, from left to right: duplicates among all branches up to the last UNION are
         removed."""
+        if node.args.get("by_name"):
+            left, right = self._corresponding(node, SetOperation.UNION)
+            return union((left, right), distinct=bool(node.args.get("distinct")))
         branches: list[exp.Expr] = []
         is_distinct: list[bool] = []
         first: exp.Expr = node
-        while isinstance(first, exp.Union):
+        while isinstance(first, exp.Union) and not first.args.get("by_name"):
             branches.append(first.expression)
             is_distinct.append(bool(first.args.get("distinct")))
             first = first.this
@@ -202,11 +217,24 @@ class QueryBinder:
     def _compared(self, node: exp.Intersect | exp.Except) -> LogicalPlan:
         """INTERSECT or EXCEPT of two queries; INTERSECT binds tighter than UNION and EXCEPT."""
         operation = SetOperation.INTERSECT if isinstance(node, exp.Intersect) else SetOperation.EXCEPT
+        if node.args.get("by_name"):
+            left, right = self._corresponding(node, operation)
+            return compared(operation, left, right, distinct=bool(node.args.get("distinct")))
         for branch in (node.this, node.expression):
             self._check_branch(branch, operation)
         left, right = self.query(node.this), self.query(node.expression)
         spans = [self._translate.span(branch) for branch in (node.this, node.expression)]
         return compared(operation, left, right, distinct=bool(node.args.get("distinct")), spans=spans)
+
+    def _corresponding(
+        self, node: exp.SetOperation, operation: SetOperation
+    ) -> tuple[LogicalPlan, LogicalPlan]:
+        """Both queries of a set operation with CORRESPONDING, reduced to the columns of the same names."""
+        for branch in (node.this, node.expression):
+            self._check_branch(branch, operation)
+        names = None if not node.args.get("on") else [self._translate.identifier(each.this) for each in node.args["on"]]
+        span = self._translate.span(node.args["on"][0] if names else node.expression)
+        return corresponding(self.query(node.this), self.query(node.expression), names, span)
 
     def _check_branch(self, node: exp.Expr, operation: SetOperation) -> None:
         """ParseError for clauses of a branch without parentheses: they could be meant for the whole."""
@@ -282,7 +310,7 @@ class QueryBinder:
                 plan, items = chain, named
             else:
                 more = [replace(item, first=len(plan.schema) + item.first) for item in named]
-                plan, items = _inner(plan, chain), [*items, *more]
+                plan, items = Join(plan, chain, JoinKind.INNER, None), [*items, *more]
         assert plan is not None
         return plan, Scope.of_items(items, self._outer)
 
@@ -392,14 +420,16 @@ class QueryBinder:
             return _Connection(JoinKind.INNER, span)
         name, condition = " ".join(filter(None, (node.side, node.kind))).upper(), node.args.get("on")
         kind, using = _JOINS.get(name), tuple(node.args.get("using") or ())
-        is_natural = node.method.upper() == "NATURAL"
-        if kind is None or (node.method and not is_natural):
+        is_natural, is_asof = (node.method.upper() == word for word in ("NATURAL", "ASOF"))
+        if kind is None or (node.method and not is_natural and not is_asof):
             raise ParseError(f"{node.method.upper()} {name}".strip() + " JOIN is not supported", **error_span(span))
         bare = "NATURAL JOIN" if is_natural else "CROSS JOIN" if name == "CROSS" else None
         if (condition is None and not using) != (bare is not None):
             what = f"{name} JOIN needs ON or USING".lstrip() if bare is None else f"{bare} has no condition"
             raise ParseError(what, **error_span(span))
-        return _Connection(kind, span, condition, using, is_natural, self._is_temporal(node.this))
+        if is_asof and condition is None:
+            raise ParseError("ASOF JOIN needs ON", **error_span(span))
+        return _Connection(kind, span, condition, using, is_natural, self._is_temporal(node.this), is_asof)
 
     def _joined(
         self,
@@ -413,17 +443,18 @@ class QueryBinder:
         kind = connection.kind
         if connection.on is not None:
             scope, term = Scope.of_items([*items, *more], self._outer), self._translate.term(connection.on)
+            if connection.is_asof:
+                on = ExprBinder(scope).condition(term, "ON")
+                return asof_join(Join(left, right, kind, on), self.shared, connection.span), [*items, *more]
             if has_subquery(term) and not connection.is_temporal:
                 return Subqueries(self, scope).joined_on(Join(left, right, kind, None), term), [*items, *more]
             on = ExprBinder(scope).condition(term, "ON")
-            if kind is JoinKind.INNER and not connection.is_temporal:
-                return _inner(left, right, on), [*items, *more]
             return Join(left, right, kind, on, connection.is_temporal), [*items, *more]
         names = [(self._translate.identifier(each), self._translate.span(each)) for each in connection.using]
         if connection.is_natural:
             names = [(each, connection.span) for each in shared_names(items, more)]
         if not names and kind is JoinKind.INNER and not connection.is_temporal:
-            return _inner(left, right), [*items, *more]
+            return Join(left, right, kind, None), [*items, *more]
         return join_using(Join(left, right, kind, None, connection.is_temporal), names, items, more)
 
     def _from_item(self, node: exp.Expr) -> tuple[_Relation, tuple[str, ...]]:
@@ -551,14 +582,23 @@ class QueryBinder:
     def _item(self, node: exp.Expr) -> Named | Star:
         span = self._translate.span(node)
         if isinstance(node, exp.Star):
-            return Star((), span)
+            return Star((), span, omitted=self._omitted(node))
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            return Star(self._translate.qualifier(node), span)
+            return Star(self._translate.qualifier(node), span, omitted=self._omitted(node.this))
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            self._translate.check_whole(node.expression)
             return Star((), span, self._translate.term(node.this))
         if isinstance(node, exp.Alias):
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
+
+    def _omitted(self, node: exp.Star) -> tuple[Name, ...]:
+        """The columns that * EXCEPT (…) leaves out."""
+        names = [self._translate.term(each) for each in node.args.get("except_") or ()]
+        for name in names:
+            if not isinstance(name, Name):
+                raise BindError("EXCEPT takes names of columns", **error_span(span_of(name)))
+        return tuple(name for name in names if isinstance(name, Name))
 
     def _output_name(self, node: exp.Expr) -> str:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
@@ -575,20 +615,26 @@ class QueryBinder:
         return _NAMES.get(type(node), "?column?")
 
     def _count(self, node: exp.Expr | None, clause: str) -> int | None:
-        """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""
+        """The constant of a LIMIT or OFFSET, as BIGINT; None for LIMIT ALL and for NULL."""
         if node is None:
             return None
         value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
         if value is None or (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
             return None
-        term = self._translate.term(value)
-        bound = literal(term) if isinstance(term, UnboundLiteral) else None
-        if (
-            not isinstance(bound, Literal)
-            or not isinstance(bound.value, int)
-            or not 0 <= bound.value <= MAX_LIMIT
-        ):
-            raise ParseError(f"{clause} takes a constant whole number", **error_span(self._translate.span(value)))
+        span, term = self._translate.span(value), self._translate.term(value)
+        refusal = ParseError(f"{clause} takes a constant whole number", **error_span(span))
+        if has_name(term) or has_joined_value(term) or has_aggregate(term):
+            raise refusal
+        bound = ExprBinder(Scope(Schema())).bind(term)
+        if bound.data_type.is_numeric or is_unknown(bound):
+            try:
+                bound = convert(bound, DataType.BIGINT, span)
+            except BindError as error:
+                raise refusal from error
+        if not isinstance(bound, Literal) or bound.data_type != DataType.BIGINT:
+            raise refusal
+        if bound.value is not None and not 0 <= bound.value <= MAX_LIMIT:
+            raise refusal
         return bound.value
 
     # -- VALUES ----------------------------------------------------------------------------------------
@@ -616,14 +662,6 @@ class QueryBinder:
                 )
             rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
-
-
-def _inner(left: LogicalPlan, right: LogicalPlan, on: Expression | None = None) -> LogicalPlan:
-    """The inner join of two plans; rows of functions alone come beside those of the other plan."""
-    beside = rows_beside(left, right)
-    if beside is None:
-        return Join(left, right, JoinKind.INNER, on)
-    return where(beside, () if on is None else (on,))
 
 
 def _refers_left(first: exp.Expr, joins: Sequence[exp.Join], translate: Translator) -> bool:

@@ -84,7 +84,8 @@ class _Rows:
 class TopNExecutor(OrderedGroupsExecutor):
     """`table` has the columns of the input, the groups first in its key, then the order. `cache_bytes`: of windows in
     memory; those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
-    before them. `errors` counts rows dropped because their key is too long for the store. Watermarks end here."""
+    before them. `errors` counts rows dropped because their key is too long for the store. Watermarks of group columns
+    are passed on."""
 
     def __init__(
         self,
@@ -98,7 +99,9 @@ class TopNExecutor(OrderedGroupsExecutor):
         cache_bytes: int,
         chunk_rows: int,
     ) -> None:
-        super().__init__(info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows)
+        super().__init__(
+            info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows, marked=window.groups
+        )
         self._window = window
         name = self._stream_key or window.groups  # of an only row any columns
         self._index = JoinIndex(

@@ -94,6 +94,9 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
     errors: TableCatalog | None = None
     if table.connector is None:
         node = DmlNode(schema, key, table)
+        if table.declared_watermark is not None:
+            node = _watermark_filter(node, table, tuple(range(len(schema))), table, table_ids)
+            errors = _known_error_table(table, table_ids)
     else:
         name = offset_table_name(table)
         offsets = state_tables.offset_table(table_ids(name), name, table.id)
@@ -319,7 +322,8 @@ class _Planner:
         if key is None:
             raise PlanNotSupported(operator, "its input cannot tell its rows apart")
         if query.groups:
-            return child, key, query.groups
+            marked_first = sorted(query.groups, key=lambda column: column not in query.watermarks)
+            return child, key, tuple(marked_first)  # state is dropped below the watermark of the first one
         groups, added = key_columns(child.schema, [EVERY_PAIR.left])
         assert added is not None
         return ProjectNode(added[0], key, child, added[1]), key, groups
@@ -335,7 +339,6 @@ class _Planner:
 
     def _over_window(self, query: OverWindow) -> StreamNode:
         child, key, groups = self._grouped(query, "OverWindow")
-        groups = tuple(sorted(groups, key=lambda column: column not in query.watermarks))  # state is dropped below it
         reach = reach_within(query.calls, groups, query.keys)
         states = state_tables.window_states(query.calls, reach, child.schema.types)
         name = f"over{self._over_windows}"
@@ -550,7 +553,7 @@ def _watermark_filter(
     source: StreamNode, table: TableCatalog, read: tuple[int, ...], job: TableCatalog, table_ids: TableIds,
     split_prefix: str = "",
 ) -> StreamNode:
-    """The columns `read` of a connector's rows, without late ones if `table` has a watermark [R29]."""
+    """The columns `read` of the rows of `source`, without late ones if `table` has a watermark [R29]."""
     if table.declared_watermark is None:
         return source
     column, delay = table.declared_watermark

@@ -114,9 +114,9 @@ class SourceNode(StreamNode):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkFilterNode(_UnaryNode):
-    """Drops rows of a source, its input, that are late: below the watermark of `column`, which is the greatest value so
-    far minus `delay` (in the unit of WatermarkCatalog). `table`: what is known of each split, see
-    stream/executor/watermark_filter.py."""
+    """Drops rows of its input, a source or the statements of a table, that are late: below the watermark of `column`,
+    which is the greatest value so far minus `delay` (in the unit of WatermarkCatalog). `table`: what is known of each
+    split, see stream/executor/watermark_filter.py, or of the table, see table_watermark.py there."""
 
     column: int
     delay: int

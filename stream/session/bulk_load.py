@@ -164,6 +164,8 @@ class BulkLoader:
         if found.row_id_index is not None:
             raise BulkLoadRefused(found.name, "it has no primary key of its own: declare one, so that a load that is "
                                               "repeated meets the rows of the first")
+        if found.watermarks:
+            raise BulkLoadRefused(found.name, "it has a watermark, by which its rows are judged: insert them")
         if found.row_format is not RowFormat.ROW:
             raise BulkLoadRefused(found.name, f"its row format is {found.row_format}: rows are loaded whole")
         self._columns(found)

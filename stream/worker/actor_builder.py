@@ -55,6 +55,7 @@ from stream.executor.source import FindSplits, SourceExecutor, read_columns
 from stream.executor.source_watermark import SourceWatermark
 from stream.executor.store_errors import StoreErrorsExecutor
 from stream.executor.table_sink import TableSinkExecutor
+from stream.executor.table_watermark import TableWatermarkExecutor
 from stream.executor.temporal_join import TemporalJoinExecutor
 from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
@@ -588,6 +589,9 @@ class _ActorChain(ExecutorChain):
 
     def watermark_filter(self, node: WatermarkFilterNode, info: ExecutorInfo) -> Executor:
         input = self.build(node.input)
+        if isinstance(node.input, DmlNode):
+            state = self.state_table(node.table)
+            return TableWatermarkExecutor(info, input, node.input.table, state, self.errors)
         return WatermarkFilterExecutor(
             info,
             input,

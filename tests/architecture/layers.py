@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.udf": "types chunk",
     "relational.encoding": "types chunk hummock.base hummock.columnar",
     "relational.hash": "chunk encoding hummock.base hummock.columnar",
-    "relational.expr": "types chunk udf",
+    "relational.expr": "types chunk udf hummock.base",
     "relational.catalog": "types udf hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
     "relational.agg": "types chunk encoding hash udf hummock.base hummock.columnar",
     "relational.join": "types chunk encoding hash hummock.base hummock.columnar",

@@ -98,3 +98,43 @@ def test_its_rows_are_append_only(tmp_path):
         session = created(EngineStore(undo).open(), tmp_path)
         session.sql("CREATE MATERIALIZED VIEW v AS SELECT at, count(*) AS n FROM e GROUP BY at EMIT ON WINDOW CLOSE")
         assert session.table("v").table.is_append_only
+
+
+FIRST_ROWS = """SELECT window_start, k, v FROM (
+    SELECT window_start, k, v, {rank}() OVER (PARTITION BY {groups} ORDER BY v DESC) AS n
+    FROM TUMBLE(e, at, INTERVAL '10 seconds')) AS q WHERE n <= {most} EMIT ON WINDOW CLOSE"""
+
+
+@pytest.mark.parametrize(("rank", "groups", "most"), [
+    ("row_number", "window_start", 1), ("rank", "k, window_start", 2), ("dense_rank", "window_start", 2),
+])  # fmt: skip
+def test_the_first_rows_of_windows_come_when_these_are_closed(rank, groups, most):
+    """Of a table that takes statements, on one engine after the other."""
+    rng, stored, number = random.Random(f"{run_seed()} {rank}"), [], 0
+    with ExitStack() as undo:
+        store = EngineStore(undo)
+        session = store.open(parallelism=2)
+        session.sql("CREATE TABLE e (at TIMESTAMP, k INT, v INT, WATERMARK FOR at AS at - INTERVAL '5 seconds') "
+                    "APPEND ONLY")
+        session.sql(f"CREATE MATERIALIZED VIEW f AS {FIRST_ROWS.format(rank=rank, groups=groups, most=most)}")
+        for step in range(7):
+            if step in (2, 4):
+                session.close()
+                session = store.open(**({"slots": 2} if step == 2 else {"parallelism": 2}))
+            added = []
+            for _ in range(9):
+                number += 1  # different values have an order without ties
+                added.append((10 * step + rng.randrange(10), rng.randrange(2), rng.randrange(1000) * 100 + number))
+            cells = ", ".join(f"('{START + dt.timedelta(seconds=at)}', {k}, {v})" for at, k, v in added)
+            session.sql(f"INSERT INTO e VALUES {cells}")
+            session.flush()
+            stored += added
+            end = (max(at for at, _, _ in stored) - 5) // 10 * 10
+            found = {}
+            for at, k, v in stored:
+                if at // 10 * 10 < end:
+                    found.setdefault((at // 10, k if "k" in groups else None), []).append((v, k, at // 10 * 10))
+            wanted = [(START + dt.timedelta(seconds=at), k, v) for group in found.values()
+                      for v, k, at in sorted(group, reverse=True)[:most]]
+            assert rows(session, "SELECT * FROM f") == sorted(wanted, key=repr), step
+        assert wanted and store.counts["tasks"]

@@ -217,3 +217,24 @@ def test_a_recovery_ends_actors_that_wait_for_those_they_replace(db, monkeypatch
     db.sql("ALTER MATERIALIZED VIEW grouped SET PARALLELISM = 3")
     assert not failing and time.monotonic() - began < JOIN_SECONDS / 2
     check_views(db, ["grouped"])
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_views_over_an_index_follow_rows_that_move_between_its_actors(parallelism):
+    """An update of an indexed column is a deletion in one actor of the index and an insertion in another."""
+    rng = random.Random(f"{run_seed()} {parallelism}")
+    queries = {"plain": "SELECT id, a FROM {}", "kept": "SELECT id, a, b FROM {} WHERE a % 2 = 0",
+               "counted": "SELECT b, COUNT(*) AS n, MAX(a) AS high FROM {} GROUP BY b"}
+    with connected(parallelism=parallelism, barrier_interval_ms=3_600_000) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)")
+        db.sql("CREATE INDEX by_a ON t (a) INCLUDE (b)")
+        for name, query in queries.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query.format('by_a')}")
+        db.sql("INSERT INTO t SELECT g, g, g % 3 FROM generate_series(1, 20) AS g")
+        for _ in range(12):
+            db.sql(f"UPDATE t SET a = a + {rng.randrange(1, 9)} WHERE id % 3 = {rng.randrange(3)}")
+            db.flush()
+            for name, query in queries.items():
+                texts = f"SELECT * FROM {name}", query.format("t")
+                found, wanted = (db.sql(text).to_arrow().to_pylist() for text in texts)
+                assert sorted(found, key=repr) == sorted(wanted, key=repr), name

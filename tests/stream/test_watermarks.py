@@ -7,17 +7,21 @@ import json
 import random
 import time
 from collections import Counter
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
 
+import stream
 from hummock.base.key import KeyRange
 from hummock.options import StorageOptions
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
 from relational.errors import BindError, SourceTextError
 from relational.table.storage_table import StorageTable
+from stream.errors import BulkLoadRefused, DuplicateKey
 from stream.executor.watermark_filter import late_reason
+from tests.support.drivers.engine_store import EngineStore
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import emitted_rows
 from tests.support.worlds.timed_session import TimedSession
@@ -164,6 +168,63 @@ def test_a_view_has_the_rows_that_were_not_below_the_watermark_of_their_epoch(fe
             feed.world.compact()
     assert 0 < feed.late(job) == len(feed.rows) - len(accepted)
     assert rows(feed.db, f"SELECT * FROM {view}") == windows_of(accepted)
+
+
+def values_of(added):
+    """The rows of an INSERT into a table with COLUMNS."""
+    cells = (("NULL" if at is None else f"'{START + dt.timedelta(seconds=at)}'", k, v) for at, k, v in added)
+    return ", ".join(f"({at}, {k}, {v})" for at, k, v in cells)
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (v)"], ids=["generated key", "declared key"])
+def test_a_table_of_statements_stores_the_rows_that_were_not_late(key):
+    """One engine after the other: the watermark is part of each epoch, and a view of closed windows has those below."""
+    rng = random.Random(f"{run_seed()} statements {key}")
+    accepted, late, bound, number = [], 0, None, 0
+    closed = f"SELECT win, n FROM (SELECT {MINUTE} AS win, COUNT(*) AS n FROM e GROUP BY {MINUTE}) AS q"
+    with ExitStack() as undo:
+        store = EngineStore(undo)
+        db = store.open(parallelism=2)
+        db.sql(f"CREATE TABLE e ({COLUMNS}{key}) APPEND ONLY")
+        db.sql(f"CREATE MATERIALIZED VIEW w AS {WINDOWS}")
+        db.sql(f"CREATE MATERIALIZED VIEW c AS {closed} EMIT ON WINDOW CLOSE")
+        for each in range(8):
+            if each in (3, 5):
+                db.close()
+                db = store.open(**({"slots": 2} if each == 3 else {"parallelism": 2}))
+            added = [(at, k, number + at_row) for at_row, (at, k, _) in enumerate(disordered(rng, 60 * each, 20))]
+            number += len(added)
+            timely = [row for row in added if bound is None or row[0] is None or row[0] >= bound - 10]
+            assert db.sql(f"INSERT INTO e VALUES {values_of(added)}") == len(timely)
+            if key:
+                with pytest.raises(DuplicateKey):
+                    db.sql(f"INSERT INTO e VALUES ('9999-01-01', 1, {accepted[0][2] if accepted else 0})")
+            db.flush()
+            accepted += timely
+            late += len(added) - len(timely)
+            bound = max([*([] if bound is None else [bound]), *(row[0] for row in timely if row[0] is not None)])
+            assert rows(db, "SELECT * FROM w") == windows_of(accepted)
+            counts = Counter(START + dt.timedelta(minutes=at // 60) for at, _, _ in accepted if at is not None)
+            end = START + dt.timedelta(seconds=bound - 10)
+            assert rows(db, "SELECT * FROM c") == sorted(
+                ((win, n) for win, n in counts.items() if win < end.replace(second=0)), key=repr)
+        errors = {(row["job"], row["reason"]): row["rows"] for row in db.errors().to_pylist()}
+        assert 0 < late == errors["e", late_reason("ts")] and store.counts["tasks"]
+
+
+def test_the_column_of_a_watermark_stays_and_its_table_is_not_loaded_in_bulk(tmp_path):
+    db = stream.connect(f"file://{tmp_path}/store")
+    db.sql(f"CREATE TABLE e (id INT PRIMARY KEY, {COLUMNS}) APPEND ONLY")
+    with pytest.raises(BindError, match="column 'ts' has the watermark of table 'e'"):
+        db.sql("ALTER TABLE e DROP COLUMN ts")
+    with pytest.raises(BulkLoadRefused, match="it has a watermark"):
+        db.bulk_load(None, "e")
+    db.sql("ALTER TABLE e RENAME COLUMN ts TO at")
+    db.sql("ALTER TABLE e DROP COLUMN k")
+    db.sql("INSERT INTO e VALUES (1, '2025-01-01 00:01:00', 5)")
+    db.flush()
+    assert db.sql("INSERT INTO e VALUES (2, '2025-01-01 00:00:49', 5), (3, '2025-01-01 00:00:50', 5)") == 1
+    db.close()
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
@@ -387,5 +448,5 @@ def test_the_calls_take_watermarks_as_sql_does(feed):
     for bad in (("x", "at"), ("at", "v"), ("at", "at - INTERVAL '1 month'"), ("at", ""), ("at", "at; DROP TABLE kept")):
         with pytest.raises(SourceTextError):
             db.create_source("bad", columns, connector=connector, watermark=bad)
-    with pytest.raises(BindError, match="connector"):
-        db.create_table("bad", columns, append_only=True, watermark=("at", "at"))
+    with pytest.raises(BindError, match="APPEND ONLY"):
+        db.create_table("bad", columns, watermark=("at", "at"))

@@ -88,6 +88,18 @@ def _checked(at: int, size: int) -> int:
     return at
 
 
+def bytes_of(value: int, size: int) -> bytes:
+    """A whole number in so many bytes, the highest one first."""
+    return value.to_bytes(size, "big", signed=True)
+
+
+def integer_of(data: bytes) -> int:
+    """The inverse of `bytes_of` for 8 bytes."""
+    if len(data) != 8:
+        raise NoValue("a BIGINT has 8 bytes")
+    return int.from_bytes(data, "big", signed=True)
+
+
 def bit_count(data: bytes) -> int:
     """The number of bits that are 1."""
     return int.from_bytes(data).bit_count()

@@ -15,6 +15,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from relational.expr.kernels.per_value import NoValue
+from relational.expr.kernels.temporal import zone_names
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY, Interval
 
 OUT_OF_RANGE = "date or time out of range"
@@ -124,7 +125,7 @@ def _zone(name: str, sign: int) -> tzinfo:
         length = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
         return fixed_zone(length * (sign if offset[1] == "+" else -sign))
     try:
-        return ZoneInfo("UTC" if name.upper() in ("Z", "UTC") else name)
+        return ZoneInfo("UTC" if name.upper() in ("Z", "UTC") else zone_names().get(name.lower(), name))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise NoValue("there is no such time zone") from None
 

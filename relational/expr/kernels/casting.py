@@ -1,9 +1,9 @@
 """CAST: the allowed conversions, and the kernel of each. The result for a row never depends on other rows.
 
 A cast to a narrower number rounds half away from zero (floats half to even), and an overflow fails the row. A cast from
-text requires the whole trimmed text to be a value of the type, else the row fails: an integer is a sign and digits,
-other numbers may have a point and an exponent, and floats may also be inf, infinity and nan. Timestamps without a zone
-are read as UTC. A list or a struct converts part by part.
+text requires the whole trimmed text (of a BYTEA the whole text) to be a value of the type, else the row fails: an
+integer is a sign and digits, other numbers may have a point and an exponent, and floats may also be inf, infinity and
+nan. Timestamps without a zone are read as UTC. A list or a struct converts part by part.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from relational.expr.eval_context import (
     valid_rows,
 )
 from relational.expr.kernels import arithmetic, nested, text_format
+from relational.expr.kernels.temporal import interval_parts
 from relational.expr.kernels.text_numbers import (
     FAULT_INVALID,
     FAULT_OVERFLOW,
@@ -67,6 +68,7 @@ def can_cast(source: DataType, target: DataType) -> bool:
         (TypeKind.TIMESTAMP, TypeKind.TIME),
         (TypeKind.TIMESTAMPTZ, TypeKind.TIME),
         (TypeKind.TIME, TypeKind.INTERVAL),
+        (TypeKind.INTERVAL, TypeKind.TIME),
     )
 
 
@@ -79,7 +81,8 @@ def cast(evaluation: EvalContext, value: Value, source: DataType, target: DataTy
         kernel = nested.cast_struct if source.kind is TypeKind.STRUCT else nested.cast_list
         return kernel(evaluation, array, source, target, cast)
     if source.kind is TypeKind.VARCHAR:
-        return _FROM_TEXT[target.kind](evaluation, array if target.is_numeric else _trimmed(array), target)
+        is_whole = target.is_numeric or target.kind is TypeKind.BYTEA
+        return _FROM_TEXT[target.kind](evaluation, array if is_whole else _trimmed(array), target)
     if target.kind is TypeKind.VARCHAR:
         return text_format.to_text(array, source)
     if source.kind is TypeKind.JSONB:
@@ -93,7 +96,8 @@ def cast(evaluation: EvalContext, value: Value, source: DataType, target: DataTy
     if target.kind is TypeKind.INTERVAL:
         return text_format.intervals(np.zeros(len(array)), np.zeros(len(array)), numbers(array, "<i8"), array)
     if target.kind is TypeKind.TIME:
-        clock = np.mod(numbers(array, "<i8"), MICROSECONDS_PER_DAY)
+        micros = interval_parts(array)[2] if source.kind is TypeKind.INTERVAL else numbers(array, "<i8")
+        clock = np.mod(micros, MICROSECONDS_PER_DAY)
         return from_numbers(clock, target.arrow, valid_rows(array))
     if target.kind is TypeKind.DATE:
         days = np.floor_divide(numbers(array, "<i8"), MICROSECONDS_PER_DAY).astype(np.int32)

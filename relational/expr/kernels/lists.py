@@ -118,6 +118,12 @@ def length(values: list[Any], dimension: int) -> int | None:
     return shape[dimension - 1] if 1 <= dimension <= len(shape) else None
 
 
+def subscripts(values: list[Any], dimension: int, is_reversed: bool = False) -> list[int]:
+    """The positions of a dimension, from 1; none of one that the list does not have."""
+    found = list(range(1, (length(values, dimension) or 0) + 1))
+    return found[::-1] if is_reversed else found
+
+
 def lower_bound(values: list[Any], dimension: int) -> int | None:
     return 1 if 1 <= dimension <= len(_shape(values)) else None
 
@@ -209,6 +215,12 @@ def to_text(values: list[str | None] | None, separator: str | None, null: str | 
         return None
     texts = (null if each is None else each for each in values)
     return separator.join(text for text in texts if text is not None)
+
+
+def truths_to_text(values: list[bool | None] | None, separator: str | None, null: str | None = None) -> str | None:
+    """As `to_text`, with t and f."""
+    texts = None if values is None else [None if each is None else "ft"[each] for each in values]
+    return to_text(texts, separator, null)
 
 
 def of_text(text: str | None, separator: str | None, null: str | None = None) -> list[str | None] | None:

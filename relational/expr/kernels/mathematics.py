@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from math import gcd, lcm
 
 import numpy as np
@@ -24,6 +24,10 @@ from relational.types.data_type import DataType
 OUT_OF_DOMAIN = "input is out of range"
 MAX_FACTORIAL = 33  # 38 digits
 _BIG = 1 << 63
+_MAX_EXPONENT = 308  # of a power of ten that is a DOUBLE
+_MAX_EXACT = 22  # above it a power of ten is rounded as a DOUBLE
+_MAX_FRACTIONAL = 2.0**52  # from it on a DOUBLE has no fraction
+_ANY_DOUBLE = Context(prec=2 * _MAX_EXPONENT + 20)
 Domain = Callable[..., np.ndarray]
 
 
@@ -174,6 +178,30 @@ def truncated(value: Decimal | int, digits: int) -> Decimal:
 def rounded(value: Decimal, digits: int) -> Decimal:
     """Half away from zero, at position `digits`, which is before the point where it is negative."""
     return _cut(value, digits, ROUND_HALF_UP)
+
+
+def rounded_double(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+    """round(DOUBLE, digits): half away from zero by the shortest decimal text, as a NUMERIC of it is rounded. Only
+    numbers that are close to a half are read as that text.
+    """
+    column, places = (evaluation.column(arg) for arg in args)
+    valid = valid_rows(column) & valid_rows(places)
+    values = np.where(valid, numbers(column, "<f8"), 0.0)
+    digits = np.clip(np.where(valid, numbers(places, "<i4"), 0), -_MAX_EXPONENT, _MAX_EXPONENT)
+    unit = 10.0 ** np.abs(digits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.where(digits < 0, values / unit, values * unit)
+        has_fraction = np.abs(scaled) < _MAX_FRACTIONAL
+        whole = np.trunc(scaled + np.copysign(0.5, scaled))
+        found = np.where(has_fraction, np.where(digits < 0, whole * unit, whole / unit), values)
+        distance = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5)
+        is_close = has_fraction & (distance <= 4 * np.spacing(np.abs(scaled) + 0.5))
+    is_close |= has_fraction & (np.abs(digits) > _MAX_EXACT)
+    for row in np.flatnonzero(is_close & valid):
+        unit_of_row = Decimal(1).scaleb(-int(digits[row]))
+        exact = Decimal(repr(float(values[row]))).quantize(unit_of_row, ROUND_HALF_UP, context=_ANY_DOUBLE)
+        found[row] = float(exact)
+    return from_numbers(found, result.arrow, valid)
 
 
 def _cut(value: Decimal, digits: int, rounding: str) -> Decimal:

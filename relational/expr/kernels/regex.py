@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 from relational.expr.kernels.per_value import NoValue, limited
 
@@ -109,6 +110,13 @@ def regexp_match(text: str, pattern: str, flags: str = "") -> list[str | None] |
     return list(found.groups()) if found.re.groups else [found[0]]
 
 
+def regexp_matches(text: str, pattern: str, flags: str = "") -> list[list[str | None]]:
+    """What regexp_match gives of the first match, or of all of them with the option g."""
+    found = compiled(pattern, flags)
+    every = found.finditer(text) if "g" in flags else islice(found.finditer(text), 1)
+    return [list(match.groups()) if found.groups else [match[0]] for match in every]
+
+
 def regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
     """How often it matches from position `start` on."""
     found = compiled(pattern, _without_global(flags))
@@ -150,13 +158,33 @@ def substring(text: str, pattern: str) -> str | None:
 
 def regexp_replace(text: str, pattern: str, instead: str, flags: str = "") -> str:
     """The first match replaced, all of them with the option g; \\1 is a group and \\& the match."""
-    found = compiled(pattern, flags)
-
-    def replacement(match: re.Match[str]) -> str:
-        return _REPLACED.sub(lambda part: _replaced_part(part, match), instead)
-
     limited(len(text) * (1 + len(instead)))
-    return found.sub(replacement, text, count=0 if "g" in flags else 1)
+    return compiled(pattern, flags).sub(lambda match: _expanded(instead, match), text, count=0 if "g" in flags else 1)
+
+
+def regexp_replace_from(
+    text: str, pattern: str, instead: str, start: int, number: int | None = None, flags: str = ""
+) -> str:
+    """The match `number` from position `start` on replaced, all of them if it is 0; without a number the first one, or
+    all with the option g."""
+    found, first = compiled(pattern, flags), _checked_start(start) - 1
+    wanted = number if number is not None else 0 if "g" in flags else 1
+    if wanted < 0:
+        raise NoValue("the number of a match is 0 at least")
+    limited(len(text) * (1 + len(instead)))
+    parts, begin = [], 0
+    for at, match in enumerate(found.finditer(text, first), 1):
+        if wanted in (0, at):
+            parts += [text[begin : match.start()], _expanded(instead, match)]
+            begin = match.end()
+        if at == wanted:
+            break
+    return "".join([*parts, text[begin:]])
+
+
+def _expanded(instead: str, match: re.Match[str]) -> str:
+    """The text that replaces a match."""
+    return _REPLACED.sub(lambda part: _replaced_part(part, match), instead)
 
 
 def _replaced_part(part: re.Match[str], match: re.Match[str]) -> str:

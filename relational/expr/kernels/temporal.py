@@ -6,7 +6,7 @@ the resulting month (31 January + 1 month is the last of February); then days ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from zoneinfo import available_timezones
 
@@ -125,9 +125,9 @@ def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType)
 
 
 @lru_cache(maxsize=1)
-def _zones() -> frozenset[str]:
-    """The names of the time zones, which are files."""
-    return frozenset(available_timezones())
+def zone_names() -> Mapping[str, str]:
+    """The names of the time zones, which are files, by these in lower case."""
+    return {name.lower(): name for name in available_timezones()}
 
 
 def in_zone(columnar: Callable[[np.ndarray, str], np.ndarray | None], other: Kernel) -> Kernel:
@@ -137,8 +137,9 @@ def in_zone(columnar: Callable[[np.ndarray, str], np.ndarray | None], other: Ker
 
     def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
         zone, moment = args
-        name = zone.as_py() if isinstance(zone, pa.Scalar) else None
-        if name not in _zones() or isinstance(moment, pa.Scalar):
+        written = zone.as_py() if isinstance(zone, pa.Scalar) else None
+        name = zone_names().get((written or "").lower())
+        if name is None or isinstance(moment, pa.Scalar):
             return other(evaluation, args, result)
         valid = valid_rows(moment)
         micros = np.where(valid, numbers(moment, "<i8"), 0)

@@ -17,7 +17,7 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS, Interval
 
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
-_SECONDS = r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,6})[0-9]*)?)?"
+_SECONDS = r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]+))?)?"
 _CLOCK = rf"(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-9]{{2}}){_SECONDS}"
 _ZONE = r"(?P<zone>[zZ]|UTC|GMT|utc|gmt|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 _PATTERNS = {
@@ -54,7 +54,7 @@ _UNITS = {
 }
 """Months, days and microseconds of a unit, whose plural has an s; a number at the end is of seconds."""
 _PART = re.compile(
-    r"(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d{1,2})(:(?P<seconds>\d{1,2}(\.\d+)?))?"
+    r"(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d{0,2})(:(?P<seconds>\d{1,2}(\.\d+)?))?"
     r"|(?P<amount>[+-]?\s*\d+(\.\d+)?)(\s*(?P<unit>[a-z]+)|$)",
     re.ASCII,
 )
@@ -126,8 +126,12 @@ def _number(parts: pa.StructArray, name: str) -> np.ndarray:
 def _clock(parts: pa.StructArray, matched: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Microseconds of the day, and whether hour, minute and second are in range."""
     hour, minute, second = (_number(parts, name) for name in ("hour", "minute", "second"))
-    fraction = pc.utf8_rpad(pc.fill_null(parts.field("fraction"), ""), 6, "0")
-    micros = fraction.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    fraction = pc.fill_null(parts.field("fraction"), "")
+    if pc.any(pc.greater(pc.utf8_length(fraction), 6)).as_py():
+        seconds = pc.binary_join_element_wise("0", pc.utf8_rpad(fraction, 1, "0"), ".").cast(pa.float64())
+        micros = np.rint(seconds.to_numpy(zero_copy_only=False) * 1e6).astype(np.int64)
+    else:
+        micros = pc.utf8_rpad(fraction, 6, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
     clock = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros
     return clock, (hour <= 24) & (minute < 60) & (second < 60) & (clock <= MICROSECONDS_PER_DAY) & matched
 
@@ -177,7 +181,7 @@ def parse_interval(text: str) -> Interval | None:
         if match is None:
             return None
         if match["hours"] is not None:
-            clock = (int(match["hours"]) * 60 + int(match["minutes"])) * 60_000_000
+            clock = (int(match["hours"]) * 60 + int(match["minutes"] or 0)) * 60_000_000
             clock += round(float(match["seconds"] or 0) * 1_000_000)
             microseconds += -clock if match["sign"] == "-" else clock
         else:

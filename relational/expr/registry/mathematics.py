@@ -98,7 +98,10 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "power": _double(floating(mathematics.power, has_power, _POWER), 2),
     "radians": _double(floating(np.radians)),
     "round": (same_number(arithmetic.round_half_away, drop_scale=True),),
-    "round_to": (_to_digits(per_value(mathematics.rounded), True),),
+    "round_to": (
+        _to_digits(per_value(mathematics.rounded), True),
+        row("double, int -> double", mathematics.rounded_double),
+    ),
     "scale": (row("exact -> int", per_value(mathematics.scale)),),
     "sign": (
         row("exact -> numeric(1, 0)", mathematics.exact_sign),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.eval_context import EvalContext, Value, from_numbers, numbers, valid_rows
+from relational.expr.eval_context import EvalContext, Value, booleans, choose, from_numbers, numbers, valid_rows
 from relational.expr.kernels import calendar, moment_format, number_format, temporal
 from relational.expr.kernels.per_value import per_value
 from relational.expr.kernels.temporal import in_zone
 from relational.expr.registry.operators import over_args
-from relational.expr.signature import Kernel, Overload, fixed, merged, row
+from relational.expr.signature import Kernel, Overload, Types, fixed, merged, row
 from relational.types.data_type import DataType
 from relational.types.interval import Interval
 
@@ -25,6 +25,8 @@ INT, BIGINT, DOUBLE = DataType.INT, DataType.BIGINT, DataType.DOUBLE
 DATE, TIME = DataType.DATE, DataType.TIME
 TIMESTAMP, TIMESTAMPTZ, INTERVAL = DataType.TIMESTAMP, DataType.TIMESTAMPTZ, DataType.INTERVAL
 MICROS = DataType.numeric(20, 6)
+_TRUNCATED: tuple[Types, ...] = ((TIMESTAMP,), (TIMESTAMPTZ,), (INTERVAL,), (TIMESTAMPTZ, DataType.VARCHAR))
+"""What date_trunc takes after the unit."""
 VOLATILE = (
     "now",
     "current_timestamp",
@@ -103,7 +105,31 @@ def _fields_and_units() -> dict[str, tuple[Overload, ...]]:
                 row("interval -> interval", per_value(partial(calendar.truncated_interval, unit))),
                 row("timestamptz, varchar -> timestamptz", per_value(partial(calendar.truncated_in_zone, unit))),
             )
-    return found
+    return found | {"date_trunc": tuple(_by_unit(found, types) for types in _TRUNCATED)}
+
+
+def _by_unit(overloads: Mapping[str, Sequence[Overload]], types: Types) -> Overload:
+    """date_trunc of a unit that is no constant, and of arguments of these types."""
+    kernels: dict[str, Kernel] = {}
+    for name, choices in overloads.items():
+        if name.startswith("date_trunc_"):
+            exact = [each.kernel for each in choices if (each.resolve(types) or ((),))[0] == types]
+            assert exact[0] is not None
+            kernels[name.removeprefix("date_trunc_")] = exact[0]
+
+    def kernel(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
+        units = pc.utf8_lower(evaluation.column(args[0]))
+        found = pa.nulls(evaluation.rows, result.arrow)
+        for unit in pc.unique(units).drop_null().to_pylist():
+            rows = booleans(pc.equal(units, unit))
+            truncate = kernels.get(unit) or kernels.get(unit.removesuffix("s"))
+            if truncate is None:
+                evaluation.fail(rows, "there is no such unit")
+            else:
+                found = choose(rows, truncate(evaluation.narrowed(rows), args[1:], result), found)
+        return found
+
+    return fixed((DataType.VARCHAR, *types), types[0], kernel)
 
 
 def _more_fields() -> dict[str, tuple[Overload, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relational.expr.aggregates import AggKind, aggregate_type
+from relational.expr.coercion import common_type
 from relational.expr.kernels import lists
 from relational.expr.kernels.per_value import per_value
 from relational.expr.signature import Kernel, Overload, Types, row
@@ -40,9 +41,29 @@ def _array_flatten() -> Overload:
     return Overload(fits, per_value(lists.all_joined))
 
 
+def _array_cat() -> tuple[Overload, ...]:
+    """Two lists of one type, or a list and one of the elements of a list of lists."""
+
+    def fits(types: Types, is_first: bool) -> tuple[Types, DataType] | None:
+        whole, inner = types if is_first else types[::-1]
+        element = None if whole.element is None else common_type([whole.element, inner])
+        if element is None or element.element is None or len(types) != 2:
+            return None
+        whole, inner = DataType.list_of(element), element
+        return ((whole, inner) if is_first else (inner, whole)), whole
+
+    return (
+        row("T[], T[] -> T[]", per_value(lists.joined, takes_nulls=True)),
+        Overload(lambda types: fits(types, True) if len(types) == 2 else None,
+                 per_value(lists.appended, takes_nulls=True)),
+        Overload(lambda types: fits(types, False) if len(types) == 2 else None,
+                 per_value(lists.prepended, takes_nulls=True)),
+    )
+
+
 ROWS: dict[str, tuple[Overload, ...]] = {
     "array_append": (row("T[], T -> T[]", per_value(lists.appended, takes_nulls=True)),),
-    "array_cat": (row("T[], T[] -> T[]", per_value(lists.joined, takes_nulls=True)),),
+    "array_cat": _array_cat(),
     "array_contains": (row("T[], T[] -> boolean", per_value(lists.contains)),),
     "array_dims": (row("list -> varchar", per_value(lists.dimension_text)),),
     "array_distinct": (row("T[] -> T[]", per_value(lists.distinct)),),
@@ -62,6 +83,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "array_sort": (_of_ordered(per_value(lists.ascending), gives_list=True),),
     "array_sum": (_array_sum(),),
     "array_to_string": (
+        row("boolean[], varchar, varchar? -> varchar", per_value(lists.truths_to_text, takes_nulls=True)),
         row("texts, varchar, varchar? -> varchar", per_value(lists.to_text, takes_nulls=True)),
     ),
     "array_upper": (row("list, int -> int", per_value(lists.length)),),

@@ -207,6 +207,8 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     **{name: (_arithmetic(name),) for name in arithmetic.OPERATIONS},
     **{name: (_comparison(_compared(name)),) for name in COMPARISONS},
     **merged(*(quantified(name, "T", _compared(name)) for name in COMPARISONS)),
+    "booleq": (row("boolean, boolean -> boolean", _compared("equal")),),
+    "boolne": (row("boolean, boolean -> boolean", _compared("not_equal")),),
     **_bits("bit_and", mathematics.bitwise(np.bitwise_and)),
     **_bits("bit_or", mathematics.bitwise(np.bitwise_or)),
     **_bits("bit_xor", mathematics.bitwise(np.bitwise_xor)),

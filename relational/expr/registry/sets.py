@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from relational.expr.coercion import common_type, is_exact
 from relational.expr.kernels import json_rows, lists, regex, series
 from relational.expr.kernels.per_value import per_value
 from relational.expr.signature import Overload, Types, row
 from relational.types.data_type import DataType
+
+
+def _series(*, is_open: bool) -> tuple[Overload, ...]:
+    """(first, last [, step]) of numbers, and of moments with an interval."""
+    integers, decimals, moments = (
+        partial(kernel, is_open=is_open) for kernel in (series.integers, series.decimals, series.moments)
+    )
+    return (
+        row("int, int, int? -> int[]", integers),
+        row("bigint, bigint, bigint? -> bigint[]", integers),
+        Overload(_decimal_series, decimals),
+        row("timestamp, timestamp, interval -> timestamp[]", moments),
+        row("timestamptz, timestamptz, interval -> timestamptz[]", moments),
+    )
 
 
 def _decimal_series(types: Types) -> tuple[Types, DataType] | None:
@@ -26,13 +42,8 @@ def _unnested(types: Types) -> tuple[Types, DataType] | None:
 
 
 ROWS: dict[str, tuple[Overload, ...]] = {
-    "generate_series": (
-        row("int, int, int? -> int[]", series.integers),
-        row("bigint, bigint, bigint? -> bigint[]", series.integers),
-        Overload(_decimal_series, series.decimals),
-        row("timestamp, timestamp, interval -> timestamp[]", series.moments),
-        row("timestamptz, timestamptz, interval -> timestamptz[]", series.moments),
-    ),
+    "generate_series": _series(is_open=False),
+    "generate_subscripts": (row("list, int, boolean? -> int[]", per_value(lists.subscripts)),),
     "jsonb_array_elements": (row("jsonb -> jsonb[]", json_rows.json_rows(json_rows.elements)),),
     "jsonb_array_elements_text": (row("jsonb -> varchar[]", json_rows.json_rows(json_rows.element_texts)),),
     "jsonb_each": (row("jsonb -> struct<key varchar, value jsonb>[]", json_rows.json_rows(json_rows.members)),),
@@ -40,6 +51,8 @@ ROWS: dict[str, tuple[Overload, ...]] = {
         row("jsonb -> struct<key varchar, value varchar>[]", json_rows.json_rows(json_rows.member_texts)),
     ),
     "jsonb_object_keys": (row("jsonb -> varchar[]", json_rows.json_rows(json_rows.names)),),
+    "range": _series(is_open=True),
+    "regexp_matches": (row("varchar, varchar, varchar? -> varchar[][]", per_value(regex.regexp_matches)),),
     "regexp_split_to_table": (row("varchar, varchar, varchar? -> varchar[]", per_value(regex.regexp_split)),),
     "string_to_table": (row("varchar, varchar, varchar? -> varchar[]", per_value(lists.of_text, takes_nulls=True)),),
     "unnest": (Overload(_unnested, lists.flattened),),

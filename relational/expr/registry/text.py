@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow.compute as pc
 
+from hummock.base.checksum import crc32c_of
 from relational.expr.kernels import binary, regex, strings, text_values
 from relational.expr.kernels.per_value import per_value
 from relational.expr.registry.operators import over_args, over_values, quantified
@@ -40,6 +41,14 @@ def _hexadecimal() -> tuple[Overload, ...]:
     )
 
 
+def _sent() -> dict[str, tuple[Overload, ...]]:
+    """The binary form in which the protocol sends whole numbers."""
+    return {
+        f"int{size}send": (row(f"{data_type} -> bytea", per_value(partial(binary.bytes_of, size=size))),)
+        for data_type, size in (("smallint", 2), ("int", 4), ("bigint", 8))
+    }
+
+
 _LIKE = strings.by_constants(partial(strings.like, ignore_case=False), per_value(regex.like))
 _ILIKE = strings.by_constants(partial(strings.like, ignore_case=True), per_value(regex.ilike))
 _SUBSTRING = strings.by_constants(strings.substring, per_value(text_values.substring))
@@ -56,6 +65,7 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "convert_from": (row("bytea, varchar -> varchar", per_value(binary.converted_from)),),
     "convert_to": (row("varchar, varchar -> bytea", per_value(binary.converted_to)),),
     "crc32": (row("bytea -> bigint", per_value(zlib.crc32)),),
+    "crc32c": (row("bytea -> bigint", per_value(crc32c_of)),),
     "decode": (row("varchar, varchar -> bytea", per_value(binary.decode)),),
     "encode": (row("bytea, varchar -> varchar", per_value(binary.encode)),),
     "format": (row("varchar, text... -> varchar", per_value(text_values.formatted, takes_nulls=True)),),
@@ -63,6 +73,8 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "get_byte": (row("bytea, int -> int", per_value(binary.byte_at)),),
     "ilike": (row("varchar, varchar -> boolean", _ILIKE),),
     "initcap": (row("varchar -> varchar", per_value(text_values.initcap)),),
+    **_sent(),
+    "int8recv": (row("bytea -> bigint", per_value(binary.integer_of)),),
     "left": (row("varchar, int -> varchar", strings.by_constants(strings.left, per_value(text_values.left))),),
     "length": (
         row("varchar -> int", over_values(pc.utf8_length)),
@@ -94,7 +106,10 @@ ROWS: dict[str, tuple[Overload, ...]] = {
     "regexp_match": (row("varchar, varchar, varchar? -> varchar[]", per_value(regex.regexp_match)),),
     "matches": (row("varchar, varchar -> boolean", per_value(regex.matches)),),
     "imatches": (row("varchar, varchar -> boolean", per_value(regex.matches_ignoring_case)),),
-    "regexp_replace": (row("varchar, varchar, varchar, varchar? -> varchar", per_value(regex.regexp_replace)),),
+    "regexp_replace": (
+        row("varchar, varchar, varchar, varchar? -> varchar", per_value(regex.regexp_replace)),
+        row("varchar, varchar, varchar, int, int?, varchar? -> varchar", per_value(regex.regexp_replace_from)),
+    ),
     "regexp_split_to_array": (row("varchar, varchar, varchar? -> varchar[]", per_value(regex.regexp_split)),),
     "regexp_substr": (
         row("varchar, varchar, int?, int?, varchar?, int? -> varchar", per_value(regex.regexp_substr)),

@@ -195,9 +195,10 @@ class TopN(OrderedGroups):
 
     def _derived(self) -> Properties:
         numbers = frozenset(range(len(self.added)))
+        watermarks = self.input.properties.watermarks & frozenset(self.groups)
         if self.kind is RankKind.ROW_NUMBER and self.limit <= 1:
-            return self._ordered(self.groups, numbers, (frozenset(self.groups),))
-        return self._ordered(self._distributed_key(), numbers)
+            return self._ordered(self.groups, numbers, (frozenset(self.groups),), watermarks)
+        return self._ordered(self._distributed_key(), numbers, watermarks=watermarks)
 
     @property
     def added(self) -> tuple[Field, ...]:

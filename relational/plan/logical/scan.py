@@ -38,7 +38,7 @@ class Scan(LogicalPlan):
 
     def _derived(self) -> Properties:
         table = self.table
-        key = positions_of(table.stream_key, self.columns)
+        key = positions_of(_stream_key(table), self.columns)
         stored = key if table.kind is TableKind.SOURCE else positions_of(table.pk_indices, self.columns)
         return Properties(
             schema=table_schema(table, self.columns),
@@ -88,8 +88,15 @@ class Scan(LogicalPlan):
     def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
         if not is_needed or self.stream_key is not None:
             return self
-        lacking = tuple(index for index in self.table.stream_key if index not in self.columns)
+        lacking = tuple(index for index in _stream_key(self.table) if index not in self.columns)
         return replace(self, columns=self.columns + lacking)
+
+
+def _stream_key(table: TableCatalog) -> tuple[int, ...]:
+    """The columns by which changes of a table's rows are known: its stream key, and those by which the rows of an index
+    are distributed. An update that moves a row to another actor is a deletion there and an insertion here, which may
+    arrive in any order [R8]."""
+    return tuple(dict.fromkeys((*table.stream_key, *table.distribution_key)))
 
 
 def _marked(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:

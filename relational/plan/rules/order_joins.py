@@ -102,10 +102,11 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
         terms = [*(term for term in terms if not _is_plain(term)), *_equalities(graph, order)]
     joined, position = _joined(inputs, starts, order, terms)
     found = only(joined, [position[column] for column in columns])
-    if found.schema.names == plan.schema.names:
+    if (found.schema.names, found.hidden) == (plan.schema.names, plan.hidden):
         return found
-    kept = [InputRef(position[column], joined.schema.types[position[column]]) for column in columns]
-    return Project(joined, tuple(kept), plan.schema.names)
+    chosen = tuple(InputRef(position[column], data_type)
+                   for column, data_type in zip(columns, plan.schema.types, strict=True))
+    return Project(joined, chosen, plan.schema.names, plan.hidden)
 
 
 def _is_movable(plan: LogicalPlan) -> bool:

@@ -1,6 +1,7 @@
 """Rows written in a view, as functions and conditions of the rows that they are joined with: a view has no other rows.
 
     Join inner of a plan and VALUES      the lists of its columns unnested beside each row, and the condition
+    Join inner of a plan and functions   their rows beside each row, and the condition
     Join semi, anti                      the condition for one of the written rows, or for none of them
 """
 
@@ -11,7 +12,7 @@ from relational.expr.expression import Expression, InputRef, Literal, conjunctio
 from relational.plan.descent import transformed
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, ProjectSet, Values, only
 from relational.plan.logical.filter import where
-from relational.plan.set_functions import ONE_ROW
+from relational.plan.set_functions import ONE_ROW, rows_beside
 from relational.types.data_type import DataType
 
 MAX_ROWS = 100
@@ -19,7 +20,7 @@ MAX_ROWS = 100
 
 
 def values_beside(plan: LogicalPlan) -> LogicalPlan:
-    """The plan of a view without joins of a few rows of constants."""
+    """The plan of a view without joins of a few rows of constants, or of rows that functions give."""
     return transformed(plan, _changed)
 
 
@@ -31,6 +32,9 @@ def _changed(plan: LogicalPlan) -> LogicalPlan:
         return _matching(plan, rows)
     if plan.kind is not JoinKind.INNER:
         return plan
+    beside = rows_beside(plan.left, plan.right)
+    if beside is not None:
+        return where(beside, plan.terms)
     if rows is not None:
         return where(_beside(plan.left, plan.right, rows), plan.terms)
     rows = _written(plan.left)

@@ -336,12 +336,10 @@ def _take_ttl(syntax: TableSyntax) -> int:
 
 
 def _check_watermark(syntax: TableSyntax) -> None:
-    """BindError for a watermark of rows that do not come from a connector, or that are changed later [R29]."""
+    """BindError for a watermark of rows that are changed later [R29]."""
     if syntax.watermark is None:
         return
     span = error_span(syntax.watermark.span)
-    if CONNECTOR not in syntax.options:
-        raise BindError(f"WATERMARK FOR is for rows of a connector: CREATE TABLE … WITH ({CONNECTOR} = …)", **span)
     if syntax.conflict is ConflictBehaviour.OVERWRITE:
         raise BindError("a watermark needs rows that are never changed, and ON CONFLICT OVERWRITE changes them", **span)
     if not syntax.is_append_only:

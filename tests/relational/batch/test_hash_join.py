@@ -165,3 +165,11 @@ def test_the_smallest_input_comes_first(session):
     text = plan_query(statement.plan, rows=lambda table: sizes[table.name]).explain()
     assert text.index("none") < text.index("Scan r") < text.index("Scan l"), text
     assert "key_0 = key_0" not in text, "equal columns link all inputs that have them"
+
+
+@pytest.mark.parametrize("items", ["a.id AS x, b.id AS y", "b.id AS y, a.id AS x", "a.id AS k, b.k AS id, a.k AS x"])
+def test_items_keep_their_names_whatever_the_order_of_the_inputs(items, session):
+    (statement,) = bind_sql(f"SELECT {items} FROM l AS a JOIN r AS b ON a.k = b.k", session.catalog)
+    for sizes in ({"l": 1.0, "r": 1e6}, {"l": 1e6, "r": 1.0}):
+        plan = plan_query(statement.plan, rows=lambda table, sizes=sizes: sizes[table.name])
+        assert list(plan.schema.names) == [item.split()[-1] for item in items.split(", ")]

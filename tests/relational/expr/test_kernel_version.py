@@ -11,7 +11,7 @@ from relational.sql import bind_sql
 from tests.support.suites.sql_cases import catalog_of
 
 TABLE = """CREATE TABLE c (id BIGINT PRIMARY KEY, t VARCHAR, n NUMERIC, m NUMERIC(38, 20), p NUMERIC(10, 2), d DOUBLE,
-    iv INTERVAL, b BIGINT, l VARCHAR[])"""
+    iv INTERVAL, b BIGINT, l VARCHAR[], ts TIMESTAMP, tz TIMESTAMPTZ)"""
 
 
 def view(query):
@@ -54,6 +54,25 @@ def test_what_the_first_kernels_computed_otherwise(query, changed):
 def test_what_the_second_kernels_compute_otherwise(query, changed):
     statement = view(query)
     assert kernels_changed(statement.plan, 1) == changed
+    assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "changed"),
+    [
+        ("SELECT id, t::timestamp AS a, t::time AS b, t::bytea AS c, t::interval AS d FROM c",
+         tuple(f"CAST(VARCHAR AS {each})" for each in ("TIMESTAMP", "TIME", "BYTEA", "INTERVAL"))),
+        ("SELECT id, ts AT TIME ZONE t AS a FROM c", ("timezone(VARCHAR, TIMESTAMP)",)),
+        ("SELECT id, ts AT TIME ZONE 'us/pacific' AS a FROM c", ("timezone(VARCHAR, TIMESTAMP)",)),
+        ("SELECT id, ts AT TIME ZONE 'US/Pacific' AS a, ts AT TIME ZONE '+02' AS b FROM c", ()),
+        ("SELECT id, date_trunc('hour', tz, t) AS a FROM c", ("date_trunc_hour(TIMESTAMPTZ, VARCHAR)",)),
+        ("SELECT id, date_trunc('hour', tz, 'Europe/Berlin') AS a, date_trunc('day', ts) AS b FROM c", ()),
+        ("SELECT id, iv::varchar AS t, iv / 3 AS i, to_char(iv, 'dd') AS h, t::date AS d, t::int AS n FROM c", ()),
+    ],
+)
+def test_what_the_third_kernels_compute_otherwise(query, changed):
+    statement = view(query)
+    assert kernels_changed(statement.plan, 2) == changed
     assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
 
 

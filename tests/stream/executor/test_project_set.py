@@ -103,7 +103,7 @@ def test_a_row_whose_function_has_no_value_gives_none_and_is_counted_with_its_si
     assert outputs(lambda source: rows_of(source, by_step, errors=errors), "+ 1 0\n+ 2 1\n+ 3 0\n- 1 0") == [
         "+ 2 1 1\n+ 2 2 2"
     ]
-    assert errors.rows == {"the step of generate_series is 0": 1}
+    assert errors.rows == {"the step of a series is 0": 1}
 
 
 def test_a_series_that_is_too_long_is_an_error_of_its_row():

@@ -193,8 +193,9 @@ def test_bytes_and_their_text(rng):
     chunk = DataChunk([pa.array([*values, None], pa.binary())]).slice(7, 44)
     texts = evaluate(Cast(InputRef(0, DataType.BYTEA), VARCHAR), chunk).to_pylist()
     assert texts == [*("\\x" + value.hex() for value in values[7:]), None]
-    assert cast([" \\xAb ", *texts], "bytea") == [b"\xab", *values[7:], None]
-    assert cast(["\\x1", "\\xgg", "\\X00", "\\400", "a\\"], "bytea") == [None] * 5
+    assert cast(["\\xAb ", *texts], "bytea") == [b"\xab", *values[7:], None]
+    assert cast([" a ", "\\x 01 "], "bytea") == [b" a ", b"\x01"]
+    assert cast([" \\x01", "\\x1", "\\xgg", "\\X00", "\\400", "a\\"], "bytea") == [None] * 6
     assert cast(["x00", "a\\\\\\001é", "\\x 01 02"], "bytea") == [b"x00", b"a\\\x01\xc3\xa9", b"\x01\x02"]
 
 
