@@ -27,6 +27,7 @@ from relational.plan.rules.push_down_semi_joins import push_down_semi_joins
 from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.rules.share_scans import share_scans
 from relational.plan.rules.values_beside import values_beside
+from relational.plan.rules.window_extremes import window_extremes
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 MAX_ROUNDS = 8
@@ -59,6 +60,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     push_down_filter,
     order_joins,
     own_extremes,
+    window_extremes,
     rank_to_top_n,
     group_extremes,
     drop_distinct,

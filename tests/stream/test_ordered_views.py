@@ -49,6 +49,9 @@ VIEWS = {
     "most": "SELECT a.g, a.h, a.c, m.c AS most FROM (SELECT g, h, count(*) AS c FROM t GROUP BY g, h) a JOIN "
             "(SELECT h, max(c) AS c FROM (SELECT g, h, count(*) AS c FROM t GROUP BY g, h) b GROUP BY h) m "
             "ON a.h = m.h AND a.c = m.c",
+    "days": "SELECT t.id, t.x, m.w FROM t JOIN (SELECT w, max(x) AS top FROM (SELECT x, time_bucket(INTERVAL '1 day', "
+            "seen) + INTERVAL '1 day' AS w FROM t) GROUP BY w) m "
+            "ON t.x = m.top AND t.seen BETWEEN m.w - INTERVAL '1 day' AND m.w",
     "over": "SELECT c, string_agg(h, ',' ORDER BY h, g) AS a FROM rolled GROUP BY c",
 }  # fmt: skip
 
@@ -58,6 +61,8 @@ GONE = ("g = 1", "h IS NULL", "id % 3 = 0", "x = 5", "g = 2 AND h = 'a'")
 
 def ours(query):
     """Our words for DuckDB's."""
+    query = query.replace("time_bucket(INTERVAL '1 day', seen)",
+                          "date_bin(INTERVAL '1 day', seen, TIMESTAMP '1970-01-01')")
     return query.replace("first(", "first_value(").replace("last(", "last_value(")
 
 
@@ -66,7 +71,8 @@ def new_row(rng, number):
         "id": number, "g": rng.choice([None, 1, 2, 3]), "h": rng.choice([None, "", "a", "b"]),
         "x": rng.choice([None, 0, 1, 5, 6]), "d": rng.choice([None, -1.5, 0.25, 2.0, 1e9]),
         "s": rng.choice([None, "", "z", "é\""]), "n": rng.choice([None, Decimal("1.50"), Decimal("-3.25")]),
-        "seen": rng.choice([None, datetime(2026, 1, 1), datetime(2025, 6, 30, 12, 30, 0, 5)]),
+        "seen": rng.choice([None, datetime(2026, 1, 1), datetime(2025, 6, 30, 12, 30, 0, 5),
+                            datetime(2025, 12, 31, 10)]),
         "l": rng.choice([None, [], [1, None]]),
     }  # fmt: skip
 

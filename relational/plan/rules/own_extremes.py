@@ -14,16 +14,24 @@ from dataclasses import dataclass
 
 from relational.expr.aggregates import AggKind
 from relational.expr.bind import call
-from relational.expr.expression import Call, Expression, InputRef, input_columns, input_refs, substitute
+from relational.expr.expression import (
+    Call,
+    Expression,
+    InputRef,
+    conjuncts,
+    input_columns,
+    input_refs,
+    substitute,
+)
 from relational.expr.window_functions import RankKind
 from relational.plan.descent import transformed
-from relational.plan.logical import Aggregate, Join, JoinKind, LogicalPlan, Project, Share, TopN
+from relational.plan.logical import Aggregate, Filter, Join, JoinKind, LogicalPlan, Project, Share, TopN
 from relational.plan.logical.equalities import key_columns
 from relational.plan.logical.filter import where
 from relational.types.data_type import TypeKind
 from relational.types.ordering import ASCENDING, DESCENDING, SortKey
 
-_REACHES = {AggKind.MAX: ("greater_equal", "less_equal"), AggKind.MIN: ("less_equal", "greater_equal")}
+REACHES = {AggKind.MAX: ("greater_equal", "less_equal"), AggKind.MIN: ("less_equal", "greater_equal")}
 """The comparisons of a row's value with its extreme, and of its extreme with the value, that only equal ones fulfil."""
 _INEXACT = {TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL, TypeKind.JSONB, TypeKind.LIST, TypeKind.STRUCT}
 
@@ -34,7 +42,7 @@ def own_extremes(plan: LogicalPlan) -> LogicalPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Extremes:
+class Extremes:
     """The rows of an aggregation with one call `kind`. `groups` and `value`: of its input, over the columns of `base`.
     `columns`: for each column of the rows the number of its group, -1: the extreme."""
 
@@ -49,7 +57,7 @@ def _changed(plan: Join) -> LogicalPlan:
     if plan.kind is not JoinKind.INNER or plan.is_temporal:
         return plan
     for side in (1, 0):
-        extremes = _extremes(plan.inputs[side])
+        extremes = extremes_of(plan.inputs[side])
         if extremes is not None:
             made = _first_ones(plan, extremes, side)
             if made is not None:
@@ -57,11 +65,11 @@ def _changed(plan: Join) -> LogicalPlan:
     return plan
 
 
-def _first_ones(plan: Join, extremes: _Extremes, side: int) -> LogicalPlan | None:
+def _first_ones(plan: Join, extremes: Extremes, side: int) -> LogicalPlan | None:
     """The rows of the other input that are extremes of their groups, with the columns of both. None if the condition
     says anything else, or if the other input has other rows."""
     rows = plan.inputs[1 - side]
-    base, shown = _over_base(rows)
+    base, shown = over_base(rows)
     if not alike(base, extremes.base):
         return None
     first, shift = (0, len(rows.schema)) if side == 1 else (len(plan.left.schema), 0)
@@ -77,11 +85,11 @@ def _first_ones(plan: Join, extremes: _Extremes, side: int) -> LogicalPlan | Non
         parts[number] = substitute(part, _moved(plan, first, rows))
     if len(parts) != len(extremes.groups) + 1:
         return None
-    return _ranked(plan, extremes, rows, parts, side)
+    return first_rows(plan, extremes, rows, parts, side)
 
 
 def _part(
-    term: Expression, extremes: _Extremes, shift: int, own: dict[int, Expression]
+    term: Expression, extremes: Extremes, shift: int, own: dict[int, Expression]
 ) -> tuple[int, Expression, bool] | None:
     """What a term compares: the number of a group, or -1, and an expression over the other input; and whether this is
     the group, or the value, of its row. None for other terms."""
@@ -92,7 +100,7 @@ def _part(
         if not isinstance(other, InputRef) or other.index in own or not input_columns(part) <= own.keys():
             continue
         number = extremes.columns[other.index - shift]
-        allowed = ("equal",) if number >= 0 else ("equal", _REACHES[extremes.kind][1 - at])
+        allowed = ("equal",) if number >= 0 else ("equal", REACHES[extremes.kind][1 - at])
         if term.function not in allowed:
             return None
         wanted = extremes.value if number < 0 else extremes.groups[number]
@@ -108,9 +116,10 @@ def _moved(plan: Join, first: int, rows: LogicalPlan) -> list[Expression]:
     return [InputRef(at - first if first <= at < first + width else at, each) for at, each in enumerate(types)]
 
 
-def _ranked(
-    plan: Join, extremes: _Extremes, rows: LogicalPlan, parts: dict[int, Expression], side: int
+def first_rows(
+    plan: Join, extremes: Extremes, rows: LogicalPlan, parts: dict[int, Expression], side: int
 ) -> LogicalPlan:
+    """The columns of the join for the first rows of each group. `parts`: the groups and, at -1, the value of a row."""
     order = range(-1, len(extremes.groups))
     known = where(rows, tuple(call("is_not_null", [parts[number]]) for number in order))
     positions, added = key_columns(rows.schema, list(dict.fromkeys(parts[number] for number in order)))
@@ -127,25 +136,42 @@ def _ranked(
     return Project(top, columns, plan.schema.names, plan.hidden)
 
 
-def _extremes(plan: LogicalPlan) -> _Extremes | None:
+def extremes_of(plan: LogicalPlan) -> Extremes | None:
+    """None for any other plan, and for values that may be equal and differ."""
     shown: Sequence[Expression] = input_refs(plan.schema.types)
     while isinstance(plan, Project):
         shown, plan = [substitute(each, plan.expressions) for each in shown], plan.input
     if not isinstance(plan, Aggregate) or len(plan.calls) != 1 or not all(isinstance(each, InputRef) for each in shown):
         return None
     (of_group,) = plan.calls
-    if of_group.kind not in _REACHES or of_group.filter is not None or of_group.argument is None:
+    if of_group.kind not in REACHES or of_group.filter is not None or of_group.argument is None:
         return None
     if of_group.data_type.kind in _INEXACT or not plan.group_by:
         return None
-    base, below = _over_base(plan.input)
+    base, below = over_base(plan.input)
     width = len(plan.group_by)
-    numbers = tuple(each.index if each.index < width else -1 for each in shown if isinstance(each, InputRef))
     groups = tuple(below[column] for column in plan.group_by)
-    return _Extremes(base, groups, below[of_group.argument], of_group.kind, numbers)
+    value = below[of_group.argument]
+    if isinstance(base, Filter) and all(_drops_unknown(term, (*groups, value)) for term in conjuncts(base.predicate)):
+        base = base.input
+    numbers = tuple(each.index if each.index < width else -1 for each in shown if isinstance(each, InputRef))
+    return Extremes(base, groups, value, of_group.kind, numbers)
 
 
-def _over_base(plan: LogicalPlan) -> tuple[LogicalPlan, Sequence[Expression]]:
+def _drops_unknown(term: Expression, values: Sequence[Expression]) -> bool:
+    """Whether a filter drops only rows of which one of the values is NULL."""
+    if not isinstance(term, Call) or term.function != "is_not_null":
+        return False
+    return any(_is_null_with(value, term.args[0]) for value in values)
+
+
+def _is_null_with(value: Expression, column: Expression) -> bool:
+    """Whether a value is NULL where a column is."""
+    is_strict = isinstance(value, Call) and value.function in ("add", "subtract", "date_bin")
+    return value == column or (is_strict and any(_is_null_with(part, column) for part in value.children))
+
+
+def over_base(plan: LogicalPlan) -> tuple[LogicalPlan, Sequence[Expression]]:
     """The plan below all projections, and the columns of `plan` over its columns."""
     shown: Sequence[Expression] = input_refs(plan.schema.types)
     while isinstance(plan, Project):

@@ -1,0 +1,121 @@
+-- the end of a window, both bounds included: rows where a window begins are in two
+SELECT s.id, s.amount, m.w FROM sales s JOIN (SELECT max(amount) AS top, window_end AS w FROM TUMBLE(sales, sold, INTERVAL '10' SECOND) GROUP BY window_end) m ON s.amount = m.top AND s.sold BETWEEN m.w - INTERVAL '10' SECOND AND m.w
+-- before
+--   Project id, amount, w
+--     Join inner on ((amount = top) AND ((sold >= (w - INTERVAL '00:00:10')) AND (sold <= w)))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (sold IS NOT NULL)
+--               Share 0 (above)
+-- after
+--   Project id, amount, w
+--     Union
+--       Filter ((sold >= ((date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') - INTERVAL '00:00:10')) AND (sold <= (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10')))
+--         Project id, region, kind, amount, price, weight, big, sold, amount AS top, key_0 AS w
+--           TopN rank 1 to 1 of [key_0] by [amount DESC NULLS FIRST]
+--             Project id, region, kind, amount, price, weight, big, sold, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS key_0 (hidden)
+--               Filter ((amount IS NOT NULL) AND ((date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') IS NOT NULL))
+--                 Share 0
+--                   Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Join inner on ((amount = top) AND (sold >= (w - INTERVAL '00:00:10')) AND (sold <= w) AND (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') = w))
+--         Filter (sold = date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00'))
+--           Share 0 (above)
+--         Project max(amount) AS top, window_end AS w
+--           Aggregate [window_end] max(amount)
+--             Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--               Filter (sold IS NOT NULL)
+--                 Share 0 (above)
+
+-- the start of a window, without its end: each row is in its own window only
+SELECT s.id, m.w FROM sales s JOIN (SELECT min(amount) AS low, window_start AS w FROM TUMBLE(sales, sold, INTERVAL '10' SECOND) GROUP BY window_start) m ON s.amount = m.low AND s.sold >= m.w AND s.sold <= m.w + INTERVAL '9.999999' SECOND
+-- before
+--   Project id, w
+--     Join inner on ((amount = low) AND (sold >= w) AND (sold <= (w + INTERVAL '00:00:09.999999')))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project min(amount) AS low, window_start AS w
+--         Aggregate [window_start] min(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (sold IS NOT NULL)
+--               Share 0 (above)
+-- after
+--   Project id, w
+--     Filter ((sold >= date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00')) AND (sold <= (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:09.999999')))
+--       Project id, region, kind, amount, price, weight, big, sold, amount AS low, key_0 AS w
+--         TopN rank 1 to 1 of [key_0] by [amount ASC NULLS LAST]
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS key_0 (hidden)
+--             Filter ((amount IS NOT NULL) AND (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') IS NOT NULL))
+--               Share 0
+--                 Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- bounds of more than a window
+SELECT s.id FROM sales s JOIN (SELECT max(amount) AS top, window_end AS w FROM TUMBLE(sales, sold, INTERVAL '10' SECOND) GROUP BY window_end) m ON s.amount = m.top AND s.sold BETWEEN m.w - INTERVAL '15' SECOND AND m.w
+-- before
+--   Project id
+--     Join inner on ((amount = top) AND ((sold >= (w - INTERVAL '00:00:15')) AND (sold <= w)))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (sold IS NOT NULL)
+--               Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((amount = top) AND ((sold >= (w - INTERVAL '00:00:15')) AND (sold <= w)))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (sold IS NOT NULL)
+--               Share 0 (above)
+
+-- one bound
+SELECT s.id FROM sales s JOIN (SELECT max(amount) AS top, window_end AS w FROM TUMBLE(sales, sold, INTERVAL '10' SECOND) GROUP BY window_end) m ON s.amount = m.top AND s.sold <= m.w
+-- before
+--   Project id
+--     Join inner on ((amount = top) AND (sold <= w))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (sold IS NOT NULL)
+--               Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((amount = top) AND (sold <= w))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (sold IS NOT NULL)
+--               Share 0 (above)
+
+-- the extremes of other rows
+SELECT s.id FROM sales s JOIN (SELECT max(amount) AS top, window_end AS w FROM TUMBLE(sales, sold, INTERVAL '10' SECOND) WHERE id > 1 GROUP BY window_end) m ON s.amount = m.top AND s.sold BETWEEN m.w - INTERVAL '10' SECOND AND m.w
+-- before
+--   Project id
+--     Join inner on ((amount = top) AND (sold >= (w - INTERVAL '00:00:10')) AND (sold <= w))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter ((sold IS NOT NULL) AND (id > 1))
+--               Share 0 (above)
+-- after
+--   Project id
+--     Join inner on ((amount = top) AND (sold >= (w - INTERVAL '00:00:10')) AND (sold <= w))
+--       Share 0
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project max(amount) AS top, window_end AS w
+--         Aggregate [window_end] max(amount)
+--           Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter ((sold IS NOT NULL) AND (id > 1))
+--               Share 0 (above)
