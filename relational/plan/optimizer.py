@@ -28,6 +28,7 @@ from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.rules.share_scans import share_scans
 from relational.plan.rules.values_beside import values_beside
 from relational.plan.rules.window_extremes import window_extremes
+from relational.plan.rules.window_panes import window_panes
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 MAX_ROUNDS = 8
@@ -61,6 +62,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     order_joins,
     own_extremes,
     window_extremes,
+    window_panes,
     rank_to_top_n,
     group_extremes,
     drop_distinct,

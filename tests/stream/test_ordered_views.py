@@ -52,6 +52,9 @@ VIEWS = {
     "days": "SELECT t.id, t.x, m.w FROM t JOIN (SELECT w, max(x) AS top FROM (SELECT x, time_bucket(INTERVAL '1 day', "
             "seen) + INTERVAL '1 day' AS w FROM t) GROUP BY w) m "
             "ON t.x = m.top AND t.seen BETWEEN m.w - INTERVAL '1 day' AND m.w",
+    "hops": "SELECT g, w, count(*) AS c, sum(x) AS s, count(s) FILTER (WHERE h = 'a') AS f FROM "
+            "(SELECT g, x, s, h, time_bucket(INTERVAL '1 day', seen) AS w FROM t UNION ALL "
+            "SELECT g, x, s, h, time_bucket(INTERVAL '1 day', seen) - INTERVAL '1 day' FROM t) GROUP BY g, w",
     "over": "SELECT c, string_agg(h, ',' ORDER BY h, g) AS a FROM rolled GROUP BY c",
 }  # fmt: skip
 

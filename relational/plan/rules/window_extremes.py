@@ -63,21 +63,31 @@ def _changed(plan: Join) -> LogicalPlan:
 
 def _window(group: Expression, places: dict[Expression, InputRef]) -> _Window | None:
     """The window that is a group, over columns of the rows that show its time."""
-    start, shift = group, 0
-    if isinstance(group, Call) and group.function in ("add", "subtract"):
-        start, moved = group.args[0], _length(group.args[1])
+    found = window_of(group)
+    if found is None:
+        return None
+    start, shift = found
+    stride, moment, origin = start.args
+    length, time = _length(stride), places.get(moment)
+    if length is None or time is None:
+        return None
+    return _Window(time, call("date_bin", [stride, time, origin]), length, shift)
+
+
+def window_of(value: Expression) -> tuple[Call, int] | None:
+    """The date_bin() of a time by constants, and by how many microseconds `value` is later. None for other values."""
+    start, shift = value, 0
+    if isinstance(value, Call) and value.function in ("add", "subtract"):
+        start, moved = value.args[0], _length(value.args[1])
         if moved is None:
             return None
-        shift = moved if group.function == "add" else -moved
+        shift = moved if value.function == "add" else -moved
     if not isinstance(start, Call) or start.function != "date_bin":
         return None
     stride, moment, origin = start.args
-    length, time = _length(stride), places.get(moment)
-    if length is None or time is None or not isinstance(origin, Literal):
+    if moment.data_type.kind not in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ):
         return None
-    if time.data_type.kind not in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ):
-        return None
-    return _Window(time, call("date_bin", [stride, time, origin]), length, shift)
+    return (start, shift) if isinstance(origin, Literal) and _length(stride) is not None else None
 
 
 def _length(value: Expression) -> int | None:
@@ -108,7 +118,7 @@ def _parted(plan: Join, extremes: Extremes, window: _Window, value: InputRef) ->
         if (high - low + 1) * BORDER_SHARE > window.length:
             return None
         is_at_border = _between(window.time, window.start, low, high)
-        is_of_window = call("equal", [_after(window.start, moved), InputRef(group, window.time.data_type)])
+        is_of_window = call("equal", [after(window.start, moved), InputRef(group, window.time.data_type)])
         terms = conjunction((*plan.terms, is_of_window))
         branches.append(Join(where(plan.left, is_at_border), plan.right, JoinKind.INNER, terms))
     return branches[0] if len(branches) == 1 else Union(tuple(branches))
@@ -118,7 +128,7 @@ def _own(
     plan: Join, extremes: Extremes, window: _Window, value: InputRef, rest: list[Expression]
 ) -> LogicalPlan:
     """The rows with the extreme of their own window, where it fulfils the other terms."""
-    own = _after(window.start, window.shift)
+    own = after(window.start, window.shift)
     of_row = {-1: value, 0: own}
     columns = [*input_refs(plan.left.schema.types), *(of_row[number] for number in extremes.columns)]
     rows = first_rows(plan, extremes, plan.left, of_row, 1)
@@ -128,11 +138,12 @@ def _own(
 def _between(time: Expression, start: Expression, low: int, high: int) -> tuple[Expression, ...]:
     """That a time is `low` to `high` microseconds after `start`."""
     if low == high:
-        return (call("equal", [time, _after(start, low)]),)
-    return call("greater_equal", [time, _after(start, low)]), call("less_equal", [time, _after(start, high)])
+        return (call("equal", [time, after(start, low)]),)
+    return call("greater_equal", [time, after(start, low)]), call("less_equal", [time, after(start, high)])
 
 
-def _after(start: Expression, microseconds: int) -> Expression:
+def after(start: Expression, microseconds: int) -> Expression:
+    """A time so much later."""
     if not microseconds:
         return start
     return call("add", [start, Literal(Interval(0, 0, microseconds), DataType.INTERVAL)])

@@ -1,0 +1,90 @@
+-- windows of HOP
+SELECT region, window_end, count(*) AS n, sum(amount) AS s, count(kind) FILTER (WHERE amount > 1) AS f FROM HOP(sales, sold, INTERVAL '2' SECOND, INTERVAL '4' SECOND) GROUP BY region, window_end
+-- before
+--   Project region, window_end, count(*) AS n, sum(amount) AS s, count(kind) FILTER (WHERE (amount > 1)) AS f
+--     Aggregate [region, window_end] count(*), sum(amount), count(kind) FILTER (WHERE (amount > 1))
+--       Union
+--         Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:04') AS window_end
+--           Share 0
+--             Filter (sold IS NOT NULL)
+--               Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project id, region, kind, amount, price, weight, big, sold, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') - INTERVAL '00:00:02') AS window_start, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:02') AS window_end
+--           Share 0 (above)
+-- after
+--   Project region, window_end, count(*) AS n, sum(amount) AS s, count(kind) FILTER (WHERE (amount > 1)) AS f
+--     Project region, window_end, CAST(count(*) AS BIGINT) AS count(*), CAST(sum(amount) AS BIGINT) AS sum(amount), CAST(count(kind) FILTER (WHERE (amount > 1)) AS BIGINT) AS count(kind) FILTER (WHERE (amount > 1))
+--       Aggregate [region, window_end] sum(count(*)), sum(sum(amount)), sum(count(kind) FILTER (WHERE (amount > 1)))
+--         Union
+--           Project region, (window_end + INTERVAL '00:00:04') AS window_end, count(*), sum(amount), count(kind) FILTER (WHERE (amount > 1))
+--             Share 0
+--               Aggregate [region, window_end] count(*), sum(_part), count(_part_2) FILTER (WHERE _part_3)
+--                 Project region, date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_end, amount AS _part, kind AS _part_2, (amount > 1) AS _part_3
+--                   Filter (sold IS NOT NULL)
+--                     Scan sales (id, region, kind, amount, price, weight, big, sold)
+--           Project region, (window_end + INTERVAL '00:00:02') AS window_end, count(*), sum(amount), count(kind) FILTER (WHERE (amount > 1))
+--             Share 0 (above)
+
+-- an extreme of a window, which its panes would have to keep
+SELECT region, window_end, max(amount) AS m FROM HOP(sales, sold, INTERVAL '2' SECOND, INTERVAL '4' SECOND) GROUP BY region, window_end
+-- before
+--   Project region, window_end, max(amount) AS m
+--     Aggregate [region, window_end] max(amount)
+--       Union
+--         Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:04') AS window_end
+--           Share 0
+--             Filter (sold IS NOT NULL)
+--               Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project id, region, kind, amount, price, weight, big, sold, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') - INTERVAL '00:00:02') AS window_start, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:02') AS window_end
+--           Share 0 (above)
+-- after
+--   Project region, window_end, max(amount) AS m
+--     Aggregate [region, window_end] max(amount)
+--       Union
+--         Project id, region, kind, amount, price, weight, big, sold, date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:04') AS window_end
+--           Share 0
+--             Filter (sold IS NOT NULL)
+--               Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project id, region, kind, amount, price, weight, big, sold, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') - INTERVAL '00:00:02') AS window_start, (date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:02') AS window_end
+--           Share 0 (above)
+
+-- windows that are no strides of a fixed length
+SELECT w, count(*) AS n FROM (SELECT date_trunc('day', sold) AS w FROM sales UNION ALL SELECT date_trunc('day', sold) - INTERVAL '1' DAY FROM sales) AS x GROUP BY w
+-- before
+--   Project w, count(*) AS n
+--     Aggregate [w] count(*)
+--       Union
+--         Project date_trunc_day(sold) AS w
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project (date_trunc_day(sold) - INTERVAL '1 day') AS ?column?
+--           Share 0 (above)
+-- after
+--   Project w, count(*) AS n
+--     Aggregate [w] count(*)
+--       Union
+--         Project date_trunc_day(sold) AS w
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project (date_trunc_day(sold) - INTERVAL '1 day') AS ?column?
+--           Share 0 (above)
+
+-- windows of one row, values that differ by the window
+SELECT w, sum(v) AS n FROM (SELECT date_bin('1 day', sold, TIMESTAMP '1970-01-01') AS w, amount AS v FROM sales UNION ALL SELECT date_bin('1 day', sold, TIMESTAMP '1970-01-01') - INTERVAL '1' DAY, -amount FROM sales) AS x GROUP BY w
+-- before
+--   Project w, sum(v) AS n
+--     Aggregate [w] sum(v)
+--       Union
+--         Project date_bin(INTERVAL '1 day', sold, TIMESTAMP '1970-01-01 00:00:00') AS w, amount AS v
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project (date_bin(INTERVAL '1 day', sold, TIMESTAMP '1970-01-01 00:00:00') - INTERVAL '1 day') AS ?column?, negate(amount) AS ?column?
+--           Share 0 (above)
+-- after
+--   Project w, sum(v) AS n
+--     Aggregate [w] sum(v)
+--       Union
+--         Project date_bin(INTERVAL '1 day', sold, TIMESTAMP '1970-01-01 00:00:00') AS w, amount AS v
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Project (date_bin(INTERVAL '1 day', sold, TIMESTAMP '1970-01-01 00:00:00') - INTERVAL '1 day') AS ?column?, negate(amount) AS ?column?
+--           Share 0 (above)
