@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import stream
 from tests.support.drivers.seeds import run_seed
-from tests.support.suites.duck import assert_same_rows, rows_of
+from tests.support.suites.duck import answer, assert_same_rows, rows_of
 
 RANKS = ["", "WHERE price < 10000", "WHERE price >= 10000 AND price < 1000000", "WHERE price >= 1000000"]
 RANKED = ", ".join(
@@ -45,9 +44,8 @@ def create(db: stream.Session) -> None:
 
 
 def compare(db: stream.Session, table: pa.Table) -> None:
-    oracle = duckdb.from_arrow(table)
     for name, query in VIEWS.items():
-        expected = oracle.query("bid", query).fetchall()
+        expected = rows_of(answer(query, {"bid": table}))
         assert_same_rows(rows_of(db.sql(f"SELECT * FROM {name}").to_arrow()), expected, ordered=False)
 
 

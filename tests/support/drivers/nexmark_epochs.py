@@ -116,7 +116,7 @@ def run(spark: Any, directory: Path, seed: int, epochs: int) -> None:
                     compare(db, pa.concat_tables(sent), name)
                 print(f"epoch {epoch}: {sum(map(len, sent))} bids", flush=True)
         engines, read = set(db.epochs().column("engine").to_pylist()), pa.concat_tables(sent)
-        expected = duckdb.from_arrow(read).query("bid", VIEWS["q2"]).fetchall()
+        expected = duckdb.connect().from_arrow(read).query("bid", VIEWS["q2"]).fetchall()
     assert engines == {"spark"}, engines
     assert rows_of((each["auction"], each["price"]) for each in delivered) == rows_of(expected)
 

@@ -69,7 +69,7 @@ def test_a_series_of_moments_is_that_of_duckdb(name, step):
     moments = [datetime(2024, 1, 15), datetime(2024, 7, 15), datetime(2024, 3, 15), datetime(2024, 1, 15)]
     for first, last in pairwise(moments):
         query = f"SELECT {name}(?::TIMESTAMP, ?::TIMESTAMP, INTERVAL '{step}')"
-        wanted = duckdb.execute(query, [first, last]).fetchone()[0]
+        wanted = duckdb.execute(query, [first, last]).fetchall()[0][0]
         assert series(name, "timestamp", first, last, texts[step]) == wanted
 
 
