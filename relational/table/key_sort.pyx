@@ -2,7 +2,8 @@
 
 Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
 equal. The first 16 bytes of each key are kept with its row. A radix sort, from the most significant bits down, looks
-only at bits in which some keys differ, and the keys themselves are read only where those 16 bytes are equal.
+only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: where many are,
+they are sorted by their next 16 bytes in the same way.
 """
 
 import numpy as np
@@ -72,9 +73,29 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
         end = start + 1
         while end < count and items[end].high == items[start].high and items[end].low == items[start].low:
             end += 1
-        if end - start > 1:
+        if end - start > 1 and not sort_deeper(items + start, scratch, end - start, keys, owner, skip):
             merge_sort(items + start, scratch, end - start, keys, owner, skip)
         start = end
+
+
+cdef bint sort_deeper(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySource keys, void* owner,
+                      Py_ssize_t skip) noexcept nogil:
+    """Sorts items of equal prefixes by the next bytes of their keys, and gives them their prefixes back. False, with
+    nothing done, for few items, and where a key ends before these bytes.
+    """
+    cdef uint64_t high = items[0].high, low = items[0].low
+    cdef Py_ssize_t row, behind = skip + ITEM_BYTES
+    cdef bint is_long = count > INSERTION_ROWS
+    for row in range(count if is_long else 0):
+        is_long = is_long and keys(owner, items[row].row).size >= behind
+    if not is_long:
+        return False
+    for row in range(count):
+        items[row] = item_of(keys(owner, items[row].row), behind, items[row].row)
+    sort_items(items, scratch, count, keys, owner, behind)
+    for row in range(count):
+        items[row].high, items[row].low = high, low
+    return True
 
 
 cdef void sort_by_heads(KeyItem* source, KeyItem* other, Py_ssize_t count, bint to_other) noexcept nogil:
