@@ -1,7 +1,10 @@
-"""AggKernel: the part of a group's record that belongs to one aggregate call; CountKernel; helpers for all kernels."""
+"""AggKernel: the part of a group's record that belongs to one aggregate call; CountKernel; helpers for all kernels.
+
+WordKernel is the base of kernels with states of one word.
+"""
 
 cimport cython
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from relational.agg.records cimport GroupRecords
@@ -56,8 +59,21 @@ cdef class CountKernel(AggKernel):
     """Rows, or non-NULL arguments. State: int64."""
 
 
+cdef struct WordState:
+    int64_t count       # non-NULL arguments
+    uint64_t word       # 0 while there are none
+
+
+cdef class WordKernel(AggKernel):
+    """Base: one word is combined from the ranks (`relational.agg.rank`) of the arguments. State: WordState."""
+
+    cdef uint64_t flip  # bits by which the word of a state, or of an argument, differs from the rank of the value
+
+
 cdef ColumnBuilder new_column(data_type, Py_ssize_t rows)               # capacity for `rows`, to be filled by put
 cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1   # IndexError
+cdef Column counts_of(AggKernel kernel, const int32_t[::1] picks)
+# BIGINT; REQUIRES states that begin with an int64, the number of arguments. IndexError as check_picks
 cdef int64_t int64_at(Column column, Py_ssize_t row) noexcept nogil     # REQUIRES BIGINT; NULL is 0
 
 cdef inline void put_null(ColumnBuilder column, Py_ssize_t row) noexcept nogil:

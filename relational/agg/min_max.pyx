@@ -14,9 +14,8 @@ import numpy as np
 from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64
+from relational.agg.kernels cimport AggKernel, check_picks, counts_of, int64_at
 from relational.chunk.column cimport Column, as_column, is_null
-from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.encoding.key.encoder import KeyEncoder
 from relational.errors import ConsistencyError
@@ -112,13 +111,7 @@ cdef class MinMaxKernel(AggKernel):
 
     def state_columns(self, const int32_t[::1] picks):
         """The minimum or maximum, and the count."""
-        cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder counts = new_column(self.state_types[1], rows)
-        extremes = self.outputs(picks)
-        with nogil:
-            for row in range(rows):
-                put_int64(counts, row, (<MinMaxState*>self.picked(picks[row])).count)
-        return [extremes, counts.finish_column()]
+        return [self.outputs(picks), counts_of(self, picks)]
 
     cdef Slice key(self, const MinMaxState* state) noexcept nogil:
         """Valid until the arena grows."""

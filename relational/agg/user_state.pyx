@@ -12,9 +12,8 @@ from libc.string cimport memcmp
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64
+from relational.agg.kernels cimport AggKernel, check_picks, counts_of, int64_at
 from relational.chunk.column cimport Column, as_column
-from relational.chunk.column_builder cimport ColumnBuilder
 
 cdef struct UserState:
     int64_t rows        # that count
@@ -91,13 +90,7 @@ cdef class UserStateKernel(AggKernel):
 
     def state_columns(self, const int32_t[::1] picks):
         """The bytes, and the rows that count."""
-        cdef Py_ssize_t row, count = picks.shape[0]
-        cdef ColumnBuilder rows = new_column(self.state_types[1], count)
-        texts = self.picked_bytes(picks)
-        with nogil:
-            for row in range(count):
-                put_int64(rows, row, (<const UserState*>self.picked(picks[row])).rows)
-        return [as_column(texts.to_arrow()), rows.finish_column()]
+        return [as_column(self.picked_bytes(picks).to_arrow()), counts_of(self, picks)]
 
     cdef inline Slice text(self, const UserState* state) noexcept nogil:
         cdef Slice out
