@@ -1,9 +1,10 @@
-"""AggKernel, the base of the kernels of all aggregate calls; CountKernel and WordKernel."""
+"""AggKernel, the base of the kernels of all aggregate calls; CountKernel, ArenaKernel and WordKernel."""
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.rank cimport put_value
 from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport Column, check_mask, is_null
@@ -12,6 +13,9 @@ from relational.chunk.data_chunk cimport mask_pointer
 
 from relational.errors import EvaluationError
 from relational.types import DataType
+
+cdef enum:
+    WASTE_BYTES = 1 << 20       # garbage in an arena that makes packing worthwhile
 
 
 cdef class AggKernel:
@@ -171,6 +175,43 @@ cdef class CountKernel(AggKernel):
         with nogil:
             for row in range(rows):
                 (<int64_t*>self.state(ids[row]))[0] += int64_at(count, row)
+        return 0
+
+
+cdef class ArenaKernel(AggKernel):
+    """Base: a state refers to bytes in an arena."""
+
+    def __init__(self, spec, bint strict=False):
+        super().__init__(spec, strict)
+        self.arena = ByteBuffer()
+
+    @property
+    def size_bytes(self):
+        """Memory used by the bytes of states."""
+        return self.arena.capacity
+
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
+        size[0] = 0
+        return NULL
+
+    cdef int end_epoch(self) except -1:
+        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
+            self.pack()
+        return 0
+
+    cdef int pack(self) except -1:
+        cdef ByteBuffer packed = ByteBuffer()
+        cdef int64_t group, moved
+        cdef int64_t* start
+        cdef Py_ssize_t size
+        with nogil:
+            for group in range(self.states.groups):
+                start = self.referenced(self.state(group), &size)
+                moved = packed.size
+                packed.append(self.arena.data + start[0], size)
+                start[0] = moved
+        self.arena = packed
+        self.live_bytes = packed.size
         return 0
 
 
