@@ -10,16 +10,21 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null
+from relational.agg.kernels cimport (
+    AggKernel,
+    WordKernel,
+    WordState,
+    check_picks,
+    int64_at,
+    new_column,
+    put_int64,
+    put_null,
+)
 from relational.agg.rank cimport put_value, rank_of
 from relational.chunk.column cimport Column, ColumnView, as_column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.errors import ConsistencyError, EncodingError
-
-cdef struct Bits:
-    int64_t count       # non-NULL arguments
-    int64_t bits        # of BIT_AND inverted, so that none is the state of no arguments
 
 cdef struct BitCounts:
     int64_t count
@@ -41,51 +46,34 @@ cdef inline void put_whole(ColumnBuilder out, Py_ssize_t row, int64_t value) noe
 
 
 @cython.final
-cdef class BitAggKernel(AggKernel):
-    """State: Bits. The stored one is (bits, count), of BIT_AND inverted."""
+cdef class BitAggKernel(WordKernel):
+    """The word has the bits of the result, of BIT_AND inverted. A stored state is (word, count)."""
 
     cdef bint is_xor
-    cdef int64_t flip           # of the bits of an argument: all for BIT_AND
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
-        self.width = sizeof(Bits)
         self.is_xor = spec.kind == "bit_xor"
-        self.flip = -1 if spec.kind == "bit_and" else 0
-
-    def outputs(self, const int32_t[::1] picks):
-        """The combined bits; NULL for no arguments."""
-        cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
-        cdef const Bits* state
-        check_picks(self, picks)
-        with nogil:
-            for row in range(rows):
-                state = <const Bits*>self.picked(picks[row])
-                if state.count:
-                    put_whole(out, row, state.bits ^ self.flip)
-                else:
-                    put_null(out, row)
-        return out.finish_column()
+        self.flip = ~SIGN if spec.kind == "bit_and" else SIGN
 
     def state_columns(self, const int32_t[::1] picks):
         """The bits and the number of arguments."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef ColumnBuilder bits = new_column(self.state_types[0], rows), counts = new_column(self.state_types[1], rows)
-        cdef const Bits* state
+        cdef const WordState* state
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
-                state = <const Bits*>self.picked(picks[row])
-                put_int64(bits, row, state.bits)
+                state = <const WordState*>self.picked(picks[row])
+                put_int64(bits, row, <int64_t>state.word)
                 put_int64(counts, row, state.count)
         return [bits.finish_column(), counts.finish_column()]
 
-    cdef inline void add_bits(self, Bits* state, int64_t bits) noexcept nogil:
-        state.bits = state.bits ^ bits if self.is_xor else state.bits | bits
+    cdef inline void add_word(self, WordState* state, uint64_t word) noexcept nogil:
+        state.word = state.word ^ word if self.is_xor else state.word | word
 
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
-        cdef Bits* state
+        cdef WordState* state
         cdef Py_ssize_t row
         for row in range(rows):
             if weights[row] == 0:
@@ -93,38 +81,33 @@ cdef class BitAggKernel(AggKernel):
             if weights[row] < 0 and not self.is_xor:
                 with gil:
                     raise ConsistencyError(f"a retraction from an append-only {self.spec.kind}")
-            state = <Bits*>self.state(ids[row])
+            state = <WordState*>self.state(ids[row])
             state.count += weights[row]
-            self.add_bits(state, whole_at(self.view, first + row) ^ self.flip)
+            self.add_word(state, rank_of(self.view, first + row) ^ self.flip)
         return 0
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:
         cdef Column bits = columns[0], counts = columns[1]
-        cdef Bits* state
+        cdef WordState* state
         cdef Py_ssize_t row
         with nogil:
             for row in range(rows):
                 if found == NULL or found[row]:
-                    state = <Bits*>self.state(ids[row])
-                    state.bits, state.count = int64_at(bits, row), int64_at(counts, row)
+                    state = <WordState*>self.state(ids[row])
+                    state.word, state.count = <uint64_t>int64_at(bits, row), int64_at(counts, row)
         return 0
 
     cdef int merge_states(self, const int32_t* ids, Py_ssize_t rows, list columns) except -1:
         cdef Column bits = columns[0], counts = columns[1]
-        cdef Bits* state
+        cdef WordState* state
         cdef Py_ssize_t row
         with nogil:
             for row in range(rows):
-                state = <Bits*>self.state(ids[row])
+                state = <WordState*>self.state(ids[row])
                 state.count += int64_at(counts, row)
-                self.add_bits(state, int64_at(bits, row))
+                self.add_word(state, <uint64_t>int64_at(bits, row))
         return 0
-
-    cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
-        cdef const Bits* x = <const Bits*>a
-        cdef const Bits* y = <const Bits*>b
-        return x.bits == y.bits and (x.count == 0) == (y.count == 0)
 
 
 @cython.final

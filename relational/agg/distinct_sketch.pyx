@@ -21,8 +21,7 @@ from libc.string cimport memcpy, memmove, memset
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel, check_picks, new_column, put_int64
+from relational.agg.kernels cimport AggKernel, ArenaKernel, check_picks, new_column, put_int64
 from relational.chunk.column cimport Column, as_column
 from relational.chunk.column_builder cimport ColumnBuilder
 
@@ -45,7 +44,6 @@ cdef enum:
     LEAST_ROOM = 4
     MOST_LISTED = 256   # 1 KiB; half of what all registers take
     ALL = -1
-    WASTE_BYTES = 1 << 20       # garbage in the arena that makes packing worthwhile
 
 cdef double ALPHA = 0.7213 / (1.0 + 1.079 / REGISTERS)
 
@@ -55,24 +53,16 @@ cdef inline uint64_t removed_by(int rank) noexcept nogil:
 
 
 @cython.final
-cdef class DistinctSketchKernel(AggKernel):
+cdef class DistinctSketchKernel(ArenaKernel):
     """State: Sketch; a listed register is a uint32, its number and then its rank in the lowest byte."""
 
     cdef object encoder         # KeyEncoder of the argument
     cdef BinaryColumn keys      # encoded arguments of the current chunk, or None
-    cdef ByteBuffer arena       # registers; replaced ones remain until it is packed
-    cdef Py_ssize_t live_bytes  # of `arena` when it was last packed
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
         self.width = sizeof(Sketch)
         self.encoder = KeyEncoder([spec.input_type])
-        self.arena = ByteBuffer()
-
-    @property
-    def size_bytes(self):
-        """Memory used by the registers."""
-        return self.arena.capacity
 
     def outputs(self, const int32_t[::1] picks):
         """The estimates, BIGINT."""
@@ -162,11 +152,8 @@ cdef class DistinctSketchKernel(AggKernel):
     cdef int make_room(self, Sketch* state) except -1 nogil:
         """Moves the list to where twice as many fit."""
         cdef int32_t room = max(2 * state.room, <int32_t>LEAST_ROOM)
-        cdef Py_ssize_t start = self.arena.size
-        self.arena.reserve(room * sizeof(uint32_t))
-        memcpy(self.arena.data + start, self.arena.data + state.start, state.used * sizeof(uint32_t))
-        self.arena.size += room * sizeof(uint32_t)
-        state.start, state.room = start, room
+        state.start = self.move(state.start, state.used * sizeof(uint32_t), room * sizeof(uint32_t))
+        state.room = room
         return 0
 
     cdef int spread(self, Sketch* state) except -1 nogil:
@@ -254,25 +241,7 @@ cdef class DistinctSketchKernel(AggKernel):
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
         return self.estimate(<const Sketch*>a) == self.estimate(<const Sketch*>b)
 
-    cdef int end_epoch(self) except -1:
-        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
-            self.pack()
-        return 0
-
-    cdef int pack(self) except -1:
-        cdef ByteBuffer packed = ByteBuffer()
-        cdef Sketch* state
-        cdef Py_ssize_t row
-        cdef int64_t start
-        with nogil:
-            for row in range(self.states.groups):
-                state = <Sketch*>self.state(row)
-                if state.room == 0:
-                    continue
-                start = packed.size
-                packed.append(self.arena.data + state.start,
-                              REGISTERS if state.room == ALL else state.room * <Py_ssize_t>sizeof(uint32_t))
-                state.start = start
-        self.arena = packed
-        self.live_bytes = packed.size
-        return 0
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
+        cdef Sketch* sketch = <Sketch*>state
+        size[0] = REGISTERS if sketch.room == ALL else sketch.room * <Py_ssize_t>sizeof(uint32_t)
+        return &sketch.start

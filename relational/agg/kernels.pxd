@@ -1,9 +1,13 @@
-"""AggKernel: the part of a group's record that belongs to one aggregate call; CountKernel; helpers for all kernels."""
+"""AggKernel: the part of a group's record that belongs to one aggregate call; CountKernel; helpers for all kernels.
+
+ArenaKernel and WordKernel are bases of several kernels: of states with bytes outside the records, and of one word.
+"""
 
 cimport cython
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.column_builder cimport ColumnBuilder
@@ -56,8 +60,40 @@ cdef class CountKernel(AggKernel):
     """Rows, or non-NULL arguments. State: int64."""
 
 
+cdef class ArenaKernel(AggKernel):
+    """Base: a state refers to bytes in `arena`. Replaced ones remain until `pack`: saved records may refer to them."""
+
+    cdef ByteBuffer arena
+    cdef Py_ssize_t live_bytes  # of `arena` when it was last packed
+
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil
+    # for `pack`: the field of a state with the start of its bytes in `arena`, and how many are kept, 0 for none;
+    # afterwards the state has no room beyond them
+
+    cdef inline int64_t move(self, int64_t start, Py_ssize_t size, Py_ssize_t room) except -1 nogil:
+        """Copies `size` bytes of the arena to its end, where `room` bytes are added; returns their new start."""
+        cdef int64_t moved = self.arena.size
+        self.arena.reserve(room)
+        memcpy(self.arena.data + moved, self.arena.data + start, <size_t>size)
+        self.arena.size += room
+        return moved
+
+
+cdef struct WordState:
+    int64_t count       # non-NULL arguments
+    uint64_t word       # 0 while there are none
+
+
+cdef class WordKernel(AggKernel):
+    """Base: one word is combined from the ranks (`relational.agg.rank`) of the arguments. State: WordState."""
+
+    cdef uint64_t flip  # bits by which the word of a state, or of an argument, differs from the rank of the value
+
+
 cdef ColumnBuilder new_column(data_type, Py_ssize_t rows)               # capacity for `rows`, to be filled by put
 cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1   # IndexError
+cdef Column counts_of(AggKernel kernel, const int32_t[::1] picks)
+# BIGINT; REQUIRES states that begin with an int64, the number of arguments. IndexError as check_picks
 cdef int64_t int64_at(Column column, Py_ssize_t row) noexcept nogil     # REQUIRES BIGINT; NULL is 0
 
 cdef inline void put_null(ColumnBuilder column, Py_ssize_t row) noexcept nogil:

@@ -1,15 +1,21 @@
-"""AggKernel, the base of the kernels of all aggregate calls, and CountKernel."""
+"""AggKernel, the base of the kernels of all aggregate calls; CountKernel, ArenaKernel and WordKernel."""
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.agg.rank cimport put_value
 from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport Column, check_mask, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.data_chunk cimport mask_pointer
 
 from relational.errors import EvaluationError
+from relational.types import DataType
+
+cdef enum:
+    WASTE_BYTES = 1 << 20       # garbage in an arena that makes packing worthwhile
 
 
 cdef class AggKernel:
@@ -114,6 +120,16 @@ cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1:
     return 0
 
 
+cdef Column counts_of(AggKernel kernel, const int32_t[::1] picks):
+    cdef Py_ssize_t row, rows = picks.shape[0]
+    cdef ColumnBuilder out = new_column(DataType.BIGINT, rows)
+    check_picks(kernel, picks)
+    with nogil:
+        for row in range(rows):
+            put_int64(out, row, (<const int64_t*>kernel.picked(picks[row]))[0])
+    return out.finish_column()
+
+
 cdef int64_t int64_at(Column column, Py_ssize_t row) noexcept nogil:
     return 0 if is_null(&column.view, row) else (<const int64_t*>column.view.values)[row]
 
@@ -128,13 +144,7 @@ cdef class CountKernel(AggKernel):
 
     def outputs(self, const int32_t[::1] picks):
         """The counts, BIGINT."""
-        cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
-        check_picks(self, picks)
-        with nogil:
-            for row in range(rows):
-                put_int64(out, row, (<int64_t*>self.picked(picks[row]))[0])
-        return out.finish_column()
+        return counts_of(self, picks)
 
     def state_columns(self, const int32_t[::1] picks):
         """The counts, as the one state column."""
@@ -166,3 +176,68 @@ cdef class CountKernel(AggKernel):
             for row in range(rows):
                 (<int64_t*>self.state(ids[row]))[0] += int64_at(count, row)
         return 0
+
+
+cdef class ArenaKernel(AggKernel):
+    """Base: a state refers to bytes in an arena."""
+
+    def __init__(self, spec, bint strict=False):
+        super().__init__(spec, strict)
+        self.arena = ByteBuffer()
+
+    @property
+    def size_bytes(self):
+        """Memory used by the bytes of states."""
+        return self.arena.capacity
+
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
+        size[0] = 0
+        return NULL
+
+    cdef int end_epoch(self) except -1:
+        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
+            self.pack()
+        return 0
+
+    cdef int pack(self) except -1:
+        cdef ByteBuffer packed = ByteBuffer()
+        cdef int64_t group, moved
+        cdef int64_t* start
+        cdef Py_ssize_t size
+        with nogil:
+            for group in range(self.states.groups):
+                start = self.referenced(self.state(group), &size)
+                moved = packed.size
+                packed.append(self.arena.data + start[0], size)
+                start[0] = moved
+        self.arena = packed
+        self.live_bytes = packed.size
+        return 0
+
+
+cdef class WordKernel(AggKernel):
+    """Base: one word is combined from the ranks of the arguments."""
+
+    def __init__(self, spec, bint strict=False):
+        super().__init__(spec, strict)
+        self.width = sizeof(WordState)
+
+    def outputs(self, const int32_t[::1] picks):
+        """The values of the words; NULL for no arguments."""
+        cdef Py_ssize_t row, rows = picks.shape[0]
+        cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
+        cdef const WordState* state
+        check_picks(self, picks)
+        with nogil:
+            for row in range(rows):
+                state = <const WordState*>self.picked(picks[row])
+                if state.count:
+                    put_value(out, row, state.word ^ self.flip)
+                else:
+                    put_null(out, row)
+        return out.finish_column()
+
+    cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
+        cdef const WordState* x = <const WordState*>a
+        cdef const WordState* y = <const WordState*>b
+        return x.word == y.word and (x.count == 0) == (y.count == 0)

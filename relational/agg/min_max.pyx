@@ -13,10 +13,8 @@ import numpy as np
 
 from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64
+from relational.agg.kernels cimport AggKernel, ArenaKernel, check_picks, counts_of, int64_at
 from relational.chunk.column cimport Column, as_column, is_null
-from relational.chunk.column_builder cimport ColumnBuilder
 
 from relational.encoding.key.encoder import KeyEncoder
 from relational.errors import ConsistencyError
@@ -34,21 +32,16 @@ cdef struct MinMaxState:
     int32_t size
     int32_t status      # MinMaxStatus
 
-cdef enum:
-    WASTE_BYTES = 1 << 20       # garbage in the arena that makes packing worthwhile
-
 cdef uint8_t NULL_TAG = 1       # the whole key of NULL in an ascending column
 
 
 @cython.final
-cdef class MinMaxKernel(AggKernel):
+cdef class MinMaxKernel(ArenaKernel):
     """State: MinMaxState."""
 
     cdef int direction          # 1: the least key is the extreme, -1: the greatest
     cdef bint is_retractable
     cdef object encoder         # KeyEncoder of the argument, ascending
-    cdef ByteBuffer arena       # encoded extremes; replaced ones remain for the saved records
-    cdef Py_ssize_t live_bytes  # of `arena` when it was last packed
     cdef BinaryColumn keys      # encoded arguments of the current chunk, or None
 
     def __init__(self, spec, bint strict=False):
@@ -57,12 +50,6 @@ cdef class MinMaxKernel(AggKernel):
         self.direction = 1 if spec.kind == "min" else -1
         self.is_retractable = spec.is_retractable
         self.encoder = KeyEncoder([spec.input_type], [OrderType()])
-        self.arena = ByteBuffer()
-
-    @property
-    def size_bytes(self):
-        """Memory used by the encoded extremes."""
-        return self.arena.capacity
 
     def stale(self, const int32_t[::1] ids):
         """Those of `ids` whose extreme must be looked up, as int32[n]."""
@@ -112,13 +99,7 @@ cdef class MinMaxKernel(AggKernel):
 
     def state_columns(self, const int32_t[::1] picks):
         """The minimum or maximum, and the count."""
-        cdef Py_ssize_t row, rows = picks.shape[0]
-        cdef ColumnBuilder counts = new_column(self.state_types[1], rows)
-        extremes = self.outputs(picks)
-        with nogil:
-            for row in range(rows):
-                put_int64(counts, row, (<MinMaxState*>self.picked(picks[row])).count)
-        return [extremes, counts.finish_column()]
+        return [self.outputs(picks), counts_of(self, picks)]
 
     cdef Slice key(self, const MinMaxState* state) noexcept nogil:
         """Valid until the arena grows."""
@@ -220,23 +201,6 @@ cdef class MinMaxKernel(AggKernel):
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
         return (<const MinMaxState*>a).count == (<const MinMaxState*>b).count and self.same_output(a, b)
 
-    cdef int end_epoch(self) except -1:
-        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
-            self.pack()
-        return 0
-
-    cdef int pack(self) except -1:
-        cdef ByteBuffer packed = ByteBuffer()
-        cdef MinMaxState* state
-        cdef Py_ssize_t row
-        cdef int64_t start
-        with nogil:
-            for row in range(self.states.groups):
-                state = <MinMaxState*>self.state(row)
-                if state.status != NONE:
-                    start = packed.size
-                    packed.append(self.arena.data + state.start, state.size)
-                    state.start = start
-        self.arena = packed
-        self.live_bytes = packed.size
-        return 0
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
+        size[0] = 0 if (<MinMaxState*>state).status == NONE else (<MinMaxState*>state).size
+        return &(<MinMaxState*>state).start

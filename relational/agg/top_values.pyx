@@ -21,14 +21,14 @@ Example, MAX of the SMALLINTs 3, 3 and -2:
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memmove, memset
 
 import numpy as np
 
 from hummock.base.key cimport Slice, head_of
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null
+from relational.agg.kernels cimport ArenaKernel, check_picks, int64_at, new_column, put_int64, put_null
 from relational.agg.rank cimport put_value, rank_of
 from relational.chunk.column cimport Column, ColumnView, as_column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
@@ -57,7 +57,6 @@ cdef struct TopState:
 cdef enum:
     MOST = 32                   # values of a group
     LEAST_ROOM = 4
-    WASTE_BYTES = 1 << 20       # garbage in the arena that makes packing worthwhile
     LEAST_SLOTS = 1024
     VALUE_BYTES = 18            # of a stored value, at most
     WIDTH = 8
@@ -68,12 +67,10 @@ REFILLED_VALUES = 3 * MOST // 4
 
 
 @cython.final
-cdef class TopValuesKernel(AggKernel):
+cdef class TopValuesKernel(ArenaKernel):
     """State: TopState."""
 
     cdef uint64_t flip          # of the bits of a rank: all for MAX
-    cdef ByteBuffer arena       # Values; replaced ones remain until it is packed
-    cdef Py_ssize_t live_bytes  # of `arena` when it was last packed
     cdef ByteBuffer changes     # Changes since the last `overflow`
     cdef ByteBuffer slots       # uint32, a power of two: 1 + the number of a change, by its hash; 0: none
 
@@ -81,7 +78,7 @@ cdef class TopValuesKernel(AggKernel):
         super().__init__(spec, strict)
         self.width = sizeof(TopState)
         self.flip = 0 if spec.kind == "min" else ~<uint64_t>0
-        self.arena, self.changes, self.slots = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.changes, self.slots = ByteBuffer(), ByteBuffer()
 
     @property
     def size_bytes(self):
@@ -237,11 +234,8 @@ cdef class TopValuesKernel(AggKernel):
     cdef int make_room(self, TopState* state) except -1 nogil:
         """Moves the values to where twice as many fit."""
         cdef int32_t room = min(max(2 * state.room, <int32_t>LEAST_ROOM), <int32_t>MOST)
-        cdef Py_ssize_t start = self.arena.size
-        self.arena.reserve(room * sizeof(Value))
-        memcpy(self.arena.data + start, self.arena.data + state.start, state.values * sizeof(Value))
-        self.arena.size += room * sizeof(Value)
-        state.start, state.room = start, room
+        state.start = self.move(state.start, state.values * sizeof(Value), room * sizeof(Value))
+        state.room = room
         return 0
 
     cdef int put_last(self, TopState* state, uint64_t rank, int64_t rows) except -1 nogil:
@@ -358,29 +352,11 @@ cdef class TopValuesKernel(AggKernel):
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
         return (<const TopState*>a).changes == (<const TopState*>b).changes
 
-    cdef int end_epoch(self) except -1:
-        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
-            self.pack()
-        return 0
-
-    cdef int pack(self) except -1:
-        cdef ByteBuffer packed = ByteBuffer()
-        cdef TopState* state
-        cdef Py_ssize_t row
-        cdef int64_t start
-        with nogil:
-            for row in range(self.states.groups):
-                state = <TopState*>self.state(row)
-                start = packed.size
-                if state.values:
-                    state.room = state.values
-                    packed.append(<const uint8_t*>self.block(state), state.values * sizeof(Value))
-                else:
-                    state.room = 0
-                state.start = start
-        self.arena = packed
-        self.live_bytes = packed.size
-        return 0
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
+        cdef TopState* top = <TopState*>state
+        top.room = top.values
+        size[0] = top.values * <Py_ssize_t>sizeof(Value)
+        return &top.start
 
 
 cdef int32_t position(const Value* values, int32_t count, uint64_t rank) noexcept nogil:

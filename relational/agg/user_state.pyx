@@ -12,37 +12,25 @@ from libc.string cimport memcmp
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64
+from relational.agg.kernels cimport ArenaKernel, check_picks, counts_of, int64_at
 from relational.chunk.column cimport Column, as_column
-from relational.chunk.column_builder cimport ColumnBuilder
 
 cdef struct UserState:
     int64_t rows        # that count
     int64_t start       # of the bytes in `arena`
     int64_t size        # 0: no row has changed it
 
-cdef enum:
-    WASTE_BYTES = 1 << 20       # garbage in the arena that makes packing worthwhile
 
-
-cdef class UserStateKernel(AggKernel):
+cdef class UserStateKernel(ArenaKernel):
     """State: UserState, stored as (bytes BYTEA, rows BIGINT)."""
 
-    cdef ByteBuffer arena               # bytes of states; replaced ones remain until it is packed
-    cdef Py_ssize_t live_bytes          # of `arena` when it was last packed
     cdef ByteBuffer ids, rows           # int32: groups, and rows of the chunk, that were added
     cdef ByteBuffer signs               # int8: 1 adds, -1 retracts
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
         self.width = sizeof(UserState)
-        self.arena = ByteBuffer()
         self.ids, self.rows, self.signs = ByteBuffer(), ByteBuffer(), ByteBuffer()
-
-    @property
-    def size_bytes(self):
-        """Memory used by the bytes of states."""
-        return self.arena.capacity
 
     def take_changes(self):
         """(groups int32[n], rows of the chunk int32[n], int8[n]: 1 adds, -1 retracts) since the last time."""
@@ -91,13 +79,7 @@ cdef class UserStateKernel(AggKernel):
 
     def state_columns(self, const int32_t[::1] picks):
         """The bytes, and the rows that count."""
-        cdef Py_ssize_t row, count = picks.shape[0]
-        cdef ColumnBuilder rows = new_column(self.state_types[1], count)
-        texts = self.picked_bytes(picks)
-        with nogil:
-            for row in range(count):
-                put_int64(rows, row, (<const UserState*>self.picked(picks[row])).rows)
-        return [as_column(texts.to_arrow()), rows.finish_column()]
+        return [as_column(self.picked_bytes(picks).to_arrow()), counts_of(self, picks)]
 
     cdef inline Slice text(self, const UserState* state) noexcept nogil:
         cdef Slice out
@@ -159,24 +141,6 @@ cdef class UserStateKernel(AggKernel):
             return 0
         return before.data == after.data or memcmp(before.data, after.data, <size_t>before.size) == 0
 
-    cdef int end_epoch(self) except -1:
-        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
-            self.pack()
-        return 0
-
-    cdef int pack(self) except -1:
-        cdef ByteBuffer packed = ByteBuffer()
-        cdef UserState* state
-        cdef Py_ssize_t row
-        cdef int64_t start
-        with nogil:
-            for row in range(self.states.groups):
-                state = <UserState*>self.state(row)
-                if state.size == 0:
-                    continue
-                start = packed.size
-                packed.append(self.arena.data + state.start, state.size)
-                state.start = start
-        self.arena = packed
-        self.live_bytes = packed.size
-        return 0
+    cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
+        size[0] = (<UserState*>state).size
+        return &(<UserState*>state).start
