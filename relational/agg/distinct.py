@@ -61,6 +61,11 @@ class DistinctValues:
         return self._values.size_bytes + self._records.size_bytes
 
     @property
+    def changed_entries(self) -> int:
+        """Entries that were touched since the last flush."""
+        return self._records.count
+
+    @property
     def is_sparse(self) -> bool:
         """Whether so many entries have no rows any more that memory should be rebuilt without them."""
         return self._vanished >= max(MIN_VANISHED, self.entries // 2)

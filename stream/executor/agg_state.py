@@ -157,6 +157,12 @@ class DistinctTable(TableOfInputs):
         """The rows of these (group columns, value), and which of them exist."""
         return self.table.get_rows(keys.project(self.table.catalog.pk_indices))
 
+    def write_new(self, values: DistinctValues) -> None:
+        """Store values before a flush of groups if there are many, so that the barrier does not have to wait for all
+        of them. Where values can be lost those that come and go are stored once, at the flush."""
+        if not self.has_counts and values.changed_entries >= WRITTEN_VALUES:
+            self.write(values)
+
     def write(self, values: DistinctValues) -> None:
         """Store what has changed since the last time, before a flush of groups."""
         for changes in values.flush():

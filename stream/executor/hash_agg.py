@@ -181,6 +181,8 @@ class HashAggExecutor(Executor):
                 masks[number] = None  # sizes of rows that are not kept are NULL
         whole = chunk.with_columns([*chunk.columns, *sizes]) if sizes else chunk
         self._groups.apply(whole, located.ids, masks, self._read_values)
+        for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
+            distinct.write_new(values)
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch; at the first time that of all

@@ -1,4 +1,4 @@
-"""Rows in the order of their keys: keys of long equal prefixes, keys that end in them, and equal keys in their order."""
+"""Rows in the order of their keys: keys with long equal prefixes, keys that end in them, equal keys as they come."""
 
 import random
 
