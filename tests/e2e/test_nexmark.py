@@ -14,7 +14,7 @@ from tests.support.drivers.nexmark_queries import COLUMNS, QUERIES, SIDE_INPUT, 
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
-EPOCHS, CYCLES = 6, 30
+EPOCHS, CYCLES = 4, 40
 """Each epoch has so many cycles of one person, three auctions and 46 bids."""
 RATE = 20
 """Events a second: an epoch is more than a minute."""

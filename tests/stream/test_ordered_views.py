@@ -108,7 +108,8 @@ def compare(db):
                 raise AssertionError(f"{name}, seed {run_seed()}") from error
 
 
-@pytest.mark.parametrize("engine", ["graph", "graph without memory", "tasks", "either"])
+@pytest.mark.parametrize("engine", ["graph", "graph without memory", "tasks",
+                                    pytest.param("either", marks=pytest.mark.slow)])
 def test_views_are_what_duckdb_computes(engine):
     rng = random.Random(f"{run_seed()} {engine}")
     made = 0

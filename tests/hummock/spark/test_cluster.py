@@ -64,6 +64,7 @@ def test_a_store_is_compacted_by_two_executors_as_the_command_says(filled, tmp_p
 
 
 @pytest.mark.skipif(not SUBMIT.exists(), reason="pyspark's spark-submit is not beside this Python")
+@pytest.mark.slow
 def test_a_store_is_compacted_with_the_settings_of_spark_submit(filled, tmp_path):
     output = run_compaction(filled, tmp_path, str(SUBMIT), "--master", "local[2]", hummock.__main__.__file__, "compact",
                             filled[0], "--spark", "submitted")
