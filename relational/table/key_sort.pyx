@@ -2,8 +2,8 @@
 
 Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
 equal. The first 16 bytes of each key are kept with its row. A radix sort, from the most significant bits down, looks
-only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: where many are,
-they are sorted by their next 16 bytes in the same way.
+only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: where many
+are, they are sorted by their next 16 bytes in the same way.
 """
 
 import numpy as np
