@@ -79,6 +79,7 @@ def test_engines_follow_each_other_after_kills(tmp_path, year, kills):
         assert set(session.names()) == {TABLE, *VIEWS}
 
 
+@pytest.mark.slow
 def test_the_command_keeps_the_jobs_of_a_store_until_it_is_told_to_end(tmp_path):
     url = f"file://{tmp_path}/store"
     with stream.connect(url, sources_paused=True) as db:

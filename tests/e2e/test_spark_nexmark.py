@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG = pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(900)])
 
 
-@pytest.mark.parametrize("epochs", [5, LONG])
+@pytest.mark.parametrize("epochs", [pytest.param(5, marks=pytest.mark.slow), LONG])
 def test_views_kept_by_threads_of_the_driver_equal_duckdb(spark, tmp_path, epochs):
     nexmark_epochs.run(spark, tmp_path, run_seed(), epochs)
 

@@ -16,7 +16,7 @@ import pytest
 from tests.model.hummock_world import STEPS, World
 from tests.reliability.children import quick_directory
 
-PROGRAMS, OPERATIONS = 350, (16, 60, 16, 16, 16)
+PROGRAMS, OPERATIONS = 250, (16, 60, 16, 16, 16)
 SLOW_PROGRAMS, SLOW_OPERATIONS = 2_000, 100
 PARTS, SLOW_PARTS = 10, 20
 ON_DISK = 5             # one program in so many stores its objects as files

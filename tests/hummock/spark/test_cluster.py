@@ -71,6 +71,7 @@ def test_a_store_is_compacted_with_the_settings_of_spark_submit(filled, tmp_path
     assert "on submitted: 1 executors answered, 2 slots" in output
 
 
+@pytest.mark.slow
 def test_specs_run_where_those_before_them_ran(tmp_path):
     """Two executors of two tasks: each spec comes back to the executor, and to the worker, that it names."""
     script = tmp_path / "near.py"
