@@ -293,7 +293,7 @@ def test_a_request_waits_for_a_session(tmp_path):
         inbox.insert("t", rows_of([1]))
     with stream.connect(url, inbox_poll_ms=10) as session:
         deadline = time.monotonic() + 30
-        while not stored(session) and time.monotonic() < deadline:
+        while not session.sql("SELECT id FROM t").rows() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert stored(session) == [1]
     with stream.connect(url, inbox_poll_ms=0) as session:
