@@ -54,7 +54,8 @@ def bind_returning(
     text = f"{piece.text[: piece.start]}{_SELECT}{piece.text[piece.after(1).start : piece.end]}\nFROM {source}{called}"
     try:
         tree = parse(Piece(text, piece.start, len(text)))
-        plan = QueryBinder(context.catalog, Translator(tree, context.now, context.parameters)).query(tree.node)
+        translate = Translator(tree, context.now, context.parameters, functions=context.functions)
+        plan = QueryBinder(context.catalog, translate).query(tree.node)
     except SourceTextError as error:
         if error.start is None or error.start < piece.end:
             raise

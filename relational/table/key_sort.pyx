@@ -19,6 +19,7 @@ cdef extern from * nogil:
     int __builtin_clzll(unsigned long long) noexcept
 
 cdef enum:
+    DEEPEST = 256           # bytes of equal keys that are sorted by prefixes; behind them they are compared
     INSERTION_ROWS = 24     # below this many rows insertion sort is faster than counting
     CACHED_ROWS = 8192      # up to this many items and their copies stay in the cache
     CACHED_BITS = 8         # by which more items are split
@@ -81,11 +82,11 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
 cdef bint sort_deeper(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySource keys, void* owner,
                       Py_ssize_t skip) noexcept nogil:
     """Sorts items of equal prefixes by the next bytes of their keys, and gives them their prefixes back. False, with
-    nothing done, for few items, and where a key ends before these bytes.
+    nothing done, for few items, behind DEEPEST bytes, and where a key ends before these bytes.
     """
     cdef uint64_t high = items[0].high, low = items[0].low
     cdef Py_ssize_t row, behind = skip + ITEM_BYTES
-    cdef bint is_long = count > INSERTION_ROWS
+    cdef bint is_long = count > INSERTION_ROWS and behind <= DEEPEST
     for row in range(count if is_long else 0):
         is_long = is_long and keys(owner, items[row].row).size >= behind
     if not is_long:

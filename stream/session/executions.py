@@ -30,6 +30,7 @@ from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
 from stream.session.queries import total
 from stream.session.statement_cache import CachedStatement, StatementCache
+from stream.session.transaction import WRITING
 
 if TYPE_CHECKING:
     from stream.playground import Playground
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1_024
 """Executions of one statement that are sent together."""
-CHANGES = (bound.Insert, bound.Update, bound.Delete)
 MOST_PREPARED = 1_024
 """Statements that have a name at the same time."""
 
@@ -167,7 +167,7 @@ class Executions:
         for given in rows:
             found, values = self.cache.find(text, given)
             self._transaction.check(found.statement)
-            if isinstance(found.statement, CHANGES) and found.statement.returning is not None:
+            if isinstance(found.statement, WRITING) and found.statement.returning is not None:
                 reason = "executemany() gives the number of rows: leave RETURNING out, or use sql() for each row"
                 raise InvalidStatement(type(found.statement).__name__, reason)
             if _is_bound_by_value(found.statement):  # so is every execution of this text
@@ -273,7 +273,7 @@ class Executions:
 def _is_bound_by_value(statement: bound.Statement) -> bool:
     """Whether it is a data change whose rows a query selects, with the values of that execution, or whose RETURNING has
     parameters."""
-    if not isinstance(statement, CHANGES):
+    if not isinstance(statement, WRITING):
         return False
     if statement.returning is not None and any(map(has_parameters, statement.returning.expressions)):
         return True

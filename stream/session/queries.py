@@ -155,6 +155,7 @@ class SessionQueries:
         InvalidStatement if it reads a table that the transaction has written."""
         return self.rows_of(self.planned(plan))
 
+    @aborting
     def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
         """As `query`, with the values of parameters by number, that of 0 the time; at the epoch that is set, else at
         that of the transaction or the newest one. ParameterError."""

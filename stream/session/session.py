@@ -144,9 +144,9 @@ class Session:
         """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
-        the rows that it gives. CREATE:
-        the Table, or the Relation of a view. COMMIT: the rows affected by the transaction, if it has changes. Others:
-        None. ParseError and BindError point at the text; StatementError if a statement failed.
+        the rows that it gives. CREATE: the Table, or the Relation of a view. COMMIT: the rows affected by the
+        transaction, if it has changes. Others: None. ParseError and BindError point at the text; StatementError if a
+        statement failed.
 
         `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
         """

@@ -601,6 +601,7 @@ def test_parameters_are_arguments(db):
         assert db.query("SELECT id FROM t WHERE id = size() + ?", (0,)).to_pylist() == [{"id": 6}]
     numbers = [(each, each) for each in range(50, 60)]
     assert db.executemany("INSERT INTO t VALUES (?, twice(?), 'm')", numbers) == 10
+    assert db.sql("DELETE FROM t WHERE twice(id) = 4 RETURNING twice(id) AS n").to_pylist() == [{"n": 4}]
     db.flush()
     assert rows(db, "SELECT sum(a) AS s FROM t WHERE g = 'm'") == [(sum(range(100, 120, 2)),)]
 

@@ -8,7 +8,7 @@ from hummock.columnar.binary_column import BinaryColumn
 from relational.table.key_sort import sorted_rows
 from tests.support.drivers.seeds import run_seed
 
-PREFIXES = [b"", b"a", b"a\0", b"a" * 16, b"a" * 16 + b"\0", b"a" * 32, b"a" * 33, b"a" * 15 + b"b" + b"a" * 40]
+PREFIXES = [b"", b"a", b"a\0", b"a" * 16, b"a" * 16 + b"\0", b"a" * 32, b"a" * 33, b"a" * 15 + b"b" + b"a" * 400]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 30, 2_000])

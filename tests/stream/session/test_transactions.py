@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 import stream
-from relational.errors import BindError, Duplicate, NotFound, ParseError
+from relational.errors import BindError, Duplicate, EvaluationError, NotFound, ParseError
 from relational.sql.binder import bind_sql
 from stream.errors import (
     DuplicateKey,
@@ -318,6 +318,19 @@ def test_after_an_error_a_transaction_takes_nothing_but_its_end(db, fault, error
         assert isinstance(refused.value.__cause__, error)
     assert db.sql(end) is None
     assert rows(db, "SELECT (SELECT count(*) FROM u) AS n, (SELECT count(*) FROM t) AS k") == [(0, 2)]
+
+
+@pytest.mark.parametrize("query", ["SELECT 1 / (id - id) AS q FROM t", "SELECT v, id FROM t WHERE id = 1"])
+def test_a_query_of_a_kept_plan_aborts_a_transaction_as_others_do(db, query):
+    for _ in range(2):
+        kept = db.sql(query)
+    db.sql("BEGIN; DELETE FROM t WHERE id = 2")
+    with pytest.raises((EvaluationError, InvalidStatement)) as caught:
+        kept.to_arrow()
+    with pytest.raises(TransactionAborted) as refused:
+        db.sql("SELECT 1")
+    assert refused.value.__cause__ is caught.value
+    db.sql("ROLLBACK")
 
 
 def test_a_transaction_buffers_a_limited_number_of_bytes():
