@@ -297,8 +297,9 @@ class Block:
 
 
 class Ballot:
-    """Decides about a block that was sent to its tables once: it is accepted when each has evaluated its part, and
-    refused after the first error. A table passes on nothing before the decision, and undoes its part after a refusal.
+    """The coordinator of a block's two-phase commit: a table votes when it has evaluated its part. The block is
+    accepted when all tables have accepted it, and refused after the first error. A table passes on nothing before the
+    decision, and undoes its part after a refusal.
     `on_decided` is called, without a lock, by the thread that decides. Thread safe."""
 
     def __init__(self, block: Block, on_decided: Callable[[], None]) -> None:
@@ -324,7 +325,7 @@ class Ballot:
             return self._is_accepted is None and self._block.result.begin()
 
     def accept(self, table_id: int, changes: EvaluatedChanges) -> None:
-        """A table has evaluated its part."""
+        """The vote of a table that has evaluated its part."""
         with self._lock:
             self._evaluated[table_id] = changes
             if self.is_decided or len(self._evaluated) < len(self._block.parts):
@@ -335,7 +336,7 @@ class Ballot:
         self._on_decided()
 
     def refuse(self, error: Exception) -> None:
-        """A table cannot evaluate its part, which has changed nothing."""
+        """The vote of a table that cannot evaluate its part, which has changed nothing."""
         with self._lock:
             if self.is_decided:
                 return

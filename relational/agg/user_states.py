@@ -17,12 +17,12 @@ from hummock.columnar.binary_column import BinaryColumn
 from relational.agg.spec import AggSpec
 from relational.agg.user_state import UserStateKernel
 from relational.chunk.column import Column
+from relational.chunk.scatter import scattered
 from relational.encoding import ValueEncoder
-from relational.errors import ConsistencyError, FunctionFailed
+from relational.errors import ConsistencyError
 from relational.types import DataType
 from relational.udf.function import UserFunction
-from relational.udf.invoke import WrongAnswer, changed_states, finished_states
-from relational.udf.source import RAISED, described
+from relational.udf.invoke import called_by_parts, changed_states, finished_states
 
 LOST = b"\xff"
 
@@ -96,34 +96,15 @@ class UserStates(UserStateKernel):
         found, at, failed = self._by_parts(finish, len(chosen), self._function.returns)
         lost[chosen[failed]] = True
         self.count_overflow(int(np.count_nonzero(lost & (picks >= 0))) - int(np.count_nonzero(lost & (picks < 0))))
-        source, missing = np.zeros(len(picks), np.int64), np.ones(len(picks), np.bool_)
-        source[chosen[at]], missing[chosen[at]] = np.arange(len(at)), False
-        return Column(found.take(pa.array(source, mask=missing)), self._function.returns)
+        return Column(scattered(found, chosen[at], len(picks)), self._function.returns)
 
     def _by_parts(
-        self, compute: Callable[[int, int], pa.Array], count: int, data_type: DataType
+        self, call: Callable[[int, int], pa.Array], count: int, data_type: DataType
     ) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-        """(values, the positions of 0 to `count` that they are of, the positions without one): of ever fewer positions
-        where `compute` raises. FunctionFailed if strict."""
-        parts, at, failed = [pa.nulls(0, data_type.arrow)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        todo = [(0, count)] if count else []
-        while todo:
-            first, last = todo.pop()
-            try:
-                parts.append(compute(first, last))
-                at.append(np.arange(first, last))
-            except MemoryError:
-                raise
-            except RAISED as error:
-                if self.strict:
-                    reason = str(error) if isinstance(error, WrongAnswer) else described(error)
-                    raise FunctionFailed(self._function.name, reason) from error
-                middle = (first + last) // 2
-                if last - first == 1 or isinstance(error, WrongAnswer):
-                    failed.append(np.arange(first, last))
-                else:
-                    todo += [(middle, last), (first, middle)]
-        return pa.concat_arrays(parts), np.concatenate(at), np.concatenate(failed)
+        """(values, the positions of 0 to `count` that they are of, the positions without one). FunctionFailed if
+        strict."""
+        values, at, failed = called_by_parts(self._function, call, count, data_type, strict=self.strict)
+        return values, at, np.concatenate([np.empty(0, np.int64), *failed.values()])
 
     def _decoded(self, texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
         """(states, NULL of those that are empty or lost; bool[states]: which are lost)."""
@@ -131,6 +112,4 @@ class UserStates(UserStateKernel):
         lost = np.asarray(pc.equal(texts, pa.scalar(LOST, texts.type)), np.bool_).copy()
         known = np.flatnonzero((sizes > 0) & ~lost)
         (values,) = self._encoder.decode(texts.take(pa.array(known)))
-        source, missing = np.zeros(len(texts), np.int64), np.ones(len(texts), np.bool_)
-        source[known], missing[known] = np.arange(len(known)), False
-        return values.take(pa.array(source, mask=missing)), lost
+        return scattered(values, known, len(texts)), lost

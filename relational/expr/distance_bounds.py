@@ -108,14 +108,15 @@ def _moved_column(value: Expression) -> _MovedColumn | None:
     sign = 1 if value.function == "add" else -1
     if sign > 0 and isinstance(moved, Literal):
         moved, distance = distance, moved
-    of_moved, length = _moved_column(moved), _length(distance, value.data_type)
+    of_moved, length = _moved_column(moved), fixed_distance(distance, value.data_type)
     if of_moved is None or length is None:
         return None
     return _MovedColumn(of_moved.column, of_moved.data_type, of_moved.distance + sign * length)
 
 
-def _length(term: Expression, moved: DataType) -> int | None:
-    """The distance by which a constant moves a value of type `moved`; None for anything else."""
+def fixed_distance(term: Expression, moved: DataType) -> int | None:
+    """The distance by which a constant moves a value of type `moved`, in the units of DistanceBounds; None for anything
+    else."""
     if not isinstance(term, Literal) or term.value is None:
         return None
     if isinstance(term.value, Interval):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from relational.chunk.scatter import scattered
 from relational.expr.eval_context import Attempt, EvalContext, Value
 from relational.types.data_type import DataType
 
@@ -71,7 +72,9 @@ def _computed_by_parts(
         order.append(part)
         values.append(value)
     _report(evaluation, failures)
-    return _scattered(values, order, evaluation.rows, data_type)
+    if not values:
+        return pa.nulls(evaluation.rows, data_type.arrow)
+    return scattered(pa.concat_arrays(values), np.concatenate(order), evaluation.rows)
 
 
 def _taken(arg: Value, rows: np.ndarray) -> Value:
@@ -85,13 +88,3 @@ def _report(evaluation: EvalContext, failures: Sequence[tuple[np.ndarray, str]])
         for rows, why in failures:
             failed[rows] |= why == reason
         evaluation.fail(failed, reason)
-
-
-def _scattered(values: list[pa.Array], order: list[np.ndarray], rows: int, data_type: DataType) -> pa.Array:
-    """Scatters the values to their rows, NULL elsewhere."""
-    if not values:
-        return pa.nulls(rows, data_type.arrow)
-    at = np.concatenate(order)
-    source, missing = np.zeros(rows, np.int64), np.ones(rows, np.bool_)
-    source[at], missing[at] = np.arange(len(at)), False
-    return pa.concat_arrays(values).take(pa.array(source, mask=missing))

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from relational.chunk.scatter import scattered
 from relational.errors import FunctionFailed, InvalidValue
 from relational.expr.eval_context import EvalContext, Value, valid_rows
 from relational.expr.expression import Expression, walk
@@ -82,9 +83,7 @@ def _over_rows(function: UserFunction, evaluation: EvalContext, columns: list[pa
                         weight=evaluation.weight)
     taken = pa.array(rows)
     results = _results(function, dense, [column.take(taken) for column in columns])
-    at = np.zeros(evaluation.rows, np.int64)
-    at[rows] = np.arange(len(rows))
-    return results.take(pa.array(at, mask=~wanted))
+    return scattered(results, rows, evaluation.rows)
 
 
 def _results(function: UserFunction, evaluation: EvalContext, columns: list[pa.Array]) -> pa.Array:

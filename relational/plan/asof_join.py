@@ -29,6 +29,7 @@ from relational.errors import BindError
 from relational.expr.aggregates import AggKind, aggregate_type
 from relational.expr.bind import call, convert, error_span
 from relational.expr.coercion import common_type
+from relational.expr.comparisons import Relation
 from relational.expr.expression import (
     Call,
     Case,
@@ -59,7 +60,7 @@ from relational.plan.unnest import with_columns
 from relational.types.data_type import DataType
 from relational.types.ordering import OrderType, SortKey
 
-_FLIPPED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+_ORDERED = tuple(each for each in Relation if each is not Relation.EQUAL)
 _IS_RIGHT, _FOUND = "_is_right", "_found"
 
 
@@ -68,18 +69,18 @@ class _Closest:
     """`left` is compared with `right`, of one type, each over the columns of its side: `comparison` holds for left and
     right in this order."""
 
-    comparison: str
+    comparison: Relation
     left: Expression
     right: Expression
 
     @property
     def is_after(self) -> bool:
         """Whether the right row comes after the left one."""
-        return self.comparison.startswith("less")
+        return self.comparison in (Relation.LESS, Relation.LESS_EQUAL)
 
     @property
     def takes_equal(self) -> bool:
-        return self.comparison.endswith("_equal")
+        return self.comparison in (Relation.LESS_EQUAL, Relation.GREATER_EQUAL)
 
 
 def asof_join(join: Join, shared: Callable[[LogicalPlan], Share], span: TextSpan | None) -> LogicalPlan:
@@ -99,7 +100,7 @@ def asof_join(join: Join, shared: Callable[[LogicalPlan], Share], span: TextSpan
 
 def _closest(term: Expression, width: int) -> _Closest | None:
     """What a comparison of a left with a right value, in any order, asks for; None for another term."""
-    if not isinstance(term, Call) or term.function not in _FLIPPED:
+    if not isinstance(term, Call) or term.function not in _ORDERED:
         return None
     sides = [input_columns(arg) for arg in term.args]
     is_left = [bool(columns) and max(columns) < width for columns in sides]
@@ -108,10 +109,10 @@ def _closest(term: Expression, width: int) -> _Closest | None:
     if data_type is None or [*is_left, *is_right] not in ([True, False, False, True], [False, True, True, False]):
         return None
     first, second = (convert(arg, data_type) for arg in term.args)
-    function = term.function if is_left[0] else _FLIPPED[term.function]
+    relation = Relation(term.function)
     left, right = (first, second) if is_left[0] else (second, first)
     own = {column: column - width for column in input_columns(right)}
-    return _Closest(function, left, remap(right, own))
+    return _Closest(relation if is_left[0] else relation.turned, left, remap(right, own))
 
 
 def _first_rows(

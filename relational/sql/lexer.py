@@ -7,16 +7,19 @@ their first words, and only the parts that sqlglot understands are passed on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
-from relational.errors import ParseError
+from relational.errors import BindError, ParseError
 from relational.sql.grammar import DIALECT
+from relational.types.data_type import DataType
 
 MAX_TEXT_CHARACTERS = 16 << 20
+OPENING, CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
+"""Brackets in the text of a type."""
 _BLANK = re.compile(r"(?:\s+|--[^\n]*)+")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9$]*")
@@ -195,6 +198,20 @@ class TokenReader:
             raise self.fail(f"the name of {what} is expected here")
         self._at += 1
         return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
+
+    def data_type(self, is_end: Callable[[Token], bool]) -> DataType:
+        """The tokens before the first one, outside parentheses and angle brackets, that `is_end`, as a type. BindError.
+        """
+        start = end = self.span[0]
+        depth = 0
+        while (token := self.peek()) is not None and (depth or not is_end(token)):
+            depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+            end = self.span[1]
+            self._at += 1
+        try:
+            return DataType.parse(self.text_between(start, end))
+        except BindError as error:
+            raise BindError(error.message, start=start, end=max(end, start + 1)) from error
 
     def finish(self) -> None:
         """ParseError unless all tokens are consumed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span
@@ -27,9 +27,9 @@ def bind_prepare(piece: Piece, context: BindContext) -> Prepare:
     name = reader.name("the statement")
     types: list[DataType] = []
     if reader.accept("("):
-        types.append(_read_type(reader))
+        types.append(reader.data_type(_ends_type))
         while reader.accept(","):
-            types.append(_read_type(reader))
+            types.append(reader.data_type(_ends_type))
         reader.expect(")")
     reader.expect("AS")
     rest = reader.rest()
@@ -40,20 +40,8 @@ def bind_prepare(piece: Piece, context: BindContext) -> Prepare:
     return Prepare(name, rest.source, tuple(types))
 
 
-def _read_type(reader: TokenReader) -> DataType:
-    """The tokens before the next comma or closing parenthesis as a type."""
-    start, depth = reader.span[0], 0
-    end = start
-    while (token := reader.peek()) is not None:
-        if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
-            break
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        end = reader.span[1]
-        reader.next()
-    try:
-        return DataType.parse(reader.text_between(start, end))
-    except BindError as error:
-        raise BindError(error.message, start=start, end=max(end, start + 1)) from error
+def _ends_type(token: Token) -> bool:
+    return token.token_type in (TokenType.COMMA, TokenType.R_PAREN)
 
 
 def bind_execute(piece: Piece, context: BindContext) -> Execute:

@@ -30,11 +30,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk.arrow_import import imported
-from relational.errors import InvalidValue, shortened
+from relational.chunk.scatter import scattered
+from relational.errors import FunctionFailed, InvalidValue, shortened
 from relational.types.arrow_types import JSONB_ARROW
 from relational.types.data_type import DataType, TypeKind
 from relational.udf.function import UserFunction
-from relational.udf.source import loaded, loaded_parts
+from relational.udf.source import RAISED, described, loaded, loaded_parts
 
 WRONG_FORM = "the answer is not of the declared form"
 """The reason of rows without a value, which is the same in whatever call they are: a retraction takes it back."""
@@ -110,9 +111,38 @@ def _results_by_state(function: UserFunction, columns: Sequence[pa.Array], offse
     states = changed_states(function, "accumulate", pa.nulls(groups, function.state.arrow), owners, columns)
     found = np.flatnonzero(np.asarray(states.is_valid()))
     results = finished_states(function, states.take(pa.array(found)))
-    at, missing = np.zeros(groups, np.int64), np.ones(groups, np.bool_)
-    at[found], missing[found] = np.arange(len(found)), False
-    return results.take(pa.array(at, mask=missing))
+    return scattered(results, found, groups)
+
+
+def called_by_parts(
+    function: UserFunction, call: Callable[[int, int], pa.Array], count: int, data_type: DataType, *, strict: bool
+) -> tuple[pa.Array, np.ndarray, dict[str, np.ndarray]]:
+    """(values of `data_type`, which of `count` positions they are of, by reason the positions without one).
+    `call(first, last)` gives those of some positions. While it raises it is called for half of them, down to a single
+    one; an answer of the wrong form is no value for all of its positions [R55]. FunctionFailed, instead of reasons, if
+    `strict`."""
+    values, at = [pa.nulls(0, data_type.arrow)], [np.empty(0, np.int64)]
+    failed: dict[str, list[np.ndarray]] = {}
+    todo = [(0, count)] if count else []
+    while todo:
+        first, last = todo.pop()
+        try:
+            values.append(call(first, last))
+            at.append(np.arange(first, last))
+        except MemoryError:
+            raise
+        except RAISED as error:
+            has_answer = isinstance(error, WrongAnswer)
+            if strict:
+                raise FunctionFailed(function.name, str(error) if has_answer else described(error)) from error
+            if has_answer or last - first == 1:
+                reason = f"function {function.name}: {WRONG_FORM if has_answer else type(error).__name__}"
+                failed.setdefault(reason, []).append(np.arange(first, last))
+            else:
+                middle = (first + last) // 2
+                todo += [(middle, last), (first, middle)]
+    reasons = {reason: np.concatenate(parts) for reason, parts in failed.items()}
+    return pa.concat_arrays(values), np.concatenate(at), reasons
 
 
 def _checked(function: UserFunction, answer: Any, length: int, each: str) -> pa.Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
-from relational.expr.expression import Expression, InputRef, Literal, input_columns, remap, substitute
+from relational.expr.expression import Expression, InputRef, Literal, input_columns, input_refs, remap, substitute
 from relational.expr.monotone import monotone_column
 from relational.plan.logical.filter import where
 from relational.plan.logical.node import (
@@ -118,6 +118,14 @@ def hidden_name(name: str, taken: Sequence[str]) -> str:
         number += 1
         found = f"{base}_{number}"
     return found
+
+
+def over_base(plan: LogicalPlan) -> tuple[LogicalPlan, Sequence[Expression]]:
+    """The plan below all projections, and the columns of `plan` over its columns."""
+    shown: Sequence[Expression] = input_refs(plan.schema.types)
+    while isinstance(plan, Project):
+        shown, plan = [substitute(each, plan.expressions) for each in shown], plan.input
+    return plan, shown
 
 
 def only(plan: LogicalPlan, columns: Sequence[int]) -> LogicalPlan:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from relational.expr.expression import Expression
-from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan
+from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, UnaryPlan, nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,11 @@ class Share(UnaryPlan):
 
     def keyed(self, is_needed: bool, add: AddKeys) -> LogicalPlan:
         return self.over((add(self.input, is_needed),))
+
+
+def readers_of_shares(plan: LogicalPlan) -> Counter[int]:
+    """How many nodes read each Share, by its number; the reader of `plan` itself is one."""
+    readers = Counter(child.number for node in nodes(plan) for child in node.inputs if isinstance(child, Share))
+    if isinstance(plan, Share):
+        readers[plan.number] += 1
+    return readers

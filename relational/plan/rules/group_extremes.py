@@ -9,15 +9,14 @@ extreme of all rows stays: without rows it has no group, an aggregate would have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.expr.aggregates import AggCall, AggKind
-from relational.expr.expression import Expression, InputRef, Literal, input_columns, input_refs, remap, substitute
+from relational.expr.expression import Expression, InputRef, Literal, input_columns, input_refs, remap
 from relational.expr.window_functions import WHOLE_PARTITION, WindowCall
 from relational.plan.descent import transformed
 from relational.plan.logical import Aggregate, LogicalPlan, OverWindow, Project
-from relational.plan.logical.project import hidden_name
+from relational.plan.logical.project import hidden_name, over_base
 
 
 def group_extremes(plan: LogicalPlan) -> LogicalPlan:
@@ -57,11 +56,7 @@ def _changed(plan: Aggregate) -> LogicalPlan:
 
 
 def _extreme(plan: Aggregate) -> _Extreme | None:
-    columns: Sequence[Expression] = input_refs(plan.input.schema.types)
-    child = plan.input
-    while isinstance(child, Project):
-        columns = [substitute(each, child.expressions) for each in columns]
-        child = child.input
+    child, columns = over_base(plan.input)
     if not isinstance(child, OverWindow) or len(child.calls) != 1 or not _is_extreme(child.calls[0]):
         return None
     value = len(child.input.schema)

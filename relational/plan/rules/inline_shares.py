@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from relational.plan.descent import transformed
-from relational.plan.logical import Filter, LogicalPlan, Project, Scan, Share, Values, nodes
+from relational.plan.logical import Filter, LogicalPlan, Project, Scan, Share, Values
+from relational.plan.logical.share import readers_of_shares
 
 
 def inline_shares(plan: LogicalPlan) -> LogicalPlan:
     """The plan without the Shares that have one reader; the others are numbered from 0."""
     if not plan.properties.shares:
         return plan
-    readers = Counter(child.share_number for node in nodes(plan) for child in node.inputs)
-    readers[plan.share_number] += 1
+    readers = readers_of_shares(plan)
     kept = [number for number in sorted(plan.properties.shares) if readers[number] > 1]
     single = plan.properties.shares.difference(kept)
 

@@ -28,6 +28,7 @@ from relational.plan.descent import transformed
 from relational.plan.logical import Aggregate, Filter, Join, JoinKind, LogicalPlan, Project, Share, TopN
 from relational.plan.logical.equalities import key_columns
 from relational.plan.logical.filter import where
+from relational.plan.logical.project import over_base
 from relational.types.data_type import TypeKind
 from relational.types.ordering import ASCENDING, DESCENDING, SortKey
 
@@ -138,9 +139,7 @@ def first_rows(
 
 def extremes_of(plan: LogicalPlan) -> Extremes | None:
     """None for any other plan, and for values that may be equal and differ."""
-    shown: Sequence[Expression] = input_refs(plan.schema.types)
-    while isinstance(plan, Project):
-        shown, plan = [substitute(each, plan.expressions) for each in shown], plan.input
+    plan, shown = over_base(plan)
     if not isinstance(plan, Aggregate) or len(plan.calls) != 1 or not all(isinstance(each, InputRef) for each in shown):
         return None
     (of_group,) = plan.calls
@@ -171,20 +170,22 @@ def _is_null_with(value: Expression, column: Expression) -> bool:
     return value == column or (is_strict and any(_is_null_with(part, column) for part in value.children))
 
 
-def over_base(plan: LogicalPlan) -> tuple[LogicalPlan, Sequence[Expression]]:
-    """The plan below all projections, and the columns of `plan` over its columns."""
-    shown: Sequence[Expression] = input_refs(plan.schema.types)
-    while isinstance(plan, Project):
-        shown, plan = [substitute(each, plan.expressions) for each in shown], plan.input
-    return plan, shown
-
-
 def alike(one: LogicalPlan, other: LogicalPlan) -> bool:
     """Whether two parts of a plan have the same rows because they are the same but for numbers of Shares."""
-    if one is other:
-        return True
-    if type(one) is not type(other) or len(one.inputs) != len(other.inputs):
-        return False
-    if not all(map(alike, one.inputs, other.inputs)):
-        return False
-    return isinstance(one, Share) or (one.with_inputs(other.inputs) if one.inputs else one) == other
+    compared: dict[tuple[int, int], bool] = {}  # Shares by their numbers: each pair once, whatever its readers
+
+    def visit(one: LogicalPlan, other: LogicalPlan) -> bool:
+        if one is other:
+            return True
+        if isinstance(one, Share) and isinstance(other, Share):
+            pair = one.number, other.number
+            if pair not in compared:
+                compared[pair] = visit(one.input, other.input)
+            return compared[pair]
+        if type(one) is not type(other) or len(one.inputs) != len(other.inputs):
+            return False
+        if not all(map(visit, one.inputs, other.inputs)):
+            return False
+        return (one.with_inputs(other.inputs) if one.inputs else one) == other
+
+    return visit(one, other)

@@ -14,13 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relational.expr.bind import call
-from relational.expr.distance_bounds import distance_bounds
+from relational.expr.distance_bounds import distance_bounds, fixed_distance
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, input_refs, substitute
 from relational.plan.descent import transformed
 from relational.plan.logical import Join, JoinKind, LogicalPlan, Union
 from relational.plan.logical.filter import where
-from relational.plan.rules.own_extremes import Extremes, alike, extremes_of, first_rows, over_base
-from relational.types.data_type import DataType, TypeKind
+from relational.plan.logical.project import over_base
+from relational.plan.rules.own_extremes import Extremes, alike, extremes_of, first_rows
+from relational.types.data_type import DataType
 from relational.types.interval import Interval
 
 BORDER_SHARE = 1_000
@@ -68,7 +69,7 @@ def _window(group: Expression, places: dict[Expression, InputRef]) -> _Window | 
         return None
     start, shift = found
     stride, moment, origin = start.args
-    length, time = _length(stride), places.get(moment)
+    length, time = fixed_distance(stride, moment.data_type), places.get(moment)
     if length is None or time is None:
         return None
     return _Window(time, call("date_bin", [stride, time, origin]), length, shift)
@@ -78,23 +79,15 @@ def window_of(value: Expression) -> tuple[Call, int] | None:
     """The date_bin() of a time by constants, and by how many microseconds `value` is later. None for other values."""
     start, shift = value, 0
     if isinstance(value, Call) and value.function in ("add", "subtract"):
-        start, moved = value.args[0], _length(value.args[1])
+        start, moved = value.args[0], fixed_distance(value.args[1], value.data_type)
         if moved is None:
             return None
         shift = moved if value.function == "add" else -moved
     if not isinstance(start, Call) or start.function != "date_bin":
         return None
     stride, moment, origin = start.args
-    if moment.data_type.kind not in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ):
-        return None
-    return (start, shift) if isinstance(origin, Literal) and _length(stride) is not None else None
-
-
-def _length(value: Expression) -> int | None:
-    """The microseconds of a constant interval of fixed length."""
-    if not isinstance(value, Literal) or not isinstance(value.value, Interval) or value.value.months:
-        return None
-    return value.value.total_microseconds
+    length = fixed_distance(stride, moment.data_type)
+    return (start, shift) if isinstance(origin, Literal) and length is not None and length > 0 else None
 
 
 def _parted(plan: Join, extremes: Extremes, window: _Window, value: InputRef) -> LogicalPlan | None:

@@ -24,15 +24,15 @@ from relational.expr.expression import Cast, Expression, InputRef, input_columns
 from relational.expr.monotone import INTEGERS
 from relational.plan.descent import transformed
 from relational.plan.logical import Aggregate, LogicalPlan, Project, Share, Union
-from relational.plan.logical.project import hidden_name
-from relational.plan.rules.own_extremes import over_base
+from relational.plan.logical.project import hidden_name, over_base
+from relational.plan.logical.share import readers_of_shares
 from relational.plan.rules.window_extremes import after, window_of
 from relational.types.data_type import DataType
 
 
 def window_panes(plan: LogicalPlan) -> LogicalPlan:
     """The plan with aggregations of panes below those of their windows."""
-    readers = _readers(plan)
+    readers = readers_of_shares(plan)
     return transformed(plan, lambda node: _changed(node, readers) if isinstance(node, Aggregate) else node)
 
 
@@ -141,19 +141,3 @@ def _is_summed(each: AggCall, types: Sequence[DataType]) -> bool:
         return False
     is_sum = each.kind is AggKind.SUM and each.argument is not None and types[each.argument].kind in INTEGERS
     return is_sum or each.kind is AggKind.COUNT
-
-
-def _readers(plan: LogicalPlan) -> Counter[int]:
-    """How many nodes read each Share."""
-    found: Counter[int] = Counter()
-
-    def visit(node: LogicalPlan) -> None:
-        for child in node.inputs:
-            if isinstance(child, Share):
-                found[child.number] += 1
-                if found[child.number] > 1:
-                    continue
-            visit(child)
-
-    visit(plan)
-    return found

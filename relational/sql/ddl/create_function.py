@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from relational.catalog.functions import FunctionCatalog
 from relational.catalog.names import ObjectName, check_name
@@ -27,7 +27,7 @@ from relational.sql.context import BindContext
 from relational.sql.ddl.options import Options, read_options
 from relational.sql.ddl.show_create import quoted
 from relational.sql.expressions import VOLATILE_FUNCTIONS
-from relational.sql.lexer import Piece, TokenReader
+from relational.sql.lexer import CLOSING, OPENING, Piece, TokenReader
 from relational.sql.names import read_name, schema_of
 from relational.sql.statement import CreateFunction
 from relational.types.data_type import DataType
@@ -38,7 +38,6 @@ from relational.udf.source import RETRACT, defines
 HANDLER, ROW_WISE, STATE = "handler", "row_wise", "state"
 FUNCTION_OPTIONS = (HANDLER, ROW_WISE)
 AGGREGATE_OPTIONS = (*FUNCTION_OPTIONS, STATE)
-_OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 _CLAUSES = ("LANGUAGE", "AS", "STRICT", "RETURNS", "CALLED", "WITH", *(each.name for each in Volatility))
 
 
@@ -120,9 +119,9 @@ def _taken_names() -> frozenset[str]:
 def _read_result(reader: TokenReader) -> tuple[FunctionKind, DataType, str]:
     """(kind, type of a value or row, name of the only column) after RETURNS."""
     if reader.accept("SETOF"):
-        return FunctionKind.TABLE, _read_type(reader), ""
+        return FunctionKind.TABLE, reader.data_type(_begins_clause), ""
     if not reader.accept("TABLE"):
-        return FunctionKind.SCALAR, _read_type(reader), ""
+        return FunctionKind.SCALAR, reader.data_type(_begins_clause), ""
     span = reader.span
     columns = read_fields(reader, "a column")
     if not columns or not all(each.name for each in columns):
@@ -193,9 +192,9 @@ def _field(reader: TokenReader, what: str) -> Field:
     start, name_end = reader.span
     end, count, depth = start, 0, 0
     while (token := reader.peek()) is not None:
-        if depth == 0 and token.token_type in (*_CLOSING, TokenType.COMMA):
+        if depth == 0 and token.token_type in (*CLOSING, TokenType.COMMA):
             break
-        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
         end, count = reader.span[1], count + 1
         reader.next()
     if not count:
@@ -213,20 +212,8 @@ def _field(reader: TokenReader, what: str) -> Field:
         raise BindError(error.message, start=name_end, end=end) from error
 
 
-def _read_type(reader: TokenReader) -> DataType:
-    """A type up to the next clause."""
-    start = end = reader.span[0]
-    depth = 0
-    while (token := reader.peek()) is not None:
-        if depth == 0 and token.text.upper() in _CLAUSES:
-            break
-        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-        end = reader.span[1]
-        reader.next()
-    try:
-        return DataType.parse(reader.text_between(start, end))
-    except BindError as error:
-        raise BindError(error.message, start=start, end=max(end, start + 1)) from error
+def _begins_clause(token: Token) -> bool:
+    return token.text.upper() in _CLAUSES
 
 
 def _handler_of(text: str) -> str:
