@@ -299,8 +299,8 @@ class Block:
 class Ballot:
     """The coordinator of a block's two-phase commit: a table votes when it has evaluated its part. The block is
     accepted when all tables have accepted it, and refused after the first error. A table passes on nothing before the
-    decision, and undoes its part after a refusal.
-    `on_decided` is called, without a lock, by the thread that decides. Thread safe."""
+    decision, and undoes its part after a refusal. `on_decided` is called, without a lock, by the thread that decides.
+    Thread safe."""
 
     def __init__(self, block: Block, on_decided: Callable[[], None]) -> None:
         self._block = block

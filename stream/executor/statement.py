@@ -64,11 +64,14 @@ class StatementEvaluator:
 
     def run_all(self, statements: Iterable[Statement]) -> Resolved:
         """The changes of all statements, in order. StatementError: none of them is left in the table."""
+        return self._together(map(self.run, statements))
+
+    def _together(self, parts: Iterable[Resolved]) -> Resolved:
+        """All of the changes, which are written as they are asked for; after an error none of them is left."""
         written: list[StreamChunk] = []
         rows = 0
         try:
-            for statement in statements:
-                resolved = self.run(statement)
+            for resolved in parts:
                 rows += resolved.rows
                 if resolved.chunk is not None:
                     written.append(resolved.chunk)
@@ -85,18 +88,10 @@ class StatementEvaluator:
         check_rows(self._table.catalog, chunk)
         if self._has_row_ids or chunk.capacity <= PART_ROWS:
             return self._put(chunk)
-        written: list[StreamChunk] = []
-        rows = 0
-        try:
-            for start in range(0, chunk.capacity, PART_ROWS):
-                resolved = self._put(chunk.slice(start, min(PART_ROWS, chunk.capacity - start)))
-                rows += resolved.rows
-                if resolved.chunk is not None:
-                    written.append(resolved.chunk)
-        except Exception:
-            self._undo(written)
-            raise
-        return Resolved(StreamChunk.concat(written), rows) if written else NOTHING
+        starts = range(0, chunk.capacity, PART_ROWS)
+        return self._together(
+            self._put(chunk.slice(start, min(PART_ROWS, chunk.capacity - start))) for start in starts
+        )
 
     def _put(self, chunk: StreamChunk) -> Resolved:
         is_new = self._has_row_ids  # generated keys cannot conflict
