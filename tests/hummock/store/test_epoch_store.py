@@ -78,31 +78,38 @@ def test_epochs_of_tasks_are_epochs_of_the_store(base, rng, tasks, options):
     model = {}
     for number in range(1, 12):
         epoch, files, expected = epoch_of(number), [], dict(model)
-        for task in range(tasks):
-            owned = range(task * VNODES // tasks, (task + 1) * VNODES // tasks)
-            parts = [KeyRange.vnode(table, vnode) for table in TABLES for vnode in owned]
-            store, _ = task_over(base, rng, parts, options)
-            with store:
-                mine = {key: value for key, value in model.items() if any(key in part for part in parts)}
-                assert store.committed_epoch == epoch_of(number - 1)
-                for _ in range(3):
-                    rows = random_rows(rng, owned)
-                    store.ingest_batch(WriteBatch(rows.items()), epoch)
-                    mine |= rows
-                    asked = [rng.choice(sorted(mine)) for _ in range(8)]
-                    assert shown(store, epoch, parts) == present(mine)
-                    assert [store.get(key, epoch) for key in asked] == [mine[key] for key in asked]
-                    assert list(store.get_many(pa.array(asked, pa.binary()), epoch)) == [mine[key] for key in asked]
-                    before = {key: value for key, value in model.items() if key in mine}
-                    assert shown(store, epoch_of(number - 1), parts) == present(before)
-                store.seal_epoch(epoch)
-                files += store.sync(epoch).sstables
+        with base.pinned_version():         # else a compaction meanwhile lets the files of the tasks' version go
+            for task in range(tasks):
+                owned = range(task * VNODES // tasks, (task + 1) * VNODES // tasks)
+                written, mine = epoch_of_a_task(base, rng, owned, options, model, number)
+                files += written
                 expected |= mine
         commit(base, epoch, files)
         assert {info.min_epoch for info in files} == {info.max_epoch for info in files} == {epoch}
         with base.snapshot() as committed:
             assert committed == epoch and shown(base, epoch) == present(expected)
         model = present(expected)
+
+
+def epoch_of_a_task(base, rng, owned, options, model, number):
+    """The files that a task wrote for the vnodes `owned`, and its rows; what it reads is compared as it writes."""
+    epoch, parts = epoch_of(number), [KeyRange.vnode(table, vnode) for table in TABLES for vnode in owned]
+    store, _ = task_over(base, rng, parts, options)
+    with store:
+        mine = {key: value for key, value in model.items() if any(key in part for part in parts)}
+        assert store.committed_epoch == epoch_of(number - 1)
+        for _ in range(3):
+            rows = random_rows(rng, owned)
+            store.ingest_batch(WriteBatch(rows.items()), epoch)
+            mine |= rows
+            asked = [rng.choice(sorted(mine)) for _ in range(8)]
+            assert shown(store, epoch, parts) == present(mine)
+            assert [store.get(key, epoch) for key in asked] == [mine[key] for key in asked]
+            assert list(store.get_many(pa.array(asked, pa.binary()), epoch)) == [mine[key] for key in asked]
+            before = {key: value for key, value in model.items() if key in mine}
+            assert shown(store, epoch_of(number - 1), parts) == present(before)
+        store.seal_epoch(epoch)
+        return store.sync(epoch).sstables, mine
 
 
 def test_a_task_that_wrote_nothing_has_no_files(base, rng):
