@@ -7,6 +7,7 @@ import pytest
 
 from hummock.errors import SparkMissing
 from hummock.spark import spark_session
+from hummock.spark.session import C1_ONLY, SERIAL_GC
 from hummock.spark.worker import NICENESS
 from tests.support.drivers import seeds
 from tests.support.servers.postgres_server import running_server
@@ -14,6 +15,8 @@ from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 seeds.run_seed()        # one for all processes of this run: children inherit it through the environment
 seeds.vary()
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):   # a JVM that lives for seconds compiles in vain
+    os.environ.setdefault(variable, f"{C1_ONLY} {SERIAL_GC}")
 os.environ.setdefault(NICENESS, "0")        # some tests run tasks in this process, which must keep its priority
 
 

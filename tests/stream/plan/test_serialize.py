@@ -9,7 +9,7 @@ import pytest
 from hummock.errors import FormatTooNew
 from relational.errors import CatalogError
 from relational.sql import bind_sql
-from relational.sql.statement import CreateSink, CreateTable
+from relational.sql.statement import CreateSink
 from stream.plan.planner import plan_query
 from stream.plan.serialize import (
     FIRST_VERSION,
@@ -24,8 +24,7 @@ from stream.plan.serialize import (
 from tests.stream.plan.test_planner_cases import CASES
 from tests.support.suites.sql_cases import case_catalog
 
-QUERIES = [(title, statement) for title, statement, _ in CASES
-           if not isinstance(next(iter(bind_sql(statement, case_catalog()))), CreateTable)]
+QUERIES = [(title, statement) for title, statement, _ in CASES if not statement.startswith("CREATE TABLE")]
 
 
 def planned(statement):
