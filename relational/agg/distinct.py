@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from relational.agg.changes import plan
 from relational.agg.distinct_records import DistinctRecords
-from relational.agg.evicted_keys import EvictedKeys
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
+from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.key_ids import KeyInterner
 from relational.types import DataType
 

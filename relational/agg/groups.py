@@ -25,7 +25,6 @@ from relational.agg.changes import plan
 from relational.agg.collected import CollectedColumn
 from relational.agg.distinct import DistinctValues, ReadRows
 from relational.agg.distinct_sketch import DistinctSketchKernel
-from relational.agg.evicted_keys import EvictedKeys
 from relational.agg.exact_sum import ExactSumKernel
 from relational.agg.float_sum import FloatSumKernel
 from relational.agg.kept_rows import KeptRowsKernel
@@ -41,6 +40,7 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
+from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType

@@ -27,5 +27,6 @@ cdef class JoinIndex(JoinRows):
     cdef Py_ssize_t forget_at           # keys and rows by which a watermark is compared with all keys
     cdef KeyInterner key_numbers
     cdef object form                    # StoredForm
+    cdef object evicted                 # EvictedKeys
 
     cdef int repack(self, const int32_t[::1] keys) except -1    # keeps only `keys` and their rows

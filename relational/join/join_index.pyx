@@ -26,6 +26,7 @@ from relational.chunk.stream_chunk cimport StreamChunk
 from relational.hash.key_ids cimport KeyInterner
 from relational.join.join_rows cimport Changes, JoinRows
 
+from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.located_keys import LocatedKeys
 from relational.errors import ConsistencyError
 from relational.join.stored_form import StoredForm
@@ -37,7 +38,7 @@ cdef enum:
     WASTE_BYTES = 1 << 20       # of strings, likewise
     MIN_FORGOTTEN = 4096        # keys and rows in memory below which none are forgotten
 
-cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled after an eviction
+cdef double EVICTION_SHARE = 0.6    # of the capacity remains filled after an eviction, and is moved
 cdef int EXCESS = 2                 # times the capacity may be filled within an epoch
 
 
@@ -61,6 +62,7 @@ cdef class JoinIndex(JoinRows):
         self.form = StoredForm(types, self.stream_key)
         super().__init__(self.form.types, self.form.name)
         self.is_complete, self.epoch, self.forget_at = True, 1, MIN_FORGOTTEN
+        self.evicted = EvictedKeys(capacity_bytes)
 
     @property
     def rows(self):
@@ -94,6 +96,19 @@ cdef class JoinIndex(JoinRows):
             if ids[row] >= 0:
                 self.lists.entry(ids[row]).touched = self.epoch
         return LocatedKeys(found, np.arange(before, self.lists.keys, dtype=np.int32))
+
+    def track_evictions(self):
+        """From now on keys that were never evicted are known to have no stored rows. REQUIRES that none has one now,
+        and that the keys of all rows that are stored later are located as they are."""
+        self.evicted.track()
+
+    def possibly_stored(self, new_ids):
+        """Those of the new keys that may have stored rows: int32[n]."""
+        return self.evicted.possibly_stored(new_ids, self.keys_of)
+
+    def keys_of(self, ids):
+        """The columns of keys."""
+        return DataChunk(self.key_numbers.keys(ids), capacity=len(ids))
 
     def load(self, DataChunk rows not None, degrees=None):
         """Loads stored rows of keys with ids from `locate`. `degrees`: int32[capacity], default 0.
@@ -175,7 +190,9 @@ cdef class JoinIndex(JoinRows):
             self.repack(self.worth_keeping())
         before, share = self.lists.keys, EVICTION_SHARE
         while self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes and self.lists.keys:
-            self.repack(self.latest(int(self.capacity_bytes * share)))
+            kept = self.latest(int(self.capacity_bytes * share))
+            self.evicted.add(np.setdiff1d(np.arange(self.lists.keys, dtype=np.int32), kept, True), self.keys_of)
+            self.repack(kept)
             share /= 2
             self.is_complete = False
         self.epoch += 1

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
+from relational.order.late_rows import LateRows
 from relational.order.rank_words import BEGINS, DIFFERS, DISTINCT, rank_words
 from relational.types.data_type import TypeKind
 from relational.types.ordering import ASCENDING, OrderType, SortKey
@@ -41,10 +42,13 @@ class Ranking:
     dense_rank: np.ndarray
 
 
-def ranking(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> Ranking:
+def ranking(
+    rows: DataChunk | LateRows, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]
+) -> Ranking:
     """The rows, none of them hidden, whose groups are numbered `groups` (integers[capacity]), in the order `keys` of
     each; rows that are equal in it by the columns `ties`, ascending, and then as they come."""
-    order, begins, differs = _by_words(rows, groups, keys, ties) or _by_encoded_keys(rows, groups, keys, ties)
+    late = LateRows.of(rows) if isinstance(rows, DataChunk) else rows
+    order, begins, differs = _by_words(late, groups, keys, ties) or _by_encoded_keys(late, groups, keys, ties)
     at = np.arange(len(order))
     start = np.maximum.accumulate(np.where(begins, at, 0)) if len(order) else at
     tie = np.maximum.accumulate(np.where(differs, at, 0)) if len(order) else at
@@ -56,14 +60,14 @@ _Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 """The rows in their order, where in it another group begins, and where a row is not equal to the one before it."""
 
 
-def _by_words(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order | None:
+def _by_words(rows: LateRows, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order | None:
     """By words of the first columns, and where these are equal by the encoded keys of the others. None if the first
     column has no words."""
     every = [*keys, *map(SortKey, ties)]
     words: list[np.ndarray] = []
     known = width = 0
     for key in every:
-        found = order_words(rows.columns[key.column], key.order)
+        found = order_words(rows.column(key.column), key.order)
         if found is None:
             break
         words += found
@@ -85,7 +89,7 @@ def _by_words(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties
 
 
 def _order_equal_ones(
-    rows: DataChunk, order: np.ndarray, is_equal: np.ndarray, differs: np.ndarray, rest: Sequence[SortKey], keys: int
+    rows: LateRows, order: np.ndarray, is_equal: np.ndarray, differs: np.ndarray, rest: Sequence[SortKey], keys: int
 ) -> None:
     """Orders runs of rows, each equal to the one before it in what `order` is by, by `rest`, of which the first `keys`
     make them differ."""
@@ -94,14 +98,14 @@ def _order_equal_ones(
         return
     run = np.cumsum(~is_equal)[at]
     columns = [key.column for key in rest]
-    chosen = rows.project(columns).take(order[at])
+    chosen = LateRows.of(rows.take(order[at], columns))
     own = [SortKey(number, key.order) for number, key in enumerate(rest)]
     found, begins, differ = _by_encoded_keys(chosen, run, own[:keys], range(keys, len(rest)))
     order[at] = order[at][found]
     differs[at] = np.where(begins, differs[at], differ)
 
 
-def _by_encoded_keys(rows: DataChunk, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order:
+def _by_encoded_keys(rows: LateRows, groups: np.ndarray, keys: Sequence[SortKey], ties: Sequence[int]) -> _Order:
     parts = [pa.array(groups)]
     for columns in ([(key.column, key.order) for key in keys], [(column, ASCENDING) for column in ties]):
         if columns:
@@ -159,8 +163,8 @@ def group_numbers(columns: Sequence[Column], rows: int) -> np.ndarray:
     return encoded.dictionary_encode().indices.to_numpy()
 
 
-def _encoded(rows: DataChunk, columns: Sequence[tuple[int, object]]) -> pa.Array:
-    chosen = [rows.columns[column] for column, _ in columns]
+def _encoded(rows: LateRows, columns: Sequence[tuple[int, object]]) -> pa.Array:
+    chosen = [rows.column(column) for column, _ in columns]
     encoder = KeyEncoder([column.data_type for column in chosen], [order for _, order in columns])
     return encoder.encode(chosen).to_arrow()
 

@@ -15,6 +15,8 @@ from relational.expr.eval_context import ErrorCounts
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.net_changes import net_changes
+from relational.join.rows_by_key import RowsByKey
+from relational.order.late_rows import LateRows
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
@@ -95,8 +97,9 @@ class OrderedGroupsExecutor(Executor):
         """The table was committed."""
 
     @abstractmethod
-    def _changed(self, changes: StreamChunk) -> Iterator[StreamChunk]:
-        """Applies net changes, none of them hidden, to the table; the changes of the result."""
+    def _changed(self, changes: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
+        """Applies net changes, none of them hidden, to the table; the changes of the result. Several chunks only
+        append."""
 
     def _keep(self, chunk: StreamChunk) -> None:
         if self._long_key is not None:
@@ -109,14 +112,12 @@ class OrderedGroupsExecutor(Executor):
     def _flush(self) -> Iterator[StreamChunk]:
         if not self._kept_rows:
             return
-        changes = StreamChunk.compacted(self._kept)
-        self._kept, self._kept_rows, self._kept_bytes = [], 0, 0
+        kept, self._kept, self._kept_rows, self._kept_bytes = self._kept, [], 0, 0
         if not self._is_append_only:
-            changes = net_changes(changes, self._stream_key)
-        if changes.capacity:
-            for made in self._changed(changes):
-                if made.capacity:
-                    yield from slices(made, self._chunk_rows)
+            kept = [net_changes(StreamChunk.compacted(kept), self._stream_key)]
+        for made in self._changed([chunk for chunk in kept if chunk.capacity]):
+            if made.capacity:
+                yield from slices(made, self._chunk_rows)
 
 
 def positions(chosen: np.ndarray) -> np.ndarray:
@@ -138,6 +139,16 @@ def rows_in_memory(index: JoinIndex, ids: np.ndarray, width: int | None = None) 
 
 def no_rows(types: Sequence[DataType]) -> DataChunk:
     return DataChunk([Column.nulls(each, 0) for each in types], capacity=0)
+
+
+def lost_rows(rows: LateRows, deleted: LateRows, name: Sequence[int]) -> np.ndarray:
+    """bool[n]: which of `rows`, that differ in the columns `name`, are among those that are deleted."""
+    is_lost = np.zeros(rows.count, np.bool_)
+    if deleted.count:
+        keys = RowsByKey(rows.ascending(None, name), range(len(name)))
+        found = keys.find(deleted.ascending(None, name))
+        is_lost[found[found >= 0]] = True
+    return is_lost
 
 
 def is_deleted(changes: StreamChunk) -> np.ndarray:

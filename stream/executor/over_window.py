@@ -12,7 +12,7 @@ are those that were emitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Cast, InputRef
 from relational.expr.window_functions import WindowCall
 from relational.expr.window_reach import Reach
-from relational.join.rows_by_key import RowsByKey
+from relational.order.late_rows import LateRows
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import KnownRows, window_values
 from relational.order.ranking import group_numbers, ranking
@@ -33,7 +33,7 @@ from relational.table.partition_rows import PartitionRows, PartRows
 from relational.table.state_table import StateTable
 from relational.types.ordering import SortKey
 from stream.executor.base import Executor, ExecutorInfo
-from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, positions
+from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, lost_rows, positions
 from stream.executor.partition_tails import PartitionTails
 
 MOST_PARTITIONS = 4_096
@@ -139,7 +139,11 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         if self._tails is not None:
             self._tails.end_epoch()
 
-    def _changed(self, changes: StreamChunk) -> Iterator[StreamChunk]:
+    def _changed(self, changes: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
+        if changes:
+            yield from self._changed_rows(StreamChunk.compacted(changes))
+
+    def _changed_rows(self, changes: StreamChunk) -> Iterator[StreamChunk]:
         numbers = group_numbers([changes.columns[column] for column in self._windows.groups], changes.capacity)
         first, count = 0, int(numbers.max()) + 1
         while first < count:
@@ -160,10 +164,9 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         old = before.rows.project(range(width))
         known = before.rows.project(range(width, len(before.rows.columns)))
         has_state = self._first_rows(before)
-        keys, is_deletion = RowsByKey(old, self._stream_key), is_deleted(changes)
-        is_lost = np.zeros(old.capacity, np.bool_)
-        lost = keys.find(changes)[is_deletion]
-        is_lost[lost[lost >= 0]] = True
+        is_deletion = is_deleted(changes)
+        deleted = LateRows.of(DataChunk(changes.columns)).only(positions(is_deletion))
+        is_lost = lost_rows(LateRows.of(old), deleted, self._stream_key)
         stays = positions(~is_lost)
         rows = DataChunk.concat([old.take(stays), DataChunk(changes.columns).take(positions(~is_deletion))])
         parts = np.concatenate([before.part[stays], partition[~is_deletion]])

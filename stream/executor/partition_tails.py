@@ -27,19 +27,18 @@ class PartitionTails:
     ) -> None:
         self.length = length
         self._index = JoinIndex(types, groups, name, null_safe=(True,) * len(groups), capacity_bytes=capacity_bytes)
-        self._starts_empty = False
 
     def begin(self, *, is_empty: bool) -> None:
         """`is_empty`: there is no row in any partition."""
-        self._starts_empty = is_empty
+        if is_empty:
+            self._index.track_evictions()
 
     def locate(self, partitions: DataChunk) -> tuple[np.ndarray, np.ndarray]:
         """(int32[capacity]: the ids of partitions, which differ; bool[capacity]: whether their last rows are in
         memory)."""
         located = self._index.locate(partitions.columns)
         is_known = np.ones(partitions.capacity, np.bool_)
-        if not (self._starts_empty and self._index.is_complete):
-            is_known[np.isin(located.ids, located.new_ids)] = False
+        is_known[np.isin(located.ids, self._index.possibly_stored(located.new_ids))] = False
         return located.ids, is_known
 
     def rows(self, ids: np.ndarray) -> tuple[DataChunk, np.ndarray]:

@@ -12,7 +12,7 @@ columns of the order; other columns are gathered only of those that come or go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +24,12 @@ from relational.expr.window_functions import RankKind
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.rows_by_key import RowsByKey
+from relational.order.late_rows import LateRows
 from relational.order.ranking import ranking
 from relational.table.state_table import StateTable
 from relational.types.ordering import SortKey
 from stream.executor.base import Executor, ExecutorInfo
-from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, no_rows, positions
+from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, lost_rows, no_rows, positions
 
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
@@ -53,32 +54,18 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of which the columns `ordered` are gathered. `groups`: of each of them. `taken(at, width)`: the first
-    columns of the rows at ascending positions."""
+    """Rows, and the group of each of them."""
 
-    ordered: DataChunk
+    late: LateRows
     groups: np.ndarray
-    taken: Callable[[np.ndarray, int], DataChunk]
-
-    @property
-    def count(self) -> int:
-        return len(self.groups)
 
     def only(self, at: np.ndarray) -> _Rows:
-        """Those at some positions."""
-        return _Rows(self.ordered.take(at), self.groups[at], lambda rows, width: self.taken(at[rows], width))
+        """Those at ascending positions, which differ."""
+        return _Rows(self.late.only(at), self.groups[at])
 
     @classmethod
     def together(cls, parts: Sequence[_Rows]) -> _Rows:
-        ends = np.cumsum([part.count for part in parts])
-
-        def taken(at: np.ndarray, width: int) -> DataChunk:
-            pieces = np.split(at, np.searchsorted(at, ends[:-1]))
-            found = zip(parts, pieces, (0, *ends[:-1]), strict=True)
-            return DataChunk.concat([part.taken(piece - first, width) for part, piece, first in found])
-
-        groups = np.concatenate([part.groups for part in parts])
-        return cls(DataChunk.concat([part.ordered for part in parts]), groups, taken)
+        return cls(LateRows.together([part.late for part in parts]), np.concatenate([part.groups for part in parts]))
 
 
 class TopNExecutor(OrderedGroupsExecutor):
@@ -107,16 +94,10 @@ class TopNExecutor(OrderedGroupsExecutor):
         self._index = JoinIndex(
             self._types, window.groups, name, null_safe=(True,) * len(window.groups), capacity_bytes=cache_bytes
         )
-        self._starts_empty = False
-        keys = [key.column for key in window.keys]
-        self._ordering = tuple(dict.fromkeys([*window.groups, *keys, *self._stream_key]))
-        """The columns that rows are found and ranked by."""
-        self._groups_at = tuple(map(self._ordering.index, window.groups))
-        self._keys_at = tuple(SortKey(self._ordering.index(key.column), key.order) for key in window.keys)
-        self._stream_key_at = tuple(map(self._ordering.index, self._stream_key))
 
     def _begin(self) -> None:
-        self._starts_empty = next(self._table.scan_chunks(), None) is None
+        if next(self._table.scan_chunks(), None) is None:
+            self._index.track_evictions()
 
     def _limit_memory(self) -> None:
         self._index.limit_memory()
@@ -124,75 +105,71 @@ class TopNExecutor(OrderedGroupsExecutor):
     def _end_epoch(self) -> None:
         self._index.end_epoch()
 
-    def _changed(self, changes: StreamChunk) -> Iterator[StreamChunk]:
-        yield self._changed_windows(changes)
+    def _changed(self, changes: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
+        if changes:
+            yield self._changed_windows(changes)
 
-    def _changed_windows(self, changes: StreamChunk) -> StreamChunk:
+    def _changed_windows(self, changes: Sequence[StreamChunk]) -> StreamChunk:
         """Applies net changes; the changes of the result."""
-        ids = self._located(changes)
-        before = self._windows(np.unique(ids))
-        numbers = self._numbers(before)
-        keys = RowsByKey(before.ordered, self._stream_key_at)
-        is_deletion = is_deleted(changes)
-        is_lost = np.zeros(before.count, np.bool_)
-        deleted = keys.find(changes.project(self._ordering))[is_deletion]
-        is_lost[deleted[deleted >= 0]] = True
+        given = [_Rows(LateRows.of(DataChunk(chunk.columns)), self._located(chunk)) for chunk in changes]
+        added = _Rows.together(given)
+        is_deletion = np.concatenate([is_deleted(chunk) for chunk in changes])
+        before = self._windows(np.unique(added.groups))
+        is_lost = lost_rows(before.late, added.late.only(positions(is_deletion)), self._stream_key)
+        numbers = self._numbers_before(before, is_lost)
         if not self._is_append_only:
-            self._table.write_slice(changes)
-        rows = self._candidates(changes, ids, before, numbers, is_lost)
-        origin = keys.find(rows.ordered)
-        origin[np.append(is_lost, False)[origin]] = -1
+            for chunk in changes:
+                self._table.write_slice(chunk)
+        rows, origin = self._candidates(added, is_deletion, before, numbers, is_lost)
         new_numbers = self._numbers(rows)
         in_window = new_numbers <= self._window.last
-        is_kept = np.zeros(before.count, np.bool_)
+        is_kept = np.zeros(before.late.count, np.bool_)
         is_kept[origin[in_window & (origin >= 0)]] = True
-        comes = in_window & (origin < 0)
-        output = self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
-        self._apply(before, ~is_kept, rows, comes)
-        return output
+        applied = self._apply(before, ~is_kept, rows, in_window & (origin < 0))
+        if not self._window.has_number and not self._window.offset:
+            return applied.project(range(self._window.width))
+        return self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
 
     def _candidates(
-        self, changes: StreamChunk, ids: np.ndarray, before: _Rows, numbers: np.ndarray, is_lost: np.ndarray
-    ) -> _Rows:
-        """The rows among which all rows of the new windows are."""
+        self, added: _Rows, is_deletion: np.ndarray, before: _Rows, numbers: np.ndarray, is_lost: np.ndarray
+    ) -> tuple[_Rows, np.ndarray]:
+        """(The rows among which all rows of the new windows are; of each its position in `before`, or -1.)"""
         refilled = self._incomplete(before.groups, numbers, is_lost)
         survives = positions(~(is_lost | np.isin(before.groups, refilled)))
-        comes = positions(~(is_deleted(changes) | np.isin(ids, refilled)))
-        added = DataChunk(changes.columns)
-        parts = [before.only(survives), self._rows_of(added, ids).only(comes)]
-        parts += [self._rows_of(rows, groups) for rows, groups in self._read(before, refilled)]
-        return _Rows.together(parts)
-
-    def _rows_of(self, rows: DataChunk, groups: np.ndarray) -> _Rows:
-        def taken(at: np.ndarray, width: int) -> DataChunk:
-            return rows.project(range(width)).take(at)
-
-        return _Rows(rows.project(self._ordering), groups, taken)
+        comes = positions(~(is_deletion | np.isin(added.groups, refilled)))
+        parts, origin = [before.only(survives), added.only(comes)], [survives, np.full(len(comes), -1, np.int32)]
+        if len(refilled):
+            names = range(len(self._stream_key))
+            keys = RowsByKey(before.late.ascending(None, self._stream_key), names)
+            for rows, groups in self._read(before, refilled):
+                parts.append(_Rows(LateRows.of(rows), groups))
+                found = keys.find(rows.project(self._stream_key))
+                origin.append(np.where(np.append(is_lost, True)[found], -1, found))
+        return _Rows.together(parts), np.concatenate(origin)
 
     def _located(self, changes: DataChunk) -> np.ndarray:
         """The group of each row, whose window is in memory then: int32[capacity]."""
         columns = [changes.columns[column] for column in self._window.groups]
         located = self._index.locate(columns)
-        if len(located.new_ids) and not (self._starts_empty and self._index.is_complete):
-            for rows, _ in self._stored(DataChunk(columns).take(located.new_rows)):
-                self._index.load(rows)
+        stored = self._index.possibly_stored(located.new_ids)
+        if len(stored):
+            rows = located.new_rows[stored - located.new_ids[0]]
+            for found, _ in self._stored(DataChunk(columns).take(rows)):
+                self._index.load(found)
         return located.ids
 
     def _windows(self, groups: np.ndarray) -> _Rows:
         """The rows of windows in memory."""
         found = list(JoinProbe(self._index, groups))
         if not found:
-            return self._rows_of(no_rows(self._types), np.empty(0, np.int32))
+            return _Rows(LateRows.of(no_rows(self._types)), np.empty(0, np.int32))
         row_ids = np.concatenate([rows for _, rows in found])
 
-        def taken(at: np.ndarray, width: int) -> DataChunk:
-            return self._gathered(row_ids[at], range(width))
+        def gather(at: np.ndarray | None, columns: Sequence[int]) -> DataChunk:
+            chosen = row_ids if at is None else row_ids[at]
+            return DataChunk(list(map(Column, self._index.gather(chosen, columns))), capacity=len(chosen))
 
-        of_rows = groups[np.concatenate([at for at, _ in found])]
-        return _Rows(self._gathered(row_ids, self._ordering), of_rows, taken)
-
-    def _gathered(self, row_ids: np.ndarray, columns: Sequence[int]) -> DataChunk:
-        return DataChunk(list(map(Column, self._index.gather(row_ids, columns))), capacity=len(row_ids))
+        return _Rows(LateRows(len(row_ids), gather), groups[np.concatenate([at for at, _ in found])])
 
     def _incomplete(self, of_before: np.ndarray, numbers: np.ndarray, is_lost: np.ndarray) -> np.ndarray:
         """The groups that have lost a row, and may have rows behind their window, which fill it again."""
@@ -213,7 +190,7 @@ class TopNExecutor(OrderedGroupsExecutor):
             return []
         _, first = np.unique(before.groups, return_index=True)
         chosen = first[np.isin(before.groups[first], groups)].astype(np.int32)
-        prefixes = before.ordered.project(self._groups_at).take(chosen)
+        prefixes = before.late.take(chosen, self._window.groups)
         return [(rows, before.groups[chosen][owners]) for rows, owners in self._stored(prefixes)]
 
     def _stored(self, prefixes: DataChunk) -> Iterator[tuple[DataChunk, np.ndarray]]:
@@ -223,7 +200,7 @@ class TopNExecutor(OrderedGroupsExecutor):
             left, limit = np.arange(part.capacity, dtype=np.int32), min(self._window.last, MOST_READ)
             while len(left):
                 owners, rows = self._table.first_rows(part.take(left), limit)
-                numbers = self._numbers(self._rows_of(rows, owners))
+                numbers = self._numbers(_Rows(LateRows.of(rows), owners))
                 is_open = np.bincount(owners, minlength=len(left)) >= limit
                 is_open[owners[numbers > self._window.last]] = False
                 is_open &= self._window.kind is not RankKind.ROW_NUMBER or limit < self._window.last
@@ -231,23 +208,31 @@ class TopNExecutor(OrderedGroupsExecutor):
                 yield rows.take(whole), start + left[owners[whole]]
                 left, limit = left[is_open], 2 * limit
 
+    def _numbers_before(self, before: _Rows, is_lost: np.ndarray) -> np.ndarray:
+        """The numbers of the rows of windows in memory; 1, where it only matters that they are in the window."""
+        window = self._window
+        if window.has_number or window.offset or (window.kind is RankKind.DENSE_RANK and is_lost.any()):
+            return self._numbers(before)
+        return np.ones(before.late.count, np.int64)
+
     def _numbers(self, rows: _Rows) -> np.ndarray:
         """The number of each row among all rows of its group: int64[n]."""
-        found = ranking(rows.ordered, rows.groups, self._keys_at, self._stream_key_at)
-        numbers = np.empty(rows.count, np.int64)
+        found = ranking(rows.late, rows.groups, self._window.keys, self._stream_key)
+        numbers = np.empty(rows.late.count, np.int64)
         numbers[found.rows] = getattr(found, self._window.kind)
         return numbers
 
-    def _apply(self, before: _Rows, goes: np.ndarray, rows: _Rows, comes: np.ndarray) -> None:
-        """Takes rows out of the windows in memory, and others into them."""
-        gone, come = positions(goes), positions(comes)
-        width = len(self._types)
+    def _apply(self, before: _Rows, goes: np.ndarray, rows: _Rows, comes: np.ndarray) -> StreamChunk:
+        """Takes rows out of the windows in memory, and others into them; these changes."""
+        gone, come = before.only(positions(goes)), rows.only(positions(comes))
+        both = _Rows.together([gone, come])
         chunk = StreamChunk(
-            DataChunk.concat([before.taken(gone, width), rows.taken(come, width)]).columns, _ops(gone, come)
+            both.late.ascending(None, range(len(self._types))).columns, _ops(gone.late.count, come.late.count)
         )
-        self._index.apply(chunk, np.concatenate([before.groups[gone], rows.groups[come]]).astype(np.int32))
+        self._index.apply(chunk, both.groups.astype(np.int32))
         if self._is_append_only:
             self._table.write_slice(chunk)
+        return chunk
 
     def _output(self, before: _Rows, old: np.ndarray, rows: _Rows, new: np.ndarray, origin: np.ndarray) -> StreamChunk:
         """The changes from the old to the new rows. `old`, `new`: their numbers, 0: not in the window. `origin`: the
@@ -259,11 +244,12 @@ class TopNExecutor(OrderedGroupsExecutor):
             same &= np.append(old, 0)[origin] == new
         was[origin[same]] = False
         gone, come = positions(was), positions(is_now & ~same)
-        columns = DataChunk.concat([before.taken(gone, window.width), rows.taken(come, window.width)]).columns
+        both = LateRows.together([before.late.only(gone), rows.late.only(come)])
+        columns = both.ascending(None, range(window.width)).columns
         if window.has_number:
             columns = (*columns, Column(pa.array(np.concatenate([old[gone], new[come]]))))
-        return StreamChunk(columns, _ops(gone, come))
+        return StreamChunk(columns, _ops(len(gone), len(come)))
 
 
-def _ops(gone: np.ndarray, come: np.ndarray) -> np.ndarray:
-    return np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (len(gone), len(come)))
+def _ops(gone: int, come: int) -> np.ndarray:
+    return np.repeat(np.array([Op.DELETE, Op.INSERT], np.uint8), (gone, come))

@@ -91,3 +91,27 @@ def test_wrong_arguments():
         index.find([Column.from_pylist([1], DataType.BIGINT)], np.ones(2, np.uint8))
     with pytest.raises(IndexError, match="key number 7"):
         index.keys(np.array([7], np.int32))
+
+
+@pytest.mark.parametrize("types", [(DataType.BIGINT,), (DataType.VARCHAR,), (DataType.BIGINT, DataType.INT)],
+                         ids=lambda types: "-".join(map(str, types)))
+def test_hundreds_of_thousands_of_keys_in_segments_that_are_divided(types):
+    rng, index = np.random.default_rng(7), KeyInterner(types)
+    keys = rng.permutation(200_000) * 977
+    form = {DataType.BIGINT: lambda some: pa.array(some), DataType.INT: lambda some: pa.array(some.astype(np.int32)),
+            DataType.VARCHAR: lambda some: pa.array([f"{key:x}" for key in some.tolist()])}
+
+    def find(some, is_adding=True):
+        return index.find([Column(form[each](some), each) for each in types], is_adding=is_adding)
+
+    sizes = []
+    for first in range(0, len(keys), 25_000):
+        assert np.array_equal(find(keys[first:first + 25_000]), np.arange(first, first + 25_000))
+        sizes.append(index.size_bytes)
+    assert max(np.diff(sizes)) < sizes[-1] / 2, "it grew by doubling"
+    assert np.array_equal(find(keys[::-1]), np.arange(len(keys))[::-1])
+    assert (find(keys + 1, is_adding=False) == -1).all()
+    kept = rng.permutation(len(keys))[:60_000].astype(np.int32)
+    index.keep(kept)
+    assert np.array_equal(find(keys[kept]), np.arange(len(kept)))
+    assert np.array_equal(np.sort(find(np.delete(keys, kept))), np.arange(len(kept), len(keys)))

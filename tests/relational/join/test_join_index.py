@@ -362,3 +362,24 @@ def test_keys_below_a_bound_are_forgotten_once_there_are_many():
     assert counts[0] == sum(at % 7 == 0 for at in range(0, 20_000, 1_000))
     assert list(counts[1:]) == [sum(at % 7 == 3 and at % 1_000 > 0 for at in range(100 * t, 100 * t + 100))
                                 for t in (190, 199)]
+
+
+def test_of_new_keys_only_evicted_ones_may_have_stored_rows():
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), capacity_bytes=1_200_000)
+    index.track_evictions()
+    seen = set()
+    for epoch in range(1, 20):
+        keys = np.arange(epoch * 4_000, epoch * 4_000 + 4_500)      # some of the epoch before, and new ones
+        keys = np.append(keys, keys[0] // 2)                        # and one that was seen long ago
+        located = index.locate([Column(pa.array(keys))])
+        rows = located.new_rows if len(located.new_ids) else located.new_ids
+        first = located.new_ids[0] if len(located.new_ids) else 0
+        asked = set(keys[rows[index.possibly_stored(located.new_ids) - first]].tolist())
+        again = seen & set(keys[rows].tolist())
+        assert asked >= again, "a stored row would not be read"
+        assert len(asked - again) < 200, "many keys are read in vain"
+        index.apply(StreamChunk([Column(pa.array(keys)), Column(pa.array(keys + epoch))],
+                                np.zeros(len(keys), np.uint8)), located.ids)
+        seen |= set(keys.tolist())
+        index.end_epoch()
+    assert len(seen) > 2 * index.keys, "little was evicted"
