@@ -29,4 +29,5 @@ cdef class JoinIndex(JoinRows):
     cdef object form                    # StoredForm
     cdef object evicted                 # EvictedKeys
 
+    cdef int evict(self, double share) except -1    # keys beyond this share of the budget, touched longest ago
     cdef int repack(self, const int32_t[::1] keys) except -1    # keeps only `keys` and their rows

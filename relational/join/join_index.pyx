@@ -186,15 +186,13 @@ cdef class JoinIndex(JoinRows):
         Invalidates all key and row ids.
         """
         cdef Py_ssize_t before
+        cdef double share = EVICTION_SHARE
         if self.has_waste():
             self.repack(self.worth_keeping())
-        before, share = self.lists.keys, EVICTION_SHARE
+        before = self.lists.keys
         while self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes and self.lists.keys:
-            kept = self.latest(int(self.capacity_bytes * share))
-            self.evicted.add(np.setdiff1d(np.arange(self.lists.keys, dtype=np.int32), kept, True), self.keys_of)
-            self.repack(kept)
+            self.evict(share)
             share /= 2
-            self.is_complete = False
         self.epoch += 1
         return before - self.lists.keys
 
@@ -290,6 +288,12 @@ cdef class JoinIndex(JoinRows):
         order = np.argsort(touched, kind="stable")[::-1]
         taken = np.cumsum(rows[order] * per_row + per_key) <= wanted_bytes
         return np.sort(order[taken]).astype(np.int32)
+
+    cdef int evict(self, double share) except -1:
+        kept = self.latest(int(self.capacity_bytes * share))
+        self.evicted.add(np.setdiff1d(np.arange(self.lists.keys, dtype=np.int32), kept, True), self.keys_of)
+        self.is_complete = False
+        return self.repack(kept)
 
     cdef int repack(self, const int32_t[::1] keys) except -1:
         order = np.empty(max(self.lists.rows, 1), np.int32)
