@@ -9,6 +9,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 
+import duckdb
 import pytest
 
 from relational.batch import run_query
@@ -39,13 +40,27 @@ def session():
     return session
 
 
-@pytest.fixture(scope="module")
-def duck(session):
-    connection = oracle()
-    for name in TABLES:
-        connection.register("rows_", session.sql(f"SELECT * FROM {name}"))
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_")
-    return connection
+class Duck:
+    """DuckDB over the rows of a session."""
+
+    def __init__(self, session):
+        self._session, self.failures = session, 0
+        self._begin()
+
+    def _begin(self):
+        self._connection = oracle()
+        for name in TABLES:
+            self._connection.register("rows_", self._session.sql(f"SELECT * FROM {name}"))
+            self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_")
+
+    def rows(self, text):
+        """The rows of a query; None after an internal error of DuckDB, which ends its database."""
+        try:
+            return rows_of(self._connection.sql(text).to_arrow_table())
+        except duckdb.InternalException:
+            self.failures += 1
+            self._begin()
+            return None
 
 
 def bound(text, session):
@@ -53,7 +68,8 @@ def bound(text, session):
     return statement.plan
 
 
-def test_a_query_agrees_with_duckdb(session, duck):
+def test_a_query_agrees_with_duckdb(session):
+    duck = Duck(session)
     maker, counted = QueryMaker(run_seed(), has_joins=True), {Union: 0, Share: 0, Join: 0}
     tables = {
         session.catalog.resolve(ObjectName.parse(name)).id: interpreted(session, name) for name in TABLES
@@ -63,9 +79,10 @@ def test_a_query_agrees_with_duckdb(session, duck):
         try:
             plan = bound(text, session)
             ours = rows_of(run_query(plan, session.store, session.epoch))
-            theirs = rows_of(duck.sql(text).to_arrow_table())
+            theirs = duck.rows(text)
             is_ordered = " ORDER BY " in text.rpartition(")")[2]
-            assert_same_rows(ours, theirs, ordered=is_ordered)
+            if theirs is not None:
+                assert_same_rows(ours, theirs, ordered=is_ordered)
             if not is_ordered:
                 with suppress(TooManyPairs):
                     assert_same_rows(ours, visible(plan, interpret(plan, tables)), ordered=False)
@@ -78,6 +95,7 @@ def test_a_query_agrees_with_duckdb(session, duck):
         for kind in counted:
             counted[kind] += any(isinstance(node, kind) for node in nodes(plan))
     assert min(counted.values()) > QUERIES // 10, counted
+    assert duck.failures <= QUERIES // 20
 
 
 def interpreted(session, name):

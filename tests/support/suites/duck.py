@@ -48,8 +48,8 @@ def plain(value: object) -> object:
     return value
 
 
-def same(ours: object, theirs: object) -> bool:
-    """SQL-equal; numbers of different types within a relative error."""
+def same(ours: object, theirs: object, absolute_error: float = 1e-9) -> bool:
+    """SQL-equal; numbers of different types within an error."""
     ours, theirs = plain(ours), plain(theirs)
     if ours is None or theirs is None:
         return ours is theirs
@@ -57,19 +57,22 @@ def same(ours: object, theirs: object) -> bool:
         if isinstance(ours, float) or isinstance(theirs, float):
             x, y = float(ours), float(theirs)
             return (math.isnan(x) and math.isnan(y)) or math.isclose(
-                x, y, rel_tol=RELATIVE_ERROR, abs_tol=1e-9
+                x, y, rel_tol=RELATIVE_ERROR, abs_tol=absolute_error
             )
         return ours == theirs
     return ours == theirs
 
 
-def assert_same_rows(ours: Sequence[tuple], theirs: Sequence[tuple], *, ordered: bool) -> None:
+def assert_same_rows(
+    ours: Sequence[tuple], theirs: Sequence[tuple], *, ordered: bool, absolute_error: float = 1e-9
+) -> None:
     """Asserts equal rows, in the same order if `ordered`, else after sorting both by their text."""
     assert len(ours) == len(theirs)
     if not ordered:
         ours, theirs = sorted(ours, key=by_text), sorted(theirs, key=by_text)
     for mine, yours in zip(ours, theirs, strict=True):
-        assert all(map(same, mine, yours)), (mine, yours)
+        pairs = zip(mine, yours, strict=True)
+        assert all(same(one, other, absolute_error) for one, other in pairs), (mine, yours)
 
 
 def by_text(row: Iterable[object]) -> list[str]:
