@@ -11,15 +11,19 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.hash.slot_segments cimport SlotSegments
+
+cdef struct InternerSlot:
+    uint32_t tag        # upper half of the key's hash
+    int32_t number      # negative if the slot is empty
 
 
 @cython.final
 cdef class BytesInterner:
     cdef readonly Py_ssize_t count      # ids assigned so far
-    cdef SlotSegments segments          # of SlotTail
+    cdef ByteBuffer slots               # InternerSlot[mask + 1]
+    cdef uint64_t mask                  # slots - 1; a power of two of them, at most 5/8 used
     cdef Py_ssize_t key_bytes           # size of every key; -1 before the first and once two sizes occurred
-    cdef ByteBuffer ends                # int64[count]: end of each key in `arena`; not filled while `key_bytes` >= 0
+    cdef ByteBuffer ends                # int64[count]: end of each key in `arena`
     cdef ByteBuffer arena               # concatenated keys, in id order
 
     cdef inline Slice key(self, Py_ssize_t number) noexcept nogil:      # valid until the index next grows
@@ -35,11 +39,10 @@ cdef class BytesInterner:
         out.size = ends[number] - start
         return out
 
-    cdef int make_room(self, Py_ssize_t more) except -1     # ids for `more` new keys
+    cdef int make_room(self, Py_ssize_t more) except -1     # slots for `more` new keys
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil
     # out[rows]: ids of one block of at most BLOCK rows; REQUIRES capacity for `rows` when adding
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil
     # the key's id; if absent the next one when adding (REQUIRES capacity), else -1
-    cdef int32_t add_key(self, Slice key) except -2 nogil   # its id
     cdef int clear(self) except -1                          # removes all keys, keeps moderate memory

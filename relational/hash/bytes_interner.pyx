@@ -7,7 +7,7 @@ the cache otherwise. One writer, no locks.
 """
 
 cimport cython
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from hummock.base.checksum cimport hash64
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.chunk.canonical cimport same_bytes
-from relational.hash.slot_segments cimport SlotSegments, SlotTail, SlotView, segment_of
 
 cdef enum:
     BLOCK = 32              # rows whose memory is prefetched together
-    ROOM = 4096             # rows whose ids are checked at a time
+    ROOM = 4096             # rows for which slots are allocated at a time
+    FIRST_SLOTS = 1024
     KEPT_BYTES = 64 << 20   # larger buffers are released by `clear`
     MOST_KEYS = 0x7FFFFFF0
 
@@ -34,15 +34,17 @@ cdef class BytesInterner:
 
     def __init__(self):
         self.count = 0
+        self.mask = 0
         self.key_bytes = -1
-        self.segments = SlotSegments(sizeof(SlotTail))
+        self.slots = ByteBuffer()
         self.ends = ByteBuffer()
         self.arena = ByteBuffer()
+        self.make_room(1)
 
     @property
     def size_bytes(self):
         """Memory used by slots, key positions and keys."""
-        return self.segments.size_bytes + self.ends.size + self.arena.size
+        return self.slots.size + self.ends.size + self.arena.size
 
     def find(self, BinaryColumn keys not None, const uint8_t[::1] visibility=None, bint is_adding=True):
         """The id of each row's key as int32[rows]; -1 for a hidden row.
@@ -108,48 +110,70 @@ cdef class BytesInterner:
             for row in range(rows):
                 key = self.key(ids[row])
                 kept.find_one(key, hash64(key.data, key.size), True)
-        self.count, self.segments = kept.count, kept.segments
+        self.count, self.mask, self.slots = kept.count, kept.mask, kept.slots
         self.ends, self.arena, self.key_bytes = kept.ends, kept.arena, kept.key_bytes
 
     cdef int clear(self) except -1:
         self.count = 0
         self.key_bytes = -1
-        if self.segments.slots.size > KEPT_BYTES:
-            self.segments = SlotSegments(sizeof(SlotTail))
+        if self.slots.size > KEPT_BYTES:
+            self.slots = ByteBuffer()
+            self.mask = 0
         else:
             with nogil:
-                self.segments.clear()
+                memset(self.slots.data, 0xFF, self.slots.size)
         if self.arena.size > KEPT_BYTES:
             self.arena = ByteBuffer()
         if self.ends.size > KEPT_BYTES:
             self.ends = ByteBuffer()
         self.arena.size = 0
         self.ends.size = 0
-        return 0
+        return self.make_room(1)
 
     cdef int make_room(self, Py_ssize_t more) except -1:
+        cdef uint64_t wanted = FIRST_SLOTS, hash, at
+        cdef Py_ssize_t number
+        cdef InternerSlot* slots
+        cdef Slice key
+        cdef ByteBuffer bigger
         if self.count + more > MOST_KEYS:
             raise OverflowError(f"{self.count} keys and {more} more: numbers are int32")
+        while <uint64_t>(self.count + more) * 8 > wanted * 5:
+            wanted *= 2
+        if wanted <= self.mask + 1 and self.slots.size > 0:
+            return 0
+        bigger = ByteBuffer()
+        bigger.reserve(wanted * sizeof(InternerSlot))
+        bigger.size = wanted * sizeof(InternerSlot)
+        slots = <InternerSlot*>bigger.data
+        with nogil:
+            memset(slots, 0xFF, wanted * sizeof(InternerSlot))
+            for number in range(self.count):
+                key = self.key(number)
+                hash = hash64(key.data, key.size)
+                at = hash & (wanted - 1)
+                while slots[at].number >= 0:
+                    at = (at + 1) & (wanted - 1)
+                slots[at].tag = <uint32_t>(hash >> 32)
+                slots[at].number = <int32_t>number
+        self.slots, self.mask = bigger, wanted - 1
         return 0
 
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil:
         cdef uint64_t hashes[BLOCK]
-        cdef SlotView view = self.segments.view
-        cdef const SlotTail* slots
+        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
         cdef Slice key
         cdef Py_ssize_t row
-        cdef uint32_t tag, at
+        cdef uint64_t at
         for row in range(rows):
             key = keys.at(first + row)
             hashes[row] = hash64(key.data, key.size)
-            tag = <uint32_t>(hashes[row] >> 32)
-            prefetch(<const SlotTail*>segment_of(&view, tag) + (tag & view.mask))
+            prefetch(slots + (hashes[row] & self.mask))
         for row in range(rows):
-            tag = <uint32_t>(hashes[row] >> 32)
-            slots, at = <const SlotTail*>segment_of(&view, tag), tag & view.mask
-            while slots[at].number >= 0 and slots[at].tag != tag:
-                at = (at + 1) & view.mask
+            at = hashes[row] & self.mask
+            while slots[at].number >= 0 and slots[at].tag != <uint32_t>(hashes[row] >> 32):
+                at = (at + 1) & self.mask
             out[row] = slots[at].number
             if out[row] >= 0:
                 prefetch(self.arena.data + out[row] * self.key_bytes if self.key_bytes >= 0
@@ -170,39 +194,29 @@ cdef class BytesInterner:
         return 0
 
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil:
-        cdef uint32_t tag = <uint32_t>(hash >> 32), at = tag & self.segments.view.mask
-        cdef SlotTail* slots = <SlotTail*>segment_of(&self.segments.view, tag)
-        cdef int32_t number
+        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
+        cdef uint32_t tag = <uint32_t>(hash >> 32)
+        cdef uint64_t at = hash & self.mask
         while slots[at].number >= 0:
             if slots[at].tag == tag:
                 if same_key(key, self.key(slots[at].number)):
                     return slots[at].number
-            at = (at + 1) & self.segments.view.mask
+            at = (at + 1) & self.mask
         if not is_adding:
             return -1
-        number = self.add_key(key)
-        slots[at].tag, slots[at].number = tag, number
-        self.segments.count_added(tag)
-        return number
-
-    cdef int32_t add_key(self, Slice key) except -2 nogil:
-        cdef Py_ssize_t number
         if self.count == 0:
             self.key_bytes = key.size
-        elif self.key_bytes >= 0 and key.size != self.key_bytes:
-            self.ends.reserve((self.count + 1) * sizeof(int64_t))
-            for number in range(self.count):
-                (<int64_t*>self.ends.data)[number] = (number + 1) * self.key_bytes
-            self.ends.size = self.count * sizeof(int64_t)
+        elif key.size != self.key_bytes:
             self.key_bytes = -1
         if self.arena.capacity - self.arena.size < key.size:
             self.arena.reserve(key.size)
-        if self.key_bytes < 0:
-            if self.ends.capacity - self.ends.size < <Py_ssize_t>sizeof(int64_t):
-                self.ends.reserve(sizeof(int64_t))
-            (<int64_t*>self.ends.data)[self.count] = self.arena.size + key.size
-            self.ends.size += sizeof(int64_t)
+        if self.ends.capacity - self.ends.size < <Py_ssize_t>sizeof(int64_t):
+            self.ends.reserve(sizeof(int64_t))
         memcpy(self.arena.data + self.arena.size, key.data, <size_t>key.size)
         self.arena.size += key.size
+        (<int64_t*>self.ends.data)[self.count] = self.arena.size
+        self.ends.size += sizeof(int64_t)
+        slots[at].tag = tag
+        slots[at].number = <int32_t>self.count
         self.count += 1
-        return <int32_t>(self.count - 1)
+        return slots[at].number

@@ -56,7 +56,7 @@ cdef class KeyInterner:
         cdef BytesInterner index = self.encoded
         if index is None:
             return self.words.size_bytes + self.scratch.capacity
-        return index.segments.size_bytes + index.ends.capacity + index.arena.capacity
+        return index.slots.capacity + index.ends.capacity + index.arena.capacity
 
     def find(self, columns, visibility=None, bint is_adding=True, Py_ssize_t rows=-1):
         """The id of each row's key as int32[rows]; -1 for a hidden row.

@@ -6,10 +6,9 @@ a key of its own with an id from the same sequence.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from relational.hash.record_arena cimport RecordArena
-from relational.hash.slot_segments cimport SlotSegments
 
 cdef enum Presence:         # of the word of a row
     PRESENT = 0
@@ -18,20 +17,21 @@ cdef enum Presence:         # of the word of a row
 
 cdef struct WordSlot:
     uint64_t word
-    uint32_t tag            # this and the next are a SlotTail; four slots to a cache line
-    int32_t number
+    int32_t number          # negative if the slot is empty
+    int32_t unused          # four slots to a cache line
 
 
 @cython.final
 cdef class U64Interner:
     cdef readonly Py_ssize_t count      # ids assigned so far
     cdef int32_t null_number            # id of "no word"; -1: not assigned
-    cdef SlotSegments segments          # of WordSlot
+    cdef RecordArena slots              # WordSlot: a power of two of them, at most 5/8 used
+    cdef int shift                      # the slot index of a hash is the hash shifted right by it
     cdef RecordArena words              # uint64[count], 0 for "no word"
 
-    cdef int make_room(self, Py_ssize_t more) except -1     # ids for `more` new words
-    cdef int find_words(self, const uint8_t* words, const uint8_t* presence, Py_ssize_t rows, int32_t* out,
-                         bint is_adding) except -1 nogil
+    cdef int make_room(self, Py_ssize_t more) except -1     # capacity for `more` new words
+    cdef void find_words(self, const uint8_t* words, const uint8_t* presence, Py_ssize_t rows, int32_t* out,
+                         bint is_adding) noexcept nogil
     # out[rows]: the id of each word (8 bytes each, aligned or not); for a new one the next id when adding, else -1;
     # `presence` (Presence[rows]) may be NULL: all are present. REQUIRES capacity for `rows` when adding
     cdef int32_t add_word(self, uint64_t word) noexcept nogil       # REQUIRES capacity
