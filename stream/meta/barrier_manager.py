@@ -401,6 +401,8 @@ class BarrierManager:
             self._state, self._error = Lifecycle.DEAD, error
         try:
             self._worker.close(error)
+        except Exception as another:
+            error.add_note(f"Closing failed too: {another!r}")
         finally:
             self._abandon(error, undone)
 
