@@ -123,8 +123,8 @@ class StorageTable:
         """All rows: from the cache if it has all columns, else `chunks`, which it keeps if it can."""
         if self._cache is None or not self.serde.columns or epoch > self._store.committed_epoch:
             return chunks
-        ids = self.catalog.column_ids
-        names = [(self.catalog.id, pure_epoch(epoch), ids[column]) for column in self.serde.columns]
+        ids, since = self.catalog.column_ids, self._cache.since(self.catalog.id, pure_epoch(epoch))
+        names = [(self.catalog.id, since, ids[column]) for column in self.serde.columns]
         return self._cache.scanned(names, chunks)
 
     def rows_of(

@@ -136,7 +136,8 @@ class SessionQueries:
         self._creations = playground.meta.creations
         self._rows_limit = playground.options.stream.statement_rows
         self._bytes_limit = playground.options.stream.ingest_bytes
-        self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
+        cache_bytes = playground.options.stream.column_cache_bytes
+        self._columns = ColumnCache(cache_bytes, self._storage.unchanged_since)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
         self._lock = threading.Lock()
         self._planned: dict[int, PlannedQuery] = {}  # by the id of the logical plan, which it keeps

@@ -82,3 +82,11 @@ def test_an_epoch_that_is_not_committed_is_not_kept(catalog, store):
     writer.insert_row((1_000, "more", None, None))
     writer.commit(EpochPair(curr=EPOCHS[-1] + (1 << 16), prev=EPOCHS[-1]))
     assert table.to_arrow(EPOCHS[-1]).num_rows == 301
+
+
+def test_a_table_has_its_columns_under_the_epoch_since_which_it_is_unchanged(catalog, store):
+    write(catalog, store)
+    cache = ColumnCache(1 << 20, lambda table_id, epoch: EPOCHS[0])
+    table = StorageTable(catalog, store, cache=cache)
+    first = table.to_arrow(EPOCHS[0])
+    assert table.to_arrow(EPOCHS[1]).equals(first) and cache.counts.column_cache_hits == 1

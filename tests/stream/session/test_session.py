@@ -340,3 +340,20 @@ def test_statements_from_many_threads_all_count(db):
         thread.join()
     db.flush()
     assert rows(revenue) == [("ASIA", 80, 80)]
+
+
+def test_columns_of_a_table_are_decoded_once_until_it_changes(db):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE u (id INT PRIMARY KEY)")
+    db.table("t").insert([{"id": number, "v": number} for number in range(100)])
+    db.flush()
+
+    def hits():
+        return db._queries._columns.counts.column_cache_hits
+
+    for number in range(3):
+        assert db.query("SELECT sum(v) AS v FROM t").to_pylist() == [{"v": 4_950}] and hits() == number
+        db.sql(f"INSERT INTO u VALUES ({number})")
+        db.flush()
+    db.sql("UPDATE t SET v = 0 WHERE id = 99")
+    db.flush()
+    assert db.query("SELECT sum(v) AS v FROM t").to_pylist() == [{"v": 4_851}] and hits() == 2
