@@ -59,11 +59,11 @@ class TableEpochs:
     def unchanged_since(self, table_id: int, epoch: Epoch) -> Epoch:
         """An epoch, at most `epoch`, at which the table had the rows that it has at `epoch`: the oldest one known if
         `epoch` is the newest one, else `epoch`. It may be too old to be read."""
-        version = self._newest()
-        rules = version.tables.get(table_id)
-        if version.max_committed_epoch != epoch or (rules is not None and rules.ttl_ms):
-            return epoch
         with self._lock:
+            version = self._newest()        # never older than those that are known: no other thread is here
+            rules = version.tables.get(table_id)
+            if version.max_committed_epoch != epoch or (rules is not None and rules.ttl_ms):
+                return epoch
             known = self._tables.get(table_id)
             if known is None or known.version != version.id:
                 known = _Known.of(version, table_id, known)

@@ -97,9 +97,9 @@ class OrderedGroupsExecutor(Executor):
         """The table was committed."""
 
     @abstractmethod
-    def _changed(self, changes: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
-        """Applies net changes, none of them hidden, to the table; the changes of the result. Several chunks only
-        append."""
+    def _changed(self, chunks: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
+        """Applies net changes, none of them hidden, to the table; the changes of the result. At least one
+        chunk; several only append."""
 
     def _keep(self, chunk: StreamChunk) -> None:
         if self._long_key is not None:
@@ -115,7 +115,8 @@ class OrderedGroupsExecutor(Executor):
         kept, self._kept, self._kept_rows, self._kept_bytes = self._kept, [], 0, 0
         if not self._is_append_only:
             kept = [net_changes(StreamChunk.compacted(kept), self._stream_key)]
-        for made in self._changed([chunk for chunk in kept if chunk.capacity]):
+        changes = [chunk for chunk in kept if chunk.capacity]
+        for made in self._changed(changes) if changes else ():
             if made.capacity:
                 yield from slices(made, self._chunk_rows)
 

@@ -139,11 +139,8 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         if self._tails is not None:
             self._tails.end_epoch()
 
-    def _changed(self, changes: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
-        if changes:
-            yield from self._changed_rows(StreamChunk.compacted(changes))
-
-    def _changed_rows(self, changes: StreamChunk) -> Iterator[StreamChunk]:
+    def _changed(self, chunks: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
+        changes = StreamChunk.compacted(chunks)
         numbers = group_numbers([changes.columns[column] for column in self._windows.groups], changes.capacity)
         first, count = 0, int(numbers.max()) + 1
         while first < count:

@@ -105,9 +105,8 @@ class TopNExecutor(OrderedGroupsExecutor):
     def _end_epoch(self) -> None:
         self._index.end_epoch()
 
-    def _changed(self, changes: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
-        if changes:
-            yield self._changed_windows(changes)
+    def _changed(self, chunks: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
+        yield self._changed_windows(chunks)
 
     def _changed_windows(self, changes: Sequence[StreamChunk]) -> StreamChunk:
         """Applies net changes; the changes of the result."""
@@ -125,10 +124,15 @@ class TopNExecutor(OrderedGroupsExecutor):
         in_window = new_numbers <= self._window.last
         is_kept = np.zeros(before.late.count, np.bool_)
         is_kept[origin[in_window & (origin >= 0)]] = True
-        applied = self._apply(before, ~is_kept, rows, in_window & (origin < 0))
-        if not self._window.has_number and not self._window.offset:
-            return applied.project(range(self._window.width))
-        return self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
+        moved, groups = self._moved(before, ~is_kept, rows, in_window & (origin < 0))
+        if self._window.has_number or self._window.offset:
+            output = self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
+        else:
+            output = moved.project(range(self._window.width))
+        self._index.apply(moved, groups)
+        if self._is_append_only:
+            self._table.write_slice(moved)
+        return output
 
     def _candidates(
         self, added: _Rows, is_deletion: np.ndarray, before: _Rows, numbers: np.ndarray, is_lost: np.ndarray
@@ -139,12 +143,11 @@ class TopNExecutor(OrderedGroupsExecutor):
         comes = positions(~(is_deletion | np.isin(added.groups, refilled)))
         parts, origin = [before.only(survives), added.only(comes)], [survives, np.full(len(comes), -1, np.int32)]
         if len(refilled):
-            names = range(len(self._stream_key))
-            keys = RowsByKey(before.late.ascending(None, self._stream_key), names)
+            among = positions(~is_lost & np.isin(before.groups, refilled))
+            keys = RowsByKey(before.late.ascending(among, self._stream_key), range(len(self._stream_key)))
             for rows, groups in self._read(before, refilled):
                 parts.append(_Rows(LateRows.of(rows), groups))
-                found = keys.find(rows.project(self._stream_key))
-                origin.append(np.where(np.append(is_lost, True)[found], -1, found))
+                origin.append(np.append(among, -1)[keys.find(rows.project(self._stream_key))])
         return _Rows.together(parts), np.concatenate(origin)
 
     def _located(self, changes: DataChunk) -> np.ndarray:
@@ -222,17 +225,16 @@ class TopNExecutor(OrderedGroupsExecutor):
         numbers[found.rows] = getattr(found, self._window.kind)
         return numbers
 
-    def _apply(self, before: _Rows, goes: np.ndarray, rows: _Rows, comes: np.ndarray) -> StreamChunk:
-        """Takes rows out of the windows in memory, and others into them; these changes."""
+    def _moved(
+        self, before: _Rows, goes: np.ndarray, rows: _Rows, comes: np.ndarray
+    ) -> tuple[StreamChunk, np.ndarray]:
+        """(The changes of the windows in memory, the group of each: int32[n].)"""
         gone, come = before.only(positions(goes)), rows.only(positions(comes))
         both = _Rows.together([gone, come])
         chunk = StreamChunk(
             both.late.ascending(None, range(len(self._types))).columns, _ops(gone.late.count, come.late.count)
         )
-        self._index.apply(chunk, both.groups.astype(np.int32))
-        if self._is_append_only:
-            self._table.write_slice(chunk)
-        return chunk
+        return chunk, both.groups.astype(np.int32)
 
     def _output(self, before: _Rows, old: np.ndarray, rows: _Rows, new: np.ndarray, origin: np.ndarray) -> StreamChunk:
         """The changes from the old to the new rows. `old`, `new`: their numbers, 0: not in the window. `origin`: the

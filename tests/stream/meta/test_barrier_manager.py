@@ -380,6 +380,20 @@ def test_close_answers_them_even_if_the_worker_does_not_close(parts, monkeypatch
             each.result(SOON)
 
 
+def test_the_error_that_ends_a_session_tells_that_its_worker_does_not_close(parts, monkeypatch):
+    manager, worker, committer = parts()
+    manager.start()
+
+    def refuse(error):
+        raise OSError("the store is gone")
+
+    monkeypatch.setattr(worker, "close", refuse)
+    committer.errors = [Fenced("writer", 1, 2, "node")]
+    with pytest.raises(Fenced) as ended:
+        manager.flush().result(SOON)
+    assert "the store is gone" in ended.value.__notes__[0]
+
+
 def test_a_command_that_refuses_disturbs_nobody(parts):
     manager, worker, _ = parts()
     manager.start()
