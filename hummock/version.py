@@ -141,6 +141,9 @@ class HummockVersion:
     levels: tuple[Level, ...] = (Level(0),)
     tables: Mapping[int, TableRules] = field(default_factory=dict)      # by id of a table with rules; none is dropped
     dropped_tables: frozenset[int] = frozenset()        # rows of these are invisible, and dropped by compaction
+    # What this process saw: the epoch of the version that it read, and those of later changes by table.
+    loaded_at: Epoch = field(default=NEVER, compare=False)
+    changed_at: Mapping[int, Epoch] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def runs(self) -> Iterator[Run]:
@@ -163,6 +166,14 @@ class HummockVersion:
         for run in self.runs:
             if found := run.overlapping(key_range.start, key_range.end):
                 yield found
+
+    def unchanged_since(self, table_id: int, epoch: Epoch) -> Epoch:
+        """An epoch, at most `epoch`, at which the table had the rows that it has at `epoch`: the oldest one that this
+        process knows if it has them still, else `epoch` itself. It may be too old to be read."""
+        rules = self.tables.get(table_id)
+        since = self.changed_at.get(table_id, self.loaded_at)
+        expires = rules is not None and rules.ttl_ms > 0
+        return since if since <= epoch <= self.max_committed_epoch and not expires else epoch
 
     def narrowed(self, ranges: Sequence[KeyRange]) -> HummockVersion:
         """The part of the version that reads of `ranges` need: these files, and these tables' rules."""
@@ -187,7 +198,7 @@ class HummockVersion:
         tables = next_tables(self.tables, {**changes, **dict.fromkeys(delta.dropped_tables)}, delta.safe_epoch)
         return replace(
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
-            levels=levels, dropped_tables=dropped, tables=tables)
+            levels=levels, dropped_tables=dropped, tables=tables, changed_at=self._changed_by(delta))
 
     def keeps_runs(self, older: HummockVersion) -> bool:
         """Whether every run of an older version is still here unchanged, so that no file left since."""
@@ -213,7 +224,18 @@ class HummockVersion:
         return cls(natural(record["id"]), Epoch(natural(record["max_committed_epoch"])),
                    Epoch(natural(record["safe_epoch"])), levels,
                    {table_id: rules for table_id, rules in tables_from_json(record["tables"]).items() if rules},
-                   frozenset(map(natural, record["dropped_tables"])))
+                   frozenset(map(natural, record["dropped_tables"])),
+                   Epoch(natural(record["max_committed_epoch"])))
+
+    def _changed_by(self, delta: VersionDelta) -> Mapping[int, Epoch]:
+        """`changed_at` after the delta. Rows enter and leave a table with a commit: a new epoch and files, rules or a
+        drop. Files of other deltas are those of compactions, which keep the rows of every readable epoch."""
+        if delta.max_committed_epoch == self.max_committed_epoch and not (delta.tables or delta.dropped_tables):
+            return self.changed_at
+        files = () if delta.max_committed_epoch == self.max_committed_epoch else delta.added
+        changed = {table_id for part in files for info in part.sstables for table_id in info.table_ids}
+        changed |= delta.tables.keys() | set(delta.dropped_tables)
+        return {**self.changed_at, **dict.fromkeys(changed, delta.max_committed_epoch)} if changed else self.changed_at
 
     def _check_step(self, delta: VersionDelta) -> None:
         where = f"delta {delta.id}"

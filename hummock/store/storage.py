@@ -48,7 +48,6 @@ from hummock.state_store import SyncResult
 from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
 from hummock.store.reads import ViewReads
 from hummock.store.stats import StorageStats, stats_of
-from hummock.store.table_epochs import TableEpochs
 from hummock.store.table_sizes import table_bytes, table_entries
 from hummock.store.write_path import WritePath
 from hummock.version import HummockVersion
@@ -114,7 +113,6 @@ class HummockStorage(ViewReads, ClosedAtExit):
         )  # fmt: skip
         if committed_only:
             self._writes.refuse(RoleMissing())
-        self._table_epochs = TableEpochs(lambda: self.version)
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)
         watch(self)
@@ -266,9 +264,8 @@ class HummockStorage(ViewReads, ClosedAtExit):
         return self._open_base().version
 
     def unchanged_since(self, table_id: int, epoch: Epoch) -> Epoch:
-        """An epoch at which the table had the rows that it has at `epoch`, see `TableEpochs`. Within this process it
-        is the same one for all epochs at which the table was read and did not change."""
-        return self._table_epochs.unchanged_since(table_id, epoch)
+        """An epoch at which the table had the rows that it has at `epoch`; see `HummockVersion.unchanged_since`."""
+        return self.version.unchanged_since(table_id, epoch)
 
     @contextmanager
     def snapshot(self, epoch: Epoch | None = None) -> Iterator[Epoch]:

@@ -79,7 +79,9 @@ def expected(expressions, rows, schema):
 
 def errors_of(session, view):
     playground = session._playground
-    table = committed_errors(playground.catalog, playground.storage, session.flush()).to_pylist()
+    session.flush()
+    with session.at() as snapshot:
+        table = committed_errors(playground.catalog, playground.storage, snapshot.epoch).to_pylist()
     return {row["reason"]: row["rows"] for row in table if row["job"] == view}
 
 
