@@ -25,7 +25,6 @@ from relational.table.mem_table import MemTable
 from relational.table.overlay import first_rows, merged, overlay, rows_until
 from relational.table.row_layout import RowStore
 
-LATER_ROWS = 65_536  # of each batch of a range but the first, unless its bytes end it earlier
 MERGE_ROWS = 512  # rows that a merge buffers per range
 SHORT_ROWS = 32  # of each range that are read in one call with those of all others
 MAX_FETCHED = 1 << 20  # limit on the rows read under one prefix by `first_under`
@@ -95,10 +94,8 @@ def _limited(
 
 def _batches(rows: StateStoreIterator) -> Iterator[KvBatch]:
     with rows:
-        most = None  # of the first batch, after which a reader may have enough
-        while (batch := rows.next_batch(most)) is not None:
+        while (batch := rows.next_batch()) is not None:
             yield batch
-            most = LATER_ROWS
 
 
 def in_key_order(

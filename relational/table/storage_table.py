@@ -32,6 +32,8 @@ from relational.types.key_set import KeySet, RowRange
 
 PARTS = 64
 """Of a whole table, a few of which are read at once."""
+CHUNK_ROWS = 65_536
+"""About how many rows a chunk has, once several batches were read."""
 PART_ROWS = 8_192
 """Rows of the first part of a table from which on it is large."""
 ReadInOrder = Callable[[Callable[[KeyRange], list[DataChunk]], Sequence[KeyRange]], Iterator[list[DataChunk]]]
@@ -99,7 +101,7 @@ class StorageTable:
         if prefix or bounds or ordered:
             return self.rows_of(KeySet((tuple(prefix),), bounds), epoch, ordered=ordered, reverse=reverse, limit=limit)
         batches = concatenated(self._stored, [KeyRange.table(self.catalog.id)], epoch, reverse=reverse, limit=limit)
-        chunks = self._decoded(batches)
+        chunks = _gathered(self._decoded(batches), 1)
         return self._cached(epoch, chunks) if is_whole else chunks
 
     def scan_parts(self, epoch: Epoch, read_in_order: ReadInOrder) -> Iterator[DataChunk]:
@@ -134,7 +136,8 @@ class StorageTable:
         if keys.prefixes and len(keys.prefixes[0]) == len(self.serde.pk) and keys.bounds is None:
             return self._looked_up(keys, epoch, ordered=ordered, reverse=reverse, limit=limit)
         ranges = ranges_of(self.serde, keys)
-        return self._decoded(within(self._stored, ranges, epoch, ordered=ordered, reverse=reverse, limit=limit))
+        batches = within(self._stored, ranges, epoch, ordered=ordered, reverse=reverse, limit=limit)
+        return _gathered(self._decoded(batches), 1)
 
     def rows_under(self, prefixes: DataChunk, epoch: Epoch) -> Iterator[DataChunk]:
         """The rows at `epoch` whose pk begins with one of the rows of `prefixes`, leading pk columns that determine the
@@ -194,7 +197,7 @@ class StorageTable:
 
     def scan_partition(self, epoch: Epoch, partition: KeyRange) -> Iterator[DataChunk]:
         """The rows at `epoch` of one of `partitions`, in key order within each vnode."""
-        return self._decoded(concatenated(self._stored, [partition], epoch))
+        return _gathered(self._decoded(concatenated(self._stored, [partition], epoch)), CHUNK_ROWS)
 
     def scan_slices(self, epoch: Epoch, key_range: KeyRange, rows: int) -> Iterator[tuple[DataChunk, bytes]]:
         """The rows at `epoch` of a range of user keys, in key order, at most `rows` at a time; each with the user key
@@ -215,3 +218,18 @@ class StorageTable:
 
     def _batches_of(self, chunks: Iterator[DataChunk]) -> list[pa.RecordBatch]:
         return [chunk.to_arrow(self.schema) for chunk in chunks]
+
+
+def _gathered(chunks: Iterator[DataChunk], least: int) -> Iterator[DataChunk]:
+    """The rows in chunks of `least` rows, which grow to CHUNK_ROWS: batches fit the caches of a CPU, and are processed
+    together. `least` is 1 for readers that may have enough after the first batch."""
+    waiting: list[DataChunk] = []
+    rows = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        rows += chunk.capacity
+        if rows >= least:
+            yield DataChunk.concat(waiting)
+            waiting, least, rows = [], min(2 * max(rows, least), CHUNK_ROWS), 0
+    if waiting:
+        yield DataChunk.concat(waiting)

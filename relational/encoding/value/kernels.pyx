@@ -27,6 +27,16 @@ from relational.chunk.scalar cimport (
 from relational.encoding.field cimport BAD_FORM, FINE, Field, OUT_OF_RANGE, Reason
 
 cdef int64_t MOST_MICROSECONDS = INT64_MAX // 1000      # of an interval: Arrow uses int64 nanoseconds
+cdef uint128_t LIMITS[39]       # above the magnitudes of a NUMERIC, by its precision
+
+
+cdef void fill_limits() noexcept nogil:
+    cdef int precision
+    LIMITS[0] = 1
+    for precision in range(1, 39):
+        LIMITS[precision] = LIMITS[precision - 1] * 10
+
+fill_limits()
 
 
 cdef bint is_plain(int kind) noexcept nogil:
@@ -160,6 +170,10 @@ cdef Reason read_fixed(
             collect(values, count, rows, at, 4)
         else:
             collect(values, count, rows, at, width)
+    elif field.kind == NUMERIC:
+        failed[0] = collect_decimals(values, count, rows, at, present, LIMITS[field.precision])
+        if failed[0] >= 0:
+            return OUT_OF_RANGE
     else:
         for i in range(count):
             if not present[i]:
@@ -182,6 +196,21 @@ cdef inline void collect(
         memcpy(values + i * width, rows[i] + at, <size_t>width)
 
 
+cdef Py_ssize_t collect_decimals(
+    uint8_t* values, Py_ssize_t count, const uint8_t** rows, Py_ssize_t at, const uint8_t* present, uint128_t limit
+) noexcept nogil:
+    """Zero where a row is not `present`. The first row whose value reaches the limit; -1 if none does."""
+    cdef Py_ssize_t i
+    for i in range(count):
+        if not present[i]:
+            memset(values + 16 * i, 0, 16)
+            continue
+        memcpy(values + 16 * i, rows[i] + at, 16)
+        if not below(values + 16 * i, limit):
+            return i
+    return -1
+
+
 cdef void read_bytes(
     ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops
 ) noexcept nogil:
@@ -201,25 +230,18 @@ cdef void read_bytes(
     sink.nulls += nulls
 
 
-cdef inline bint fits(const uint8_t* value, int precision) noexcept nogil:
-    """Whether a decimal128 has no more digits than its type."""
+cdef inline bint below(const uint8_t* value, uint128_t limit) noexcept nogil:
+    """Whether the magnitude of a decimal128 is."""
     cdef int128_t number
-    cdef uint128_t magnitude, bound = 1
-    cdef int i
     memcpy(&number, value, 16)
-    magnitude = 0 - <uint128_t>number if number < 0 else <uint128_t>number
-    if magnitude < <uint64_t>1_000_000_000_000_000_000 and precision >= 18:
-        return True
-    for i in range(precision):
-        bound *= 10
-    return magnitude < bound
+    return (0 - <uint128_t>number if number < 0 else <uint128_t>number) < limit
 
 
 cdef Reason copy_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil:
     if not is_plain(field.kind):
         return copy_converted(field.kind, at, value)
     memcpy(value, at, <size_t>field.fixed_bytes)
-    return OUT_OF_RANGE if field.kind == NUMERIC and not fits(value, field.precision) else FINE
+    return OUT_OF_RANGE if field.kind == NUMERIC and not below(value, LIMITS[field.precision]) else FINE
 
 
 cdef inline Reason copy_converted(int kind, const uint8_t* at, uint8_t* value) noexcept nogil:
