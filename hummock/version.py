@@ -230,11 +230,9 @@ class HummockVersion:
     def _changed_by(self, delta: VersionDelta) -> Mapping[int, Epoch]:
         """`changed_at` after the delta. Rows enter and leave a table with a commit: a new epoch and files, rules or a
         drop. Files of other deltas are those of compactions, which keep the rows of every readable epoch."""
-        if delta.max_committed_epoch == self.max_committed_epoch and not (delta.tables or delta.dropped_tables):
-            return self.changed_at
-        files = () if delta.max_committed_epoch == self.max_committed_epoch else delta.added
-        changed = {table_id for part in files for info in part.sstables for table_id in info.table_ids}
-        changed |= delta.tables.keys() | set(delta.dropped_tables)
+        added = delta.added if delta.max_committed_epoch > self.max_committed_epoch else ()
+        changed = {*delta.tables, *delta.dropped_tables}
+        changed.update(table_id for part in added for info in part.sstables for table_id in info.table_ids)
         return {**self.changed_at, **dict.fromkeys(changed, delta.max_committed_epoch)} if changed else self.changed_at
 
     def _check_step(self, delta: VersionDelta) -> None:

@@ -1,8 +1,8 @@
 """ColumnCache: decoded columns of whole tables, at committed epochs, under a byte budget.
 
 The contents of a committed epoch never change, and neither does a column under its id, so entries are never
-invalidated; eviction is LRU. A table that does not change has its columns under one epoch, the first one at which it
-was read, whatever else is committed. Any thread.
+invalidated; eviction is LRU. A table that does not change has its columns under one epoch, that of its last known
+change, whatever else is committed. Any thread.
 """
 
 from __future__ import annotations

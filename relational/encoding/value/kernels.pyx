@@ -27,16 +27,6 @@ from relational.chunk.scalar cimport (
 from relational.encoding.field cimport BAD_FORM, FINE, Field, OUT_OF_RANGE, Reason
 
 cdef int64_t MOST_MICROSECONDS = INT64_MAX // 1000      # of an interval: Arrow uses int64 nanoseconds
-cdef uint128_t LIMITS[39]       # above the magnitudes of a NUMERIC, by its precision
-
-
-cdef void fill_limits() noexcept nogil:
-    cdef int precision
-    LIMITS[0] = 1
-    for precision in range(1, 39):
-        LIMITS[precision] = LIMITS[precision - 1] * 10
-
-fill_limits()
 
 
 cdef bint is_plain(int kind) noexcept nogil:
@@ -171,7 +161,7 @@ cdef Reason read_fixed(
         else:
             collect(values, count, rows, at, width)
     elif field.kind == NUMERIC:
-        failed[0] = collect_decimals(values, count, rows, at, present, LIMITS[field.precision])
+        failed[0] = collect_decimals(values, count, rows, at, present, limit_of(field.precision))
         if failed[0] >= 0:
             return OUT_OF_RANGE
     else:
@@ -230,6 +220,15 @@ cdef void read_bytes(
     sink.nulls += nulls
 
 
+cdef inline uint128_t limit_of(int precision) noexcept nogil:
+    """Above the magnitudes of a NUMERIC of so many digits."""
+    cdef uint128_t limit = 1
+    cdef int i
+    for i in range(precision):
+        limit *= 10
+    return limit
+
+
 cdef inline bint below(const uint8_t* value, uint128_t limit) noexcept nogil:
     """Whether the magnitude of a decimal128 is."""
     cdef int128_t number
@@ -241,7 +240,7 @@ cdef Reason copy_one(const Field* field, const uint8_t* at, uint8_t* value) noex
     if not is_plain(field.kind):
         return copy_converted(field.kind, at, value)
     memcpy(value, at, <size_t>field.fixed_bytes)
-    return OUT_OF_RANGE if field.kind == NUMERIC and not below(value, LIMITS[field.precision]) else FINE
+    return OUT_OF_RANGE if field.kind == NUMERIC and not below(value, limit_of(field.precision)) else FINE
 
 
 cdef inline Reason copy_converted(int kind, const uint8_t* at, uint8_t* value) noexcept nogil:
