@@ -2,8 +2,8 @@
 
 The planner inserts an exchange where the distribution of rows changes:
 
-    below an aggregation          by its groups, unless its input is distributed by exactly these columns already, with
-                                  as many vnodes
+    below an aggregation          by its groups, unless its input is distributed by some of these columns already, with
+                                  as many vnodes: then its state is as well
     below a dynamic filter, and   by the key of its rows, unless the input is distributed by it already
     below EMIT ON WINDOW CLOSE
     below one without groups      to one actor
@@ -192,12 +192,11 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
         shared = replace(node, input=child)
         return ExchangeNode(node.schema, node.stream_key, shared, None, 0), distribution
     if isinstance(node, HashAggNode):
-        child, _ = _distributed(child, distribution, (node.group_by, node.state_table.vnode_count, VnodeRule.HASH))
-        groups = tuple(range(len(node.group_by)))
-        distribution = (groups, node.state_table.vnode_count, VnodeRule.HASH) if groups else SINGLE
-    elif isinstance(node, TopNNode | OverWindowNode):
-        wanted = node.table.distribution_key, node.table.vnode_count, VnodeRule.HASH
-        child, distribution = _distributed(child, distribution, wanted)
+        return _aggregation(node, child, distribution)
+    if isinstance(node, TopNNode | OverWindowNode):
+        columns = _within(node.table.distribution_key, node.table.vnode_count, distribution)
+        node = replace(node, table=replace(node.table, distribution_key=columns))
+        child, distribution = _distributed(child, distribution, (columns, node.table.vnode_count, VnodeRule.HASH))
         if node.groups and max(node.groups) >= node.width:
             distribution = SINGLE
     elif isinstance(node, DynamicFilterNode | EmitOnWindowCloseNode):
@@ -215,6 +214,26 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
     elif isinstance(node, ProjectSetNode) and isinstance(distribution, tuple):
         distribution = _among(*distribution, node.passed)
     return _with_inputs(node, [child]), distribution
+
+
+def _aggregation(node: HashAggNode, child: StreamNode, distribution: Distribution) -> tuple[StreamNode, Distribution]:
+    """An aggregation over its input, whose groups are the first columns of its output and of all its tables."""
+    vnode_count = node.state_table.vnode_count
+    columns = _within(node.group_by, vnode_count, distribution)
+    child, _ = _distributed(child, distribution, (columns, vnode_count, VnodeRule.HASH))
+    groups = tuple(map(node.group_by.index, columns))
+    node = replace(node.with_distribution(groups), input=child)
+    return node, (groups, vnode_count, VnodeRule.HASH) if groups else SINGLE
+
+
+def _within(groups: tuple[int, ...], vnode_count: int, distribution: Distribution) -> tuple[int, ...]:
+    """The columns by which rows are distributed to an operator whose groups have those columns: some of them, where the
+    rows are distributed by these already, so that all rows of a group are in one actor."""
+    if isinstance(distribution, tuple) and distribution[1:] == (vnode_count, VnodeRule.HASH):
+        columns = distribution[0]
+        if columns and set(columns) <= set(groups):
+            return columns
+    return groups
 
 
 def _union(node: UnionNode) -> tuple[StreamNode, Distribution]:

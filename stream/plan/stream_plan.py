@@ -9,7 +9,8 @@ the job is always rebuilt from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.catalog.watermarks import moved_text, watermark_text
@@ -311,6 +312,9 @@ class OrderedRows:
     is_append_only: bool
 
 
+BesideGroups = TypeVar("BesideGroups", KeptInput, ValueOverflow, DistinctArgument, OrderedRows)
+
+
 @dataclass(frozen=True, slots=True)
 class HashAggNode(_UnaryNode):
     """Groups by input columns; each call whose extreme a retraction can change has an entry in `overflows` if its
@@ -332,6 +336,16 @@ class HashAggNode(_UnaryNode):
         beside: list[KeptInput | ValueOverflow | DistinctArgument | OrderedRows] = [
             *self.kept, *self.overflows, *self.distinct, *self.ordered]
         return (self.state_table, *(each.table for each in beside))
+
+    def with_distribution(self, groups: tuple[int, ...]) -> HashAggNode:
+        """With state tables that are distributed by these of their group columns."""
+
+        def by_groups(beside: tuple[BesideGroups, ...]) -> tuple[BesideGroups, ...]:
+            return tuple(replace(each, table=replace(each.table, distribution_key=groups)) for each in beside)
+
+        return replace(
+            self, state_table=replace(self.state_table, distribution_key=groups), kept=by_groups(self.kept),
+            overflows=by_groups(self.overflows), distinct=by_groups(self.distinct), ordered=by_groups(self.ordered))
 
     @property
     def details(self) -> str:
