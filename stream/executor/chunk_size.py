@@ -2,9 +2,10 @@
 
 As many as its actor reads and processes in a few milliseconds of CPU time, and as take CHUNK_BYTES at most: a longer
 chunk costs less per row, a shorter one delays barriers less. Where the source waits until slower actors have room for a
-chunk, it is as many as they process in a tenth of a second. Before a barrier is due each chunk takes half the time that
-is left, so that the barrier waits neither for the rest of a long chunk, nor for the actors below to process one. A
-barrier is due an interval after the one before was injected, which its epoch tells; one that does not come is no longer
+chunk, it is as many as they process in a twentieth of a second. Before a barrier is due each chunk takes half the time
+that is left, until there is room for the next one, so that the barrier waits neither for the rest of a long chunk, nor
+for what the actors below have not processed: a source that reads fast would fill their channels till the end. A barrier
+is due an interval after the one before was injected, which its epoch tells; one that does not come is no longer
 expected after a part of the interval.
 """
 
@@ -15,7 +16,7 @@ from stream.executor.base import CHUNK_BYTES
 
 SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
-SLOW_SECONDS = 0.1
+SLOW_SECONDS = 0.05
 """Between two chunks, all in all: chunks shrink above it, and do not grow above half of it ..."""
 SLOW_CHUNKS = 4
 """... but not below so many times the least number of rows: many actors on few cores are slow whatever the size."""
@@ -30,7 +31,7 @@ class ChunkSize:
         self._least, self._most = min(least, most), most
         self._whole = self._least  # rows of a chunk when no barrier is due
         self._interval_ms, self._clock = interval_ms, clock
-        self._row_ms = self._row_bytes = 0.0  # CPU time of the actor, and memory, per row of the last chunk
+        self._row_ms = self._row_bytes = 0.0  # until there was room for the next row, and memory, of the last chunk
         self._due_ms = 0  # when the next barrier is expected
 
     @property
@@ -48,7 +49,7 @@ class ChunkSize:
     def note_chunk(self, rows: int, cpu_seconds: float, size: int, seconds: float = 0.0) -> None:
         """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes; the next one could
         be read after `seconds`."""
-        self._row_ms, self._row_bytes = 1_000 * cpu_seconds / rows, size / rows
+        self._row_ms, self._row_bytes = 1_000 * max(cpu_seconds, seconds) / rows, size / rows
         if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS and seconds < SLOW_SECONDS / 2:
             self._whole = min(2 * self._whole, self._most)
         elif cpu_seconds > LONG_SECONDS:

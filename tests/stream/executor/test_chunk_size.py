@@ -84,6 +84,15 @@ def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, c
     assert seen == [1_600, 1_600, 1_500, 800, 400, 100, 100, 100, 100]
 
 
+def test_the_time_of_a_chunk_before_a_barrier_is_that_of_the_actors_below(size, clock):
+    grow(size)
+    size.note_chunk(1_600, 0.001, 1_600, SLOW_SECONDS)
+    size.note_barrier(EPOCH)
+    for left, expected in ((200, 1_600), (SLOW_SECONDS * 1_000, 800), (SLOW_SECONDS * 500, 400), (1, 100)):
+        clock[0] = NOW + 1_000 - int(left)
+        assert size.rows == expected
+
+
 @pytest.mark.parametrize("left", [1_000, 1, 0, -1, -100])
 def test_a_chunk_before_which_nothing_was_measured_is_a_small_one(size, clock, left):
     """Also one that took no time by the clock."""
