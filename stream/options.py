@@ -98,7 +98,8 @@ class StreamOptions:
     aggregation_cache_bytes: int = 256 << 20
     """Memory for the groups of one aggregation; beyond it clean groups are evicted at barriers."""
     aggregation_flush_groups: int = 1_000_000
-    """Dirty groups of one aggregation beyond which its changes are emitted before the barrier."""
+    """Dirty groups of one actor of an aggregation beyond which its changes are emitted before the barrier; where few
+    groups change twice in an epoch, from 65,536 on."""
     join_cache_bytes: int = 512 << 20
     """Memory for the rows of both inputs of one actor of a join; beyond it those of the keys that were looked up
     longest ago are evicted at barriers."""

@@ -141,6 +141,15 @@ class AggGroups:
         return self._states.count
 
     @property
+    def flushes(self) -> int:
+        """The number of the next flush."""
+        return self._states.epoch
+
+    def flushed_since(self, flush: int) -> int:
+        """How many of the dirty groups were emitted by a flush from number `flush` on already."""
+        return self._states.finished_since(flush)
+
+    @property
     def size_bytes(self) -> int:
         """Memory used by keys, marks, states and distinct values."""
         parts = (self._numbers, self._states, *self._states.kernels, *self.distinct)

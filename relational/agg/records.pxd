@@ -15,6 +15,7 @@ cdef class GroupRecords:
     cdef readonly Py_ssize_t groups     # records
     cdef readonly Py_ssize_t width      # of a record, in bytes; an all-zero record is the state of no rows
     cdef readonly uint32_t epoch        # number of the current epoch, incremented by `finish`
+    cdef Py_ssize_t known               # groups at the end of the epoch before: later ones were never finished
     cdef RecordArena records            # record -1, which rows of no group may change by 0; then each group's
     cdef RecordArena saved              # records of the dirty groups before this epoch, in dirty order
     cdef Py_ssize_t expected            # bytes of `saved` in the epoch before, if its memory was returned to the pool

@@ -93,6 +93,20 @@ cdef class GroupRecords:
         """The dirty groups in the order of their first touch, as a copy: int32[n]."""
         return np.frombuffer(self.dirty.to_bytes(), np.int32)
 
+    def finished_since(self, uint32_t epoch):
+        """How many of the dirty groups were dirty in an epoch that has ended, from number `epoch` on."""
+        cdef const int32_t* dirty = <const int32_t*>self.dirty.data
+        cdef const uint32_t* touched = <const uint32_t*>self.touched.data
+        cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t), count = 0
+        if self.epoch == epoch:
+            return 0
+        with nogil:
+            for row in range(rows):
+                if row + AHEAD < rows:
+                    prefetch(touched + dirty[row + AHEAD])
+                count += (dirty[row] < self.known) & (touched[dirty[row]] >= epoch)
+        return count
+
     def finish(self):
         """Ends the epoch: no group is dirty, nothing is saved or gathered."""
         cdef const int32_t* dirty = <const int32_t*>self.dirty.data
@@ -108,6 +122,7 @@ cdef class GroupRecords:
         if self.saved.capacity > KEPT_BYTES:
             self.expected, self.saved = saved, RecordArena()
         self.epoch += 1
+        self.known = self.groups
 
     def resave(self):
         """Saves the current records of the dirty groups as those before this epoch."""
@@ -148,7 +163,7 @@ cdef class GroupRecords:
         self.records.size, self.touched.size = (rows + 1) * self.width, rows * sizeof(uint32_t)
         self.marks.size = (rows + 63) // 64 * 8
         self.records.trim()
-        self.groups = rows
+        self.groups = self.known = rows
         self.saved, self.gathered, self.dirty = RecordArena(), ByteBuffer(), ByteBuffer()
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:

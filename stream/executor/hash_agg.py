@@ -32,6 +32,7 @@ from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import DistinctTable, ExtremeTable, TableOfInputs
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.executor.flush_pace import EARLY_GROUPS, FlushPace
 from stream.executor.ordered_input import OrderedInput
 from stream.message import Barrier, Message, Stop, Watermark
 
@@ -47,9 +48,10 @@ class HashAggExecutor(Executor):
     `extremes` are the tables of the minima and maxima that a retraction can change, `distinct` those of the values of
     DISTINCT calls, in the order of their first calls, `ordered` those of the rows of calls that collect. `state_table`
     has the columns that `AggGroups` flushes. Clean groups and the rows of groups beyond `cache_bytes`, in equal parts,
-    are evicted after a flush; far beyond it, and from `flush_groups` dirty groups on, groups are flushed before the
-    barrier. `errors` counts rows whose FILTER failed, rows dropped because a key made of them is too long for the store
-    [R55], and groups whose sum or average exceeds its type, or that are too large for a call that collects [R61].
+    are evicted after a flush. Far beyond it groups are flushed before the barrier, and so are as many dirty ones as
+    FlushPace says, between `early_groups` and `flush_groups`. `errors` counts rows whose FILTER failed, rows dropped
+    because a key made of them is too long for the store [R55], and groups whose sum or average exceeds its type, or
+    that are too large for a call that collects [R61].
 
     `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
     after a barrier with a Stop, which REQUIRES that such a barrier is its last.
@@ -70,6 +72,7 @@ class HashAggExecutor(Executor):
         cache_bytes: int,
         flush_groups: int,
         chunk_rows: int,
+        early_groups: int = EARLY_GROUPS,
         groups: AggGroups | None = None,
         leave: Callable[[AggGroups], None] | None = None,
     ) -> None:
@@ -105,7 +108,8 @@ class HashAggExecutor(Executor):
             (table, columns) for table, columns in keys if may_be_long(types, columns)
         ]
         self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
-        self._flush_groups = flush_groups
+        self._pace = FlushPace(early_groups, flush_groups)
+        self._first_flush = groups.flushes  # of this epoch
         self._chunk_rows = chunk_rows
 
     def execute(self) -> Iterator[Message]:
@@ -117,9 +121,13 @@ class HashAggExecutor(Executor):
             if isinstance(message, StreamChunk):
                 self._apply(message)
                 if self._should_flush:
+                    self._pace.note_flush(
+                        self._groups.dirty_groups, self._groups.flushed_since(self._first_flush))
                     yield from self._flush()
             elif isinstance(message, Barrier):
                 yield from self._flush(is_barrier=True)
+                self._pace.note_barrier()
+                self._first_flush = self._groups.flushes
                 yield from self._pass_barrier(message)
             elif isinstance(message, Watermark):
                 self._note(message)
@@ -130,7 +138,7 @@ class HashAggExecutor(Executor):
     def _should_flush(self) -> bool:
         """Whether groups are flushed before the barrier."""
         is_full = self._groups.is_full or any(each.is_full for each in self._ordered)
-        return is_full or self._groups.dirty_groups >= self._flush_groups
+        return is_full or self._groups.dirty_groups >= self._pace.limit
 
     def _note(self, watermark: Watermark) -> None:
         if watermark.column in self._group_by:

@@ -36,6 +36,7 @@ from stream.executor.dynamic_filter import DynamicFilterExecutor
 from stream.executor.emit_on_window_close import EmitOnWindowCloseExecutor
 from stream.executor.expand import ExpandExecutor
 from stream.executor.filter import FilterExecutor
+from stream.executor.flush_pace import EARLY_GROUPS
 from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.hash_join import HashJoinExecutor
 from stream.executor.join_side import JoinInput, JoinSide, RowTimes, Shown
@@ -271,6 +272,7 @@ class ExecutorChain:
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
+            early_groups=options.aggregation_flush_groups if self.is_for_one_epoch else EARLY_GROUPS,
             groups=self.left_groups(node),
             leave=self.leaving(node),
         )

@@ -1,0 +1,48 @@
+"""FlushPace: from how many changed groups on an aggregation emits them ahead of the barrier.
+
+All changes of an epoch at its barrier are work that begins when the barrier has come, for every operator below: where
+most groups change once, as those of a window that moves on do, the barrier waits for seconds. Emitted ahead of it they
+are processed while the epoch runs. But a group that changes again is emitted again. So the number of groups that a
+flush has emitted before in the same epoch is counted: where they are many, flushes become rarer, to the point where
+every group is emitted once, at the barrier.
+"""
+
+from __future__ import annotations
+
+EARLY_GROUPS = 65_536
+"""Dirty groups that are flushed ahead of the barrier: tens of milliseconds for it and the operators below."""
+AGAIN_SHARE = 0.25
+"""Of the groups of a flush, above which flushes become rarer; they become more frequent below a quarter of it."""
+QUIET_BARRIERS = 32
+"""Without a flush ahead of them, after which it is tried again whether groups change once."""
+
+
+class FlushPace:
+    """Between `least` and `most` dirty groups, beginning with `least`."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self._least, self._most = min(least, most), most
+        self.limit = self._least
+        """Dirty groups from which on they are flushed."""
+        self._is_early = False  # a flush came ahead of the next barrier
+        self._quiet = 0  # barriers since the last flush ahead of one
+
+    def note_flush(self, groups: int, again: int) -> None:
+        """`groups` are about to be flushed ahead of the barrier, `again` of them not for the first time in the epoch.
+        """
+        self._is_early = True
+        if again > AGAIN_SHARE * groups:
+            self.limit = min(2 * self.limit, self._most)
+        elif again < AGAIN_SHARE / 4 * groups:
+            self._lower()
+
+    def note_barrier(self) -> None:
+        """All dirty groups were flushed, for a barrier."""
+        self._quiet = 0 if self._is_early else self._quiet + 1
+        self._is_early = False
+        if self._quiet == QUIET_BARRIERS:
+            self._quiet = 0
+            self._lower()
+
+    def _lower(self) -> None:
+        self.limit = max(self.limit // 2, self._least)
