@@ -273,7 +273,7 @@ cdef class JoinIndex(JoinRows):
         cdef Py_ssize_t gaps = self.records.rows - self.lists.rows
         return (gaps > max(<Py_ssize_t>MIN_WASTE, self.lists.rows)
                 or self.lists.empty_keys > max(<Py_ssize_t>MIN_WASTE, self.lists.keys // 2)
-                or self.records.arena.size > 2 * self.records.live_bytes + WASTE_BYTES)
+                or 2 * self.records.dead_bytes > self.records.arena.size + WASTE_BYTES)
 
     def worth_keeping(self):
         """The keys that have rows or were touched in this epoch: int32[n]."""

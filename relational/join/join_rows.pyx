@@ -139,6 +139,7 @@ cdef class JoinRows:
                 if moved >= 0:
                     self.header(moved).position = header.position
                 header.key = 0
+                self.records.release(number)
                 released = number
                 continue
             number = self.records.next_row(released if op & HALF else -1)

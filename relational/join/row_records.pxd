@@ -31,7 +31,9 @@ cdef class RowRecords:
     cdef Py_ssize_t bits                # offset of the presence bits: the size of the header
     cdef RecordArena records            # record -1, then each row's
     cdef ByteBuffer arena               # bytes of strings; those of replaced rows remain until `keep`
-    cdef Py_ssize_t live_bytes          # of `arena` when it was last packed
+    cdef Py_ssize_t dead_bytes          # of `arena`: strings of released records
+    cdef Py_ssize_t value_bytes         # of the columns of a row as Arrow holds them, without the bytes of strings
+    cdef bint has_strings
 
     cdef int grow(self, Py_ssize_t rows) except -1          # adds zero records up to `rows`
     cdef int make_room(self, Py_ssize_t more) except -1 nogil   # memory for `more` records
@@ -40,6 +42,7 @@ cdef class RowRecords:
     # writes the values of row `first + i` to record ids[i]; negative: skipped. REQUIRES ids below `rows`
     cdef bint equals(self, int32_t row, int column, const ColumnView* view, Py_ssize_t at) noexcept nogil
     # whether a value of a record equals, in SQL's sense, that of a row of a view of the same type; NULL equals NULL
+    cdef Py_ssize_t string_bytes(self, int64_t row) noexcept nogil      # of `arena` that a record refers to
     cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns)
     # one pa.Array per requested column; NULL for id -1
     cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1
@@ -48,6 +51,11 @@ cdef class RowRecords:
     cdef inline uint8_t* record(self, int64_t row) noexcept nogil:
         """Valid until `grow` or `keep`."""
         return self.records.data + (row + 1) * self.width
+
+    cdef inline void release(self, int64_t row) noexcept nogil:
+        """Its strings are not needed any more."""
+        if self.has_strings:
+            self.dead_bytes += self.string_bytes(row)
 
     cdef inline void clear_next(self, Py_ssize_t rows) noexcept nogil:
         """Zeroes the next `rows` records for later use; REQUIRES capacity."""

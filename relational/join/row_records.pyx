@@ -18,6 +18,7 @@ from relational.hash.record_arena cimport RecordArena
 cdef enum:
     BLOCK = 512             # rows whose records are fetched together
     STRING_BYTES = 12       # position and size
+    OFFSET_BYTES = 4        # of a string in Arrow, besides its bytes
     ALIGNED = 8
 
 
@@ -40,6 +41,8 @@ cdef class RowRecords:
             self.slots[i].width = value_bytes(self.slots[i].kind)
             self.slots[i].offset = self.width
             self.width += self.slots[i].width
+            self.has_strings |= has_bytes(self.slots[i].kind)
+            self.value_bytes += OFFSET_BYTES if has_bytes(self.slots[i].kind) else self.slots[i].width
         self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
         self.records, self.arena, self.rows = RecordArena(), ByteBuffer(), -1
         self.grow(0)
@@ -51,6 +54,10 @@ cdef class RowRecords:
     def size_bytes(self):
         """Memory used."""
         return self.records.capacity + self.arena.capacity
+
+    def column_bytes(self, Py_ssize_t rows):
+        """The bytes of the columns of so many rows, all that there are: those of Arrow's buffers."""
+        return rows * self.value_bytes + (rows * self.count + 7) // 8 + self.arena.size - self.dead_bytes
 
     cdef int grow(self, Py_ssize_t rows) except -1:
         if rows > self.rows:
@@ -86,7 +93,7 @@ cdef class RowRecords:
         cdef int i
         for i in range(self.count):
             if has_bytes(self.slots[i].kind):
-                self.arena.reserve(string_bytes(views[i], first, rows, ids))
+                self.arena.reserve(written_bytes(views[i], first, rows, ids))
             write_field(self, i, views[i], first, rows, ids)
         return 0
 
@@ -116,16 +123,27 @@ cdef class RowRecords:
         with nogil:
             copy_records(self, kept, ids, rows)
         self.records, self.arena, self.rows = kept.records, kept.arena, rows
-        self.live_bytes = self.arena.size
+        self.dead_bytes = 0
         return 0
+
+    cdef Py_ssize_t string_bytes(self, int64_t row) noexcept nogil:
+        cdef const uint8_t* record = self.record(row)
+        cdef Py_ssize_t total = 0
+        cdef int32_t size
+        cdef int i
+        for i in range(self.count):
+            if has_bytes(self.slots[i].kind):
+                memcpy(&size, record + self.slots[i].offset + 8, 4)
+                total += size
+        return total
 
 
 cdef int value_bytes(int kind) noexcept:
     return STRING_BYTES if has_bytes(kind) else 1 if kind == BOOLEAN else width_of(kind)
 
 
-cdef Py_ssize_t string_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids
-                             ) noexcept nogil:
+cdef Py_ssize_t written_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids
+                              ) noexcept nogil:
     cdef Py_ssize_t row, total = 0
     for row in range(first, first + rows):
         if ids[row - first] >= 0:
