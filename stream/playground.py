@@ -32,6 +32,7 @@ from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics, FragmentFigures
 from stream.connector.sink_log import SinkProgress
 from stream.error_counts import RunningErrorCounts
+from stream.job_memory import OperatorMemory
 from stream.job_profile import FragmentProfile
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
@@ -258,6 +259,11 @@ class Playground:
         """Figures of all running fragments, those apart from the graph last."""
         apart = [figures for worker in self.meta.detached_workers().values() for figures in worker.fragments()]
         return [*self.node.fragments(), *apart]
+
+    def memory(self) -> list[OperatorMemory]:
+        """What the executors of all running jobs keep in memory, those apart from the graph last."""
+        apart = [use for worker in self.meta.detached_workers().values() for use in worker.memory()]
+        return [*self.node.memory(), *apart]
 
     def profile(self, table: TableCatalog, interval: Callable[[], None]) -> Sequence[FragmentProfile]:
         """Measures the fragments of a job while `interval()` waits. JobNotRunning, ProfileInterrupted."""

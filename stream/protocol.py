@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from relational.chunk.stream_chunk import StreamChunk
     from relational.chunk.vnode_map import VnodeMap
     from stream.actor_metrics import FragmentFigures
+    from stream.job_memory import OperatorMemory
     from stream.job_profile import FragmentProfile
 
 
@@ -202,6 +203,10 @@ class DetachedWorker(Worker, Protocol):
 
     def fragments(self) -> Sequence[FragmentFigures]:
         """Figures of its fragments."""
+        ...
+
+    def memory(self) -> Sequence[OperatorMemory]:
+        """What its executors keep in memory."""
         ...
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> Sequence[FragmentProfile]:

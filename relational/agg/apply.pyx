@@ -26,6 +26,7 @@ cdef class GroupStates(GroupRecords):
     """The group records, each with the states of `kernels` side by side."""
 
     cdef readonly tuple kernels         # AggKernel, each with its offset in the record
+    cdef Py_ssize_t state_bytes         # of a record without padding
     cdef int8_t weights[2 * BLOCK]      # of the current block, and of one call in it
 
     def __init__(self, kernels):
@@ -36,7 +37,13 @@ cdef class GroupStates(GroupRecords):
         for kernel in self.kernels:
             kernel.states, kernel.offset = self, width
             width += kernel.width
+        self.state_bytes = width
         super().__init__(width)
+
+    @property
+    def column_bytes(self):
+        """The bytes of the states of all groups."""
+        return self.groups * self.state_bytes + sum([kernel.value_bytes for kernel in self.kernels])
 
     def apply(self, const int32_t[::1] ids not None, arguments, const uint8_t[::1] ops=None):
         """Applies a chunk: row r changes group ids[r] (negative: none) by its op (None: all inserts).

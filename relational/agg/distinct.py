@@ -21,9 +21,11 @@ from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.key_ids import KeyInterner
+from relational.memory_use import MemoryUse
 from relational.types import DataType
 
 FLUSHED_VALUES = 32_768  # in one piece of a flush
+PAIR_BYTES, WORD_BYTES = 8, 8
 MIN_VANISHED = 4096  # entries without rows in memory that make a rebuild worthwhile
 
 ReadRows: TypeAlias = Callable[[DataChunk], tuple[DataChunk, np.ndarray]]
@@ -59,6 +61,13 @@ class DistinctValues:
     def size_bytes(self) -> int:
         """Memory used."""
         return self._values.size_bytes + self._records.size_bytes
+
+    def memory(self) -> MemoryUse:
+        """Of the entries and the dictionary of values. The columns of an entry are the numbers of its group and value,
+        and the words of its record. From any thread."""
+        entries, used = self.entries, self.size_bytes + self._evicted.size_bytes
+        columns = entries * (PAIR_BYTES + WORD_BYTES * self._records.words) + self._values.column_bytes
+        return MemoryUse(entries, columns, used, None, self._evicted.count)
 
     @property
     def changed_entries(self) -> int:

@@ -43,6 +43,7 @@ from relational.errors import ConsistencyError
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
+from relational.memory_use import MemoryUse
 from relational.types import DataType
 
 MOST_FILLED = 3 / 2  # of the capacity, with the saved records of dirty groups
@@ -154,6 +155,12 @@ class AggGroups:
         """Memory used by keys, marks, states and distinct values."""
         parts = (self._numbers, self._states, *self._states.kernels, *self.distinct)
         return sum(part.size_bytes for part in parts)
+
+    def memory(self) -> MemoryUse:
+        """Of the groups without their distinct values, whose budget is this one. From any thread."""
+        used = self.size_bytes - sum(values.size_bytes for values in self.distinct) + self._evicted.size_bytes
+        columns = self._numbers.column_bytes + self._states.column_bytes
+        return MemoryUse(self.groups, columns, used, self.capacity_bytes, self._evicted.count)
 
     @property
     def is_full(self) -> bool:

@@ -30,6 +30,11 @@ cdef class AggKernel:
         """Memory used outside the records."""
         return 0
 
+    @property
+    def value_bytes(self):
+        """The bytes of values outside the records."""
+        return 0
+
     def outputs(self, const int32_t[::1] picks):
         """The results of the picked states, a Column of `spec.output_type`."""
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
@@ -189,6 +194,11 @@ cdef class ArenaKernel(AggKernel):
     def size_bytes(self):
         """Memory used by the bytes of states."""
         return self.arena.capacity
+
+    @property
+    def value_bytes(self):
+        """The bytes of values in the arena."""
+        return self.arena.size
 
     cdef int64_t* referenced(self, void* state, Py_ssize_t* size) noexcept nogil:
         size[0] = 0

@@ -21,6 +21,14 @@ class EvictedKeys:
     def __init__(self, capacity_bytes: int | None) -> None:
         self._capacity_bytes = capacity_bytes
         self._filter: KeyFilter | None = None  # of all keys that are only in the store; None: unknown
+        self.count = 0
+        """Keys that have left memory so far."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory used."""
+        known = self._filter
+        return 0 if known is None else known.size_bytes
 
     def track(self) -> None:
         """From now on keys that were never evicted are known not to be stored. REQUIRES that no other is stored now."""
@@ -34,6 +42,7 @@ class EvictedKeys:
 
     def add(self, ids: np.ndarray, keys: Columns) -> None:
         """These keys, which are stored, are about to leave memory. Too large a filter is dropped."""
+        self.count += len(ids)
         if self._filter is None:
             return
         for first in range(0, len(ids), ADDED_KEYS):

@@ -58,6 +58,11 @@ cdef class KeyInterner:
             return self.words.size_bytes + self.scratch.capacity
         return index.slots.capacity + index.ends.capacity + index.arena.capacity
 
+    @property
+    def column_bytes(self):
+        """The bytes of the keys themselves: 8 for one of a word."""
+        return 8 * self.words.count if self.words is not None else self.encoded.arena.size
+
     def find(self, columns, visibility=None, bint is_adding=True, Py_ssize_t rows=-1):
         """The id of each row's key as int32[rows]; -1 for a hidden row.
 

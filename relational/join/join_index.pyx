@@ -28,6 +28,7 @@ from relational.join.join_rows cimport Changes, JoinRows
 
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.located_keys import LocatedKeys
+from relational.memory_use import MemoryUse
 from relational.errors import ConsistencyError
 from relational.join.stored_form import StoredForm
 
@@ -78,6 +79,11 @@ cdef class JoinIndex(JoinRows):
     def size_bytes(self):
         """Memory used."""
         return self.key_numbers.size_bytes + self.records.size_bytes + self.lists.size_bytes
+
+    def memory(self):
+        """MemoryUse; from any thread."""
+        rows, used = self.lists.rows, self.size_bytes + self.evicted.size_bytes
+        return MemoryUse(rows, self.records.column_bytes(rows), used, self.capacity_bytes, self.evicted.count)
 
     def locate(self, columns, visibility=None, bint is_adding=True):
         """LocatedKeys: the key ids of rows, of either input, with these key columns. Marks the keys as touched.

@@ -18,7 +18,7 @@ from relational.sql.ddl.comment import bind_comment
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
 from relational.sql.dml import bind_delete, bind_insert, bind_truncate, bind_update
-from relational.sql.explain import bind_explain
+from relational.sql.explain import bind_explain, running_job
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
 from relational.sql.names import function_named, read_name, read_schema_name, resolved, schema_of
@@ -38,6 +38,7 @@ from relational.sql.statement import (
     ShowErrors,
     ShowJobs,
     ShowKind,
+    ShowMemory,
     Statement,
 )
 from relational.sql.transactions import bind_begin, bind_close, bind_declare, bind_end, bind_fetch
@@ -94,13 +95,15 @@ def _flush(piece: Piece, context: BindContext) -> Flush:
 
 def _show(piece: Piece, context: BindContext) -> Statement:
     """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS, SHOW EPOCHS,
-    SHOW setting, SHOW ALL.
+    SHOW MEMORY [FROM job], SHOW setting, SHOW ALL.
     """
     reader = TokenReader(piece.after(1))
     for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors()), ("EPOCHS", ShowEpochs())):
         if reader.accept(word):
             reader.finish()
             return shown_alone
+    if reader.accept("MEMORY"):
+        return _memory(reader, context)
     if reader.accept("CREATE"):
         if reader.accept("FUNCTION") or reader.accept("AGGREGATE"):
             name, span = read_name(reader, "a function")
@@ -118,9 +121,19 @@ def _show(piece: Piece, context: BindContext) -> Statement:
             return _listing(kind, reader, context)
     if reader.is_done:
         kinds = ", ".join(kind.upper() for kind in ShowKind)
-        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, a setting or ALL"
+        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, MEMORY, a setting or ALL"
         raise reader.fail(f"SHOW is followed by one of {kinds}, {others}")
     return bind_show(reader)
+
+
+def _memory(reader: TokenReader, context: BindContext) -> ShowMemory:
+    if not reader.accept("FROM"):
+        reader.finish()
+        return ShowMemory()
+    name, span = read_name(reader, "a materialized view, sink, index or table")
+    table = running_job(resolved(context.catalog, name, span), span)
+    reader.finish()
+    return ShowMemory(table)
 
 
 def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:

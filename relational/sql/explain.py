@@ -65,7 +65,7 @@ def _analyze(piece: Piece, context: BindContext) -> ExplainAnalyze:
     table = resolved(context.catalog, name, span)
     if kind is not None and table.kind is not kind:
         raise BindError(f"{table.name!r} is {table.kind.one}, not {kind.one}", **error_span(span))
-    return ExplainAnalyze(_running(table, span), seconds)
+    return ExplainAnalyze(running_job(table, span), seconds)
 
 
 def _read_by(piece: Piece, context: BindContext, span: TextSpan) -> TableCatalog:
@@ -77,10 +77,11 @@ def _read_by(piece: Piece, context: BindContext, span: TextSpan) -> TableCatalog
         names = ", ".join(sorted(table.name for table in tables.values())) or "no table"
         reason = f"EXPLAIN ANALYZE measures one running job, this query reads {names}: name a materialized view"
         raise BindError(reason, **error_span(span))
-    return _running(next(iter(tables.values())), span)
+    return running_job(next(iter(tables.values())), span)
 
 
-def _running(table: TableCatalog, span: TextSpan) -> TableCatalog:
+def running_job(table: TableCatalog, span: TextSpan) -> TableCatalog:
+    """`table`, which was named at `span`; BindError unless it runs a job."""
     if not table.kind.is_job:
         raise BindError(f"{table.name!r} is {table.kind.one}, which runs no job", **error_span(span))
     return table

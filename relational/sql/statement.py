@@ -365,6 +365,13 @@ class ShowErrors:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowMemory:
+    """What the operators of all jobs, or of that of `table`, keep in memory."""
+
+    table: TableCatalog | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCreate:
     """The statement that creates a table or view in its current form."""
 
@@ -474,6 +481,7 @@ Statement = (
     | ShowJobs
     | ShowEpochs
     | ShowErrors
+    | ShowMemory
     | ShowCreate
     | ShowCreateFunction
     | Describe

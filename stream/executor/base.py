@@ -10,7 +10,7 @@ state store: if its input has no message it yields a Wait, which every other exe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from stream.message import WAIT, Barrier, Message, Receiving, Wait
 from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
+    from relational.memory_use import MemoryUse
     from relational.table.state_table import StateTable
     from relational.types.schema import Schema
 
@@ -43,6 +44,11 @@ class Executor(ABC):
     @abstractmethod
     def execute(self) -> Iterator[Message]:
         """Messages in order, until the input ends."""
+
+    def memory(self) -> Sequence[tuple[str, MemoryUse]]:
+        """What each of its states takes in memory, by name; the same states at any time. From any thread, while the
+        executor runs: figures of one state may then be of different moments."""
+        return ()
 
 
 def first_barrier(messages: Iterator[Message], identity: str) -> Generator[Wait, None, Barrier]:

@@ -27,6 +27,7 @@ from relational.chunk import DataChunk, StreamChunk
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
+from relational.memory_use import MemoryUse
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
@@ -84,6 +85,7 @@ class HashAggExecutor(Executor):
         self._is_loaded = self._has_groups  # some state was read, or none is to be read before an eviction
         types = input.info.schema.types
         self._ordered = tuple(ordered)
+        self._collecting = [f"rows of {calls[each.calls[0]].kind}" for each in self._ordered]
         self._width = len(types)
         cache_bytes = max(cache_bytes // (1 + len(self._ordered)), 1)
         for each in self._ordered:
@@ -133,6 +135,12 @@ class HashAggExecutor(Executor):
                 self._note(message)
             else:
                 yield message
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        names = self._input.info.schema.names
+        distinct = [(f"distinct values of {names[each.argument]}", each.memory()) for each in self._groups.distinct]
+        ordered = zip(self._collecting, (each.memory() for each in self._ordered), strict=True)
+        return [("groups", self._groups.memory()), *distinct, *ordered]
 
     @property
     def _should_flush(self) -> bool:

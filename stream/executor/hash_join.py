@@ -27,12 +27,14 @@ from relational.expr.eval import Evaluator
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Expression, input_columns, remap
 from relational.join.join_probe import JoinProbe
+from relational.memory_use import MemoryUse
 from stream.executor.barrier_align import align_barriers
 from stream.executor.base import Executor, ExecutorInfo, slices
 from stream.executor.join_side import JoinSide, Shown
 from stream.executor.join_watermarks import JoinWatermarks
 from stream.message import Barrier, Message, Wait, Watermark
 
+SIDES = "left rows", "right rows"
 NO_ROWS = np.empty(0, np.int32)
 
 
@@ -88,6 +90,9 @@ class HashJoinExecutor(Executor):
                 raise AssertionError(f"{type(message.message).__name__} at a join")
             elif self._watermarks is not None:
                 self._watermarks.note(message.input, message.message)
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        return [(name, side.index.memory()) for name, side in zip(SIDES, self._sides, strict=True)]
 
     def _commit(self, barrier: Barrier) -> Iterator[Watermark]:
         """Commits both sides, without the rows that are final now; the watermarks of the result."""

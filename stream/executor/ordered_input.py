@@ -29,6 +29,7 @@ from relational.expr.aggregates import AggCall
 from relational.join.join_index import JoinIndex
 from relational.join.net_changes import net_changes
 from relational.join.rows_by_key import RowsByKey
+from relational.memory_use import MemoryUse
 from relational.table.key_sort import sorted_rows
 from relational.table.state_table import StateTable
 from relational.types import DataType, SortKey
@@ -85,6 +86,10 @@ class OrderedInput(TableOfInputs):
             [*of_rows, *constant], key, layout.stream_key or key, null_safe=(True,) * len(key),
             capacity_bytes=capacity_bytes,
         )
+
+    def memory(self) -> MemoryUse:
+        """Of the rows of groups. From any thread."""
+        return self._index.memory()
 
     @property
     def is_full(self) -> bool:

@@ -25,6 +25,7 @@ from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Cast, InputRef
 from relational.expr.window_functions import WindowCall
 from relational.expr.window_reach import Reach
+from relational.memory_use import MemoryUse
 from relational.order.late_rows import LateRows
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import KnownRows, window_values
@@ -126,6 +127,9 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         """A column in the type of the only sort key."""
         target, bound = self._types[self._windows.keys[0].column], InputRef(column, self._types[column])
         return Evaluator(bound if bound.data_type == target else Cast(bound, target))
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        return [] if self._tails is None else [("last rows of partitions", self._tails.memory())]
 
     def _begin(self) -> None:
         if self._tails is not None:

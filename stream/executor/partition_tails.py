@@ -8,6 +8,7 @@ import numpy as np
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.join.join_index import JoinIndex
+from relational.memory_use import MemoryUse
 from relational.types import DataType
 from stream.executor.ordered_groups import positions, rows_in_memory
 
@@ -27,6 +28,10 @@ class PartitionTails:
     ) -> None:
         self.length = length
         self._index = JoinIndex(types, groups, name, null_safe=(True,) * len(groups), capacity_bytes=capacity_bytes)
+
+    def memory(self) -> MemoryUse:
+        """From any thread."""
+        return self._index.memory()
 
     def begin(self, *, is_empty: bool) -> None:
         """`is_empty`: there is no row in any partition."""

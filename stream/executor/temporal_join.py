@@ -20,6 +20,7 @@ from relational.expr.expression import Expression
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.net_changes import net_changes
+from relational.memory_use import MemoryUse
 from relational.table.storage_table import StorageTable
 from stream.errors import InconsistentStream
 from stream.executor.barrier_align import align_barriers
@@ -82,6 +83,9 @@ class TemporalJoinExecutor(Executor):
                     yield message.message
             else:
                 raise AssertionError(f"{type(message.message).__name__} at a join")
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        return [("rows of the table", self._index.memory())]
 
     def _new_index(self) -> JoinIndex:
         return JoinIndex(self._types, self._pk, self._stream_key, capacity_bytes=self._cache_bytes)

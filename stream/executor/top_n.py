@@ -24,6 +24,7 @@ from relational.expr.window_functions import RankKind
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.rows_by_key import RowsByKey
+from relational.memory_use import MemoryUse
 from relational.order.late_rows import LateRows
 from relational.order.ranking import ranking
 from relational.table.state_table import StateTable
@@ -94,6 +95,9 @@ class TopNExecutor(OrderedGroupsExecutor):
         self._index = JoinIndex(
             self._types, window.groups, name, null_safe=(True,) * len(window.groups), capacity_bytes=cache_bytes
         )
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        return [("rows of windows", self._index.memory())]
 
     def _begin(self) -> None:
         if next(self._table.scan_chunks(), None) is None:

@@ -34,7 +34,8 @@ class ActorObserver(Protocol):
 class Actor:
     """Runs until it has passed a mutation that stops it, its input ends, or an error occurs. `position()` is the
     position of its source, None without one. `meters`: those of its executors. `blamed(error)`: the actor
-    whose rows are the cause of an error, None: this one. It processes nothing before `may_begin` is set."""
+    whose rows are the cause of an error, None: this one. `executors`: by the position of their nodes, until it ends. It
+    processes nothing before `may_begin` is set."""
 
     def __init__(
         self,
@@ -45,9 +46,11 @@ class Actor:
         position: Callable[[], SourcePosition | None] = lambda: None,
         meters: Mapping[int, ExecutorMeter] = MappingProxyType({}),
         blamed: Callable[[BaseException], int | None] = lambda error: None,
+        executors: Mapping[int, Executor] = MappingProxyType({}),
     ) -> None:
         self.actor_id = actor_id
         self.meters = meters
+        self.executors = executors
         self.rows = 0
         """Changes emitted so far; read from any thread."""
         self.name = f"actor-{actor_id}-{executor.info.identity}"
@@ -114,3 +117,4 @@ class Actor:
     def _end(self) -> None:
         if isinstance(self._messages, Generator):
             self._messages.close()
+        self.executors = {}

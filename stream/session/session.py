@@ -237,6 +237,13 @@ class Session:
         self._check_open()
         return self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds)
 
+    def memory(self, name: str | None = None) -> pa.Table:
+        """The result of SHOW MEMORY: what the operators of all running jobs, or of the job of one table, view, sink or
+        index, keep in memory; in the last row the process. See `stream.job_memory`. NotFound, JobFailed."""
+        self._check_open()
+        job = None if name is None else self._playground.catalog.resolve(ObjectName.parse(name))
+        return self._statements.memory(job)
+
     # -- tables and views ------------------------------------------------------------------------------
     # Names are written as in SQL but are not folded: `orders`, `shop.orders`, `dev.shop.orders`, `"any.thing"`.
 

@@ -33,6 +33,7 @@ from relational.sql.ddl.watermark import watermark_syntax
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
+from stream.job_memory import memory_table
 from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.executions import Executions
@@ -320,6 +321,18 @@ class SessionStatements:
     def _show_epochs(self, statement: bound.ShowEpochs) -> pa.Table:
         return self._epochs()
 
+    def _show_memory(self, statement: bound.ShowMemory) -> pa.Table:
+        return self.memory(statement.table)
+
+    def memory(self, table: TableCatalog | None) -> pa.Table:
+        """What the operators of all running jobs, or of that of `table`, keep in memory, see `stream.job_memory`.
+        JobFailed."""
+        known = self._catalog.snapshot
+        if table is not None:
+            self._ddl.check_runs([table.id])
+        jobs = known.jobs() if table is None else [table]
+        return memory_table(self._playground.memory(), {job.id: str(known.name_of(job)) for job in jobs})
+
     def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
         return introspect.show_create(statement.table, self._catalog.snapshot)
 
@@ -427,6 +440,7 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.ShowJobs: SessionStatements._show_jobs,
     bound.ShowErrors: SessionStatements._show_errors,
     bound.ShowEpochs: SessionStatements._show_epochs,
+    bound.ShowMemory: SessionStatements._show_memory,
     bound.ShowCreate: SessionStatements._show_create,
     bound.ShowCreateFunction: SessionStatements._show_create_function,
     bound.Describe: SessionStatements._describe,

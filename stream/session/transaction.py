@@ -36,9 +36,9 @@ STATEMENT_BYTES = 1_024
 """That a buffered statement counts as, besides its rows."""
 READING = (
     bound.Begin, bound.End, bound.DeclareCursor, bound.Fetch, bound.CloseCursor, bound.Select, bound.Show,
-    bound.ShowJobs, bound.ShowErrors, bound.ShowEpochs, bound.ShowCreate, bound.ShowCreateFunction,
-    bound.ShowOptions, bound.SetOption, bound.Describe, bound.Explain, bound.Nothing, bound.Prepare, bound.Execute,
-    bound.Deallocate,
+    bound.ShowJobs, bound.ShowErrors, bound.ShowEpochs, bound.ShowMemory, bound.ShowCreate,
+    bound.ShowCreateFunction, bound.ShowOptions, bound.SetOption, bound.Describe, bound.Explain, bound.Nothing,
+    bound.Prepare, bound.Execute, bound.Deallocate,
 )  # fmt: skip
 """Statements that change nothing, which every transaction takes."""
 WRITING = (bound.Insert, bound.Update, bound.Delete)

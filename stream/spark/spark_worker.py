@@ -34,6 +34,7 @@ from stream.errors import (
     SourcePosition,
 )
 from stream.executor.meter import ExecutorMeter
+from stream.job_memory import NO_MEMORY, NOT_RESIDENT, OperatorMemory
 from stream.job_profile import FragmentProfile
 from stream.message import (
     Add,
@@ -274,6 +275,12 @@ class SparkWorker:
             FragmentFigures(spec.table.name, spec.job_id, spec.fragment, 1, found.rows, found.cpu_seconds, 0, 0)
             for spec, found in zip(running, figures, strict=True)
         ]
+
+    def memory(self) -> list[OperatorMemory]:
+        """That nothing is, a row for each job: an epoch begins with the state in the store."""
+        with self._changed:
+            jobs = sorted({spec.job_id for spec in self._running.values()})
+        return [OperatorMemory(job_id, None, None, NOT_RESIDENT, NO_MEMORY) for job_id in jobs]
 
     def recent_epochs(self) -> tuple[EpochFigures, ...]:
         """Figures of the last epochs, the newest one last."""

@@ -168,7 +168,8 @@ class ActorBuilder:
         outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
         paced = _Paced(observer, pace)
-        actor = Actor(spec.actor_id, executor, outputs, paced, chain.position, chain.meters, chain.blamed)
+        actor = Actor(spec.actor_id, executor, outputs, paced, chain.position, chain.meters, chain.blamed,
+                      chain.executors)
         chain.cpu_clock = actor.cpu_clock
         return actor
 
@@ -493,6 +494,8 @@ class _ActorChain(ExecutorChain):
         self.backfilled: Callable[[], None] = lambda: None
         self.meters: dict[int, ExecutorMeter] = {}
         """By the position of the node in the fragment, in pre-order."""
+        self.executors: dict[int, Executor] = {}
+        """By the same."""
         self.row_cache_bytes = builder.row_cache_bytes
         self.all_sources, self.all_row_ids = builder.sources, builder.row_ids
         self.row_ids_after_ms = builder.row_ids_after_ms
@@ -501,12 +504,15 @@ class _ActorChain(ExecutorChain):
         self._positions = {id(node): position for position, node in enumerate(spec.root.walk())}
 
     def build(self, node: StreamNode) -> Executor:
-        meter = self.meters[self._positions[id(node)]] = ExecutorMeter()
+        position = self._positions[id(node)]
+        meter = self.meters[position] = ExecutorMeter()
         further = self.more.get(type(node))
         if further is not None:
-            info = ExecutorInfo(node.schema, node.stream_key, node.identity)
-            return MeteredExecutor(further(self, node, info), meter)
-        return MeteredExecutor(super().build(node), meter)
+            executor = further(self, node, ExecutorInfo(node.schema, node.stream_key, node.identity))
+        else:
+            executor = super().build(node)
+        self.executors[position] = executor
+        return MeteredExecutor(executor, meter)
 
     def state_table(self, catalog: TableCatalog) -> StateTable:
         """A table of this fragment. An actor owns the vnodes of tables that are distributed; in the others it has rows

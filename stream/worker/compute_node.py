@@ -26,6 +26,7 @@ from stream.errors import (
     SessionClosed,
 )
 from stream.executor.schema_change import fitted_changes
+from stream.job_memory import OperatorMemory
 from stream.job_profile import FragmentProfile
 from stream.message import (
     STATEMENTS,
@@ -52,6 +53,7 @@ from stream.worker.pending_statements import PendingStatements
 from stream.worker.running_actor import (
     RunningActor,
     by_fragment,
+    operator_memory,
     profile_between,
     profile_since_start,
     read_meters,
@@ -297,6 +299,12 @@ class ComputeNode:
                 sum(channel.waiting_bytes for channel in channels),
             ))
         return found
+
+    def memory(self) -> list[OperatorMemory]:
+        """What the executors of all running jobs keep in memory, by job and fragment. Takes no lock of an actor."""
+        with self._changed:
+            running = list(self._running.values())
+        return [use for _, actors in by_fragment(running) for use in operator_memory(actors)]
 
     def recent_epochs(self) -> tuple[EpochFigures, ...]:
         """None: the actors of this process do not run as tasks."""

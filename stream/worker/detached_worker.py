@@ -16,6 +16,7 @@ from typing import Protocol
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from stream.actor_metrics import FragmentFigures
+from stream.job_memory import OperatorMemory
 from stream.job_profile import FragmentProfile
 from stream.message import Barrier
 from stream.options import StreamOptions
@@ -86,6 +87,9 @@ class DetachedWorker:
 
     def fragments(self) -> list[FragmentFigures]:
         return self.node.fragments()
+
+    def memory(self) -> list[OperatorMemory]:
+        return self.node.memory()
 
     def profile(self, job_id: int, job: str, interval: Callable[[], None]) -> list[FragmentProfile]:
         return self.node.profile(job_id, job, interval)

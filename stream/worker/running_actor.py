@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import groupby
 from typing import TypeAlias
 
+from relational.memory_use import MemoryUse
 from stream.executor.meter import ExecutorMeter
+from stream.job_memory import OperatorMemory
 from stream.job_profile import ExecutorProfile, FragmentProfile
 from stream.plan.stream_plan import StreamNode
 from stream.protocol import ActorSpec
@@ -83,6 +86,17 @@ def profile_since_start(actors: Sequence[RunningActor]) -> FragmentProfile:
         sum(channel.waiting_rows for each in actors for channel in each.channels),
         max((channel.fill for each in actors for channel in each.channels), default=0.0),
     )
+
+
+def operator_memory(actors: Sequence[RunningActor]) -> Iterator[OperatorMemory]:
+    """What the executors of one fragment keep in memory, those of all its actors together, in pre-order."""
+    spec = actors[0].spec
+    for position, node in enumerate(spec.root.walk()):
+        executors = [each.actor.executors.get(position) for each in actors]
+        operator = f"{node.identity} {node.details}".rstrip()
+        for same in zip(*(each.memory() for each in executors if each is not None), strict=True):
+            use = reduce(MemoryUse.__add__, (use for _, use in same))
+            yield OperatorMemory(spec.job_id, spec.fragment, operator, same[0][0], use)
 
 
 def profile_between(before: FragmentProfile, after: FragmentProfile) -> FragmentProfile:

@@ -10,6 +10,7 @@ from stream.protocol import Worker
 if TYPE_CHECKING:
     from stream.actor_metrics import FragmentFigures
     from stream.epoch_figures import EpochFigures
+    from stream.job_memory import OperatorMemory
     from stream.job_profile import FragmentProfile
     from stream.message import Block, Statement
     from stream.worker.pending_statements import PendingStatements
@@ -39,6 +40,10 @@ class SessionWorker(Worker, Protocol):
 
     def fragments(self) -> Sequence[FragmentFigures]:
         """Figures of all running fragments, by job and fragment."""
+        ...
+
+    def memory(self) -> Sequence[OperatorMemory]:
+        """What the executors of all running jobs keep in memory, by job and fragment."""
         ...
 
     def recent_epochs(self) -> Sequence[EpochFigures]:

@@ -56,14 +56,15 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.__main__": "base cli",
     "relational.errors": "",
     "relational.types": "",
+    "relational.memory_use": "",
     "relational.chunk": "types hummock.base hummock.columnar",
     "relational.udf": "types chunk",
     "relational.encoding": "types chunk hummock.base hummock.columnar",
     "relational.hash": "chunk encoding hummock.base hummock.columnar",
     "relational.expr": "types chunk udf hummock.base",
     "relational.catalog": "types udf hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
-    "relational.agg": "types chunk encoding hash udf hummock.base hummock.columnar",
-    "relational.join": "types chunk encoding hash hummock.base hummock.columnar",
+    "relational.agg": "types chunk encoding hash memory_use udf hummock.base hummock.columnar",
+    "relational.join": "types chunk encoding hash memory_use hummock.base hummock.columnar",
     "relational.order": "types chunk encoding hash expr agg hummock.base hummock.columnar",
     "relational.table": (
         "types chunk encoding catalog hash hummock.base hummock.columnar hummock.read hummock.state_store"
@@ -88,7 +89,10 @@ MAY_IMPORT: dict[str, str] = {
     "stream.epoch_figures": "",
     "stream.engine_choice": "",
     "stream.job_profile": "plan",
-    "stream.protocol": "message plan actor_metrics job_profile relational.types relational.catalog relational.chunk",
+    "stream.job_memory": "relational.memory_use",
+    "stream.protocol": (
+        "message plan actor_metrics job_memory job_profile relational.types relational.catalog relational.chunk"
+    ),
     "stream.error_counts": (
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table "
         "hummock.state_store"
@@ -99,12 +103,13 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
-        "relational.agg relational.join relational.order relational.table relational.encoding relational.catalog"
+        "relational.agg relational.join relational.order relational.table relational.encoding relational.catalog "
+        "relational.memory_use"
     ),
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
         "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
-        "epoch_figures "
+        "epoch_figures job_memory relational.memory_use "
         "hummock.meta.store hummock.state_store relational.agg relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
@@ -114,18 +119,20 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.sink_delivery": "connector relational.catalog hummock.state_store",
     "stream.playground": (
-        "meta worker runtime protocol connector error_counts actor_metrics job_profile sink_delivery hummock.meta "
+        "meta worker runtime protocol connector error_counts actor_metrics job_memory job_profile sink_delivery "
+        "hummock.meta "
         "hummock.store hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
         "relational.table"
     ),
     "stream.spark": (
         "playground plan protocol connector executor worker runtime message error_counts actor_metrics job_profile "
-        "epoch_figures relational.types relational.chunk relational.expr relational.agg relational.plan "
+        "epoch_figures job_memory relational.types relational.chunk relational.expr relational.agg relational.plan "
         "relational.catalog relational.table relational.spark hummock.base hummock.loaded_files hummock.object_store "
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.session": (
-        "playground spark meta engine_choice epoch_figures plan message error_counts job_profile sink_delivery "
+        "playground spark meta engine_choice epoch_figures plan message error_counts job_memory job_profile "
+        "sink_delivery "
         "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox "
         "relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "

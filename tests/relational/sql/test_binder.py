@@ -9,7 +9,7 @@ import pytest
 from relational.catalog.alter import with_column
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import ConflictBehaviour, TableKind
-from relational.errors import BindError, RelationalError
+from relational.errors import BindError, ParseError, RelationalError
 from relational.expr.expression import Literal
 from relational.plan.logical import Scan
 from relational.plan.serialize import plan_from_text
@@ -32,6 +32,7 @@ from relational.sql.statement import (
     ShowErrors,
     ShowJobs,
     ShowKind,
+    ShowMemory,
     Update,
 )
 from relational.types import DataType
@@ -201,6 +202,15 @@ def test_show_jobs_and_errors(catalog):
     assert one("SHOW JOBS", catalog) == ShowJobs()
     assert one("show errors;", catalog) == ShowErrors()
     assert one("show epochs", catalog) == ShowEpochs()
+
+
+def test_show_memory(catalog):
+    assert one("SHOW MEMORY", catalog) == ShowMemory()
+    assert one("show memory from revenue;", catalog) == ShowMemory(catalog.resolve("revenue"))
+    with pytest.raises(BindError, match="did you mean 'revenue'"):
+        one("SHOW MEMORY FROM revenu", catalog)
+    with pytest.raises(ParseError, match="nothing is expected here"):
+        one("SHOW MEMORY OF revenue", catalog)
 
 
 @pytest.mark.parametrize(

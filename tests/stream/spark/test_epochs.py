@@ -443,6 +443,9 @@ def test_epochs_have_rows_and_metrics(store):
     db.flush()
     found = db.sql("SHOW EPOCHS").to_pylist()
     assert found == db.epochs().to_pylist() and max(row["source_rows"] for row in found) == 1_840
+    (job, process) = db.sql("SHOW MEMORY FROM m").to_pylist()
+    assert job["job"] == "m" and job["state"].startswith("nothing is resident") and job["rows"] == 0
+    assert process["state"] == "process" and process["resident_bytes"] > 0
     last = found[-1]["epoch"]
     stages = [row for row in found if row["epoch"] == last]
     value = partial(db._playground.metrics.registry.get_sample_value)

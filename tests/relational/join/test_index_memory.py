@@ -1,0 +1,97 @@
+"""JoinIndex.memory: the bytes of columns as Arrow counts them, and those of all buffers by capacity."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from relational.chunk import Op, StreamChunk
+from relational.join.join_index import JoinIndex
+from relational.types import DataType
+
+TYPES = (DataType.BIGINT, DataType.INT, DataType.VARCHAR, DataType.BOOLEAN)
+
+
+def rows_of(first: int, count: int) -> list[pa.Array]:
+    ids = np.arange(first, first + count)
+    names = pa.array([None if at % 7 == 0 else "n" * (at % 50) for at in ids], pa.string())
+    return [pa.array(ids), pa.array((ids % 1000).astype(np.int32)), names, pa.array(ids % 2 == 0)]
+
+
+def apply(index: JoinIndex, columns: list[pa.Array], op: Op = Op.INSERT) -> None:
+    chunk = StreamChunk(columns, np.full(len(columns[0]), op, np.uint8))
+    index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+
+
+def arrow_bytes(columns: list[pa.Array]) -> int:
+    """Of values, a bit for each, and 4 bytes for each string; a BOOLEAN is a byte."""
+    ids, _, names, _ = columns
+    strings = sum(len(each.as_py() or "") for each in names)
+    return (8 + 4 + 4 + 1) * len(ids) + (4 * len(ids) + 7) // 8 + strings
+
+
+@pytest.mark.parametrize("stream_key", [(), (0,)], ids=["append-only", "retracting"])
+def test_column_bytes_are_those_of_arrow_and_the_rest_is_capacity(stream_key):
+    index = JoinIndex(TYPES, (1,), stream_key, capacity_bytes=1 << 30)
+    columns = rows_of(0, 20_000)
+    apply(index, columns)
+    use = index.memory()
+    assert (use.rows, use.column_bytes, use.budget_bytes, use.evicted) == (20_000, arrow_bytes(columns), 1 << 30, 0)
+    assert use.used_bytes == index.size_bytes == use.column_bytes + use.beside_bytes
+    used = set()
+    for first in range(20_000, 22_000, 10):
+        apply(index, rows_of(first, 10))
+        used.add(index.memory().used_bytes)
+    assert len(used) < 20, "room is counted before it is used"
+
+
+def test_deleted_rows_leave_the_columns_and_their_room_stays_until_it_is_packed():
+    index = JoinIndex(TYPES, (1,), (0,))
+    columns = rows_of(0, 40_000)
+    apply(index, columns)
+    full = index.memory()
+    gone = [column.slice(0, 30_000) for column in columns]
+    apply(index, gone, Op.DELETE)
+    use = index.memory()
+    assert use.rows == 10_000 and use.used_bytes >= full.used_bytes
+    assert use.column_bytes == arrow_bytes([column.slice(30_000) for column in columns])
+    index.end_epoch()
+    packed = index.memory()
+    assert packed.used_bytes < use.used_bytes and packed.column_bytes == use.column_bytes
+
+
+def test_strings_that_all_live_are_not_packed():
+    index = JoinIndex(TYPES, (1,), (0,))
+    for first in range(0, 600_000, 100_000):
+        apply(index, rows_of(first, 100_000))
+        index.end_epoch()
+    assert index.generation == 0
+    columns = rows_of(0, 500_000)
+    apply(index, columns, Op.DELETE)
+    index.end_epoch()
+    assert index.generation == 1 and index.memory().column_bytes == arrow_bytes(rows_of(500_000, 100_000))
+
+
+def test_an_update_in_place_releases_the_old_string():
+    index = JoinIndex(TYPES, (1,), (0,))
+    old, new = rows_of(0, 2), rows_of(0, 2)
+    new[2] = pa.array(["changed", "too"])
+    apply(index, old)
+    both = [pa.concat_arrays(each).take([0, 2, 1, 3]) for each in zip(old, new, strict=True)]
+    chunk = StreamChunk(both, np.array([Op.UPDATE_DELETE, Op.UPDATE_INSERT] * 2, np.uint8))
+    index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+    assert index.memory().column_bytes == arrow_bytes(new)
+
+
+def test_evicted_keys_are_counted():
+    index = JoinIndex(TYPES, (1,), (0,), capacity_bytes=200_000)
+    index.track_evictions()
+    apply(index, rows_of(0, 20_000))
+    index.end_epoch()
+    use = index.memory()
+    assert 0 < use.evicted == 1_000 - index.keys and use.rows == index.rows < 20_000
+    assert use.used_bytes == index.size_bytes <= 200_000, "the filter of evicted keys would take too much beside them"
+    index = JoinIndex(TYPES, (1,), (0,), capacity_bytes=2_000_000)
+    index.track_evictions()
+    apply(index, rows_of(0, 40_000))
+    index.end_epoch()
+    assert index.memory().used_bytes > index.size_bytes, "that filter counts as well"

@@ -1,0 +1,127 @@
+"""SHOW MEMORY: what the operators of running jobs keep in memory, and the memory of the process."""
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import stream
+from relational.errors import BindError, NotFound
+from stream.job_memory import SCHEMA
+
+ROWS, KEYS = 20_000, 500
+TABLES = "CREATE TABLE a (k BIGINT, v VARCHAR) APPEND ONLY; CREATE TABLE d (k BIGINT PRIMARY KEY, name VARCHAR)"
+JOIN = "CREATE MATERIALIZED VIEW j AS SELECT a.k, v, name FROM a JOIN d ON a.k = d.k"
+
+
+@pytest.fixture
+def db():
+    with stream.connect("memory://", parallelism=2) as session:
+        session.sql(TABLES)
+        yield session
+
+
+def load(db):
+    k = np.arange(ROWS) % KEYS
+    db.table("a").insert(pa.table({"k": k, "v": [f"value {at}" for at in range(ROWS)]}))
+    db.table("d").insert(pa.table({"k": np.arange(KEYS), "name": [f"name {at}" for at in range(KEYS)]}))
+    db.flush()
+
+
+def memory_of(db, name):
+    """(The states of a job by name, the row of the process.)"""
+    *states, process = db.sql(f"SHOW MEMORY FROM {name}").to_pylist()
+    assert all(each["job"] == name for each in states)
+    return {each["state"]: each for each in states}, process
+
+
+def test_every_state_of_every_operator_is_listed_with_its_rows(db):
+    db.sql(JOIN)
+    db.sql("""CREATE MATERIALIZED VIEW c AS
+              SELECT k, count(DISTINCT v) AS n, array_agg(v ORDER BY v) AS vs FROM a GROUP BY k""")
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT k, v, lag(v) OVER (PARTITION BY k ORDER BY v) AS p FROM a")
+    db.sql("""CREATE MATERIALIZED VIEW t AS SELECT k, v FROM
+              (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM a) s WHERE n <= 3""")
+    load(db)
+    shown = db.sql("SHOW MEMORY")
+    assert shown.schema == db.memory("j").schema == SCHEMA
+    rows = {(each["job"], each["state"]): each["rows"] for each in shown.to_pylist()[:-1]}
+    assert list(dict.fromkeys(job for job, _ in rows)) == ["c", "j", "t", "w"]
+    assert rows["c", "groups"] == KEYS and rows["c", "distinct values of v"] == rows["c", "rows of array_agg"] == ROWS
+    assert rows["j", "left rows"] == ROWS and rows["j", "right rows"] == KEYS
+    assert rows["t", "rows of windows"] == 3 * KEYS and KEYS <= rows["w", "last rows of partitions"] <= ROWS
+    for each in shown.to_pylist()[:-1]:
+        assert each["fragment"] is not None and each["beside_per_row"] == pytest.approx(
+            each["beside_bytes"] / each["rows"], abs=0.06)
+        assert each["evicted"] == 0 and (each["budget_bytes"] is None) == each["state"].startswith("distinct")
+    budgets = {each["job"]: each["budget_bytes"] for each in shown.to_pylist() if each["state"] == "rows of windows"}
+    assert budgets == {"t": 2 * (256 << 20)}, "each of the two actors has the budget of the option"
+    named = {each["operator"].split()[0] for each in shown.to_pylist()[:-1]}
+    assert named == {"HashAgg", "HashJoin", "OverWindow", "TopN"}
+
+
+def test_figures_of_a_join_agree_with_the_values_that_it_keeps(db):
+    db.sql(JOIN)
+    load(db)
+    (states, process) = memory_of(db, "j")
+    names = sum(len(f"name {at}") for at in range(KEYS))
+    assert states["right rows"]["column_bytes"] == pytest.approx(KEYS * (8 + 4) + names + KEYS * 2 / 8, abs=2)
+    assert states["left rows"]["beside_bytes"] > 0
+    assert process["resident_bytes"] > sum(each["beside_bytes"] + each["column_bytes"] for each in states.values())
+    budgets = sum(each["budget_bytes"] for each in states.values())
+    assert budgets == 512 << 20, "both sides share the budget of the only actor"
+
+
+def test_after_an_eviction_rows_are_fewer_and_the_budget_holds(tmp_path):
+    budget = 400_000
+    with stream.connect(f"file://{tmp_path}", parallelism=1, join_cache_bytes=budget) as db:
+        db.sql(TABLES)
+        db.sql(JOIN)
+        load(db)
+        db.sql("UPDATE d SET name = 'other' WHERE k < 10")
+        db.flush()
+        left = memory_of(db, "j")[0]["left rows"]
+        assert left["evicted"] > 0 and left["rows"] < ROWS and left["budget_bytes"] == budget // 2
+        assert left["column_bytes"] + left["beside_bytes"] <= budget
+        assert db.sql("SELECT count(*) AS n FROM j WHERE name = 'other'").rows() == [{"n": 10 * ROWS // KEYS}]
+
+
+def test_a_job_without_state_has_the_row_of_the_process_alone(db):
+    db.sql("CREATE MATERIALIZED VIEW f AS SELECT v FROM a WHERE k > 3")
+    for name in ("f", "a"):
+        states, process = memory_of(db, name)
+        assert not states and process["state"] == "process" and process["resident_bytes"] > 1 << 20
+
+
+def test_what_is_no_running_job_is_refused_with_a_hint(db):
+    db.sql("CREATE VIEW plain AS SELECT v FROM a")
+    db.sql("CREATE MATERIALIZED VIEW counted AS SELECT k, count(*) AS n FROM a GROUP BY k")
+    with pytest.raises(BindError, match="did you mean 'counted'"):
+        db.sql("SHOW MEMORY FROM countet")
+    with pytest.raises(BindError, match="runs no job"):
+        db.sql("SHOW MEMORY FROM plain")
+    with pytest.raises(NotFound):
+        db.memory("countet")
+
+
+def test_figures_are_read_while_actors_run_and_change_their_buffers(db):
+    db.sql(JOIN)
+    db.sql("CREATE MATERIALIZED VIEW c AS SELECT k, count(DISTINCT v) AS n FROM a GROUP BY k")
+    is_over = threading.Event()
+
+    def insert():
+        while not is_over.is_set():
+            load(db)
+            db.sql("DELETE FROM d")
+            db.flush()
+
+    writer = threading.Thread(target=insert)
+    writer.start()
+    try:
+        for _ in range(300):
+            for each in db.memory().to_pylist()[:-1]:
+                assert each["rows"] >= 0 and each["column_bytes"] >= 0 and each["evicted"] == 0
+    finally:
+        is_over.set()
+        writer.join()
