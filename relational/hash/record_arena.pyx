@@ -22,7 +22,7 @@ cdef enum:
     LINE = 64
     SMALLEST = 1024
     HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least this large is mapped to huge pages, and is kept
-    STEPS = 2                   # four classes to each power of two
+    STEPS = 3                   # eight classes to each power of two
     CLASSES = (34 - HUGE_EXPONENT) << STEPS     # of kept memory
 
 cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # upper limit of kept memory
