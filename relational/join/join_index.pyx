@@ -49,9 +49,10 @@ cdef class JoinIndex(JoinRows):
     `end_epoch` or `limit_memory`.
     """
 
-    def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None):
+    def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None, has_degrees=False):
         """Rows of `types`; `key_columns` and `stream_key` are indices into them. Without a stream key the input is
-        append-only: a delete is an error, and no time or memory is spent on locating rows.
+        append-only: a delete is an error, and no time or memory is spent on locating rows. `has_degrees`: each row has
+        a degree.
         """
         types = self.types = tuple(types)
         self.key_columns, self.stream_key = tuple(key_columns), tuple(stream_key)
@@ -61,7 +62,7 @@ cdef class JoinIndex(JoinRows):
         self.capacity_bytes = capacity_bytes
         self.key_numbers = KeyInterner([types[column] for column in self.key_columns])
         self.form = StoredForm(types, self.stream_key)
-        super().__init__(self.form.types, self.form.name)
+        super().__init__(self.form.types, self.form.name, has_degrees)
         self.is_complete, self.epoch, self.forget_at = True, 1, MIN_FORGOTTEN
         self.evicted = EvictedKeys(capacity_bytes)
 
@@ -168,13 +169,13 @@ cdef class JoinIndex(JoinRows):
         if weights.shape[0] != rows:
             raise ValueError(f"{weights.shape[0]} weights for {rows} rows")
         check_numbers(row_ids, self.records.rows)
-        if rows and np.min(row_ids) < 0:
-            raise IndexError("row -1 has no degree")
+        if self.degree_at < 0 or (rows and np.min(row_ids) < 0):
+            raise IndexError("row -1 has no degree" if self.degree_at >= 0 else "rows have no degrees")
         for row in range(rows):
             if row + AHEAD < rows:
-                prefetch_for_write(self.header(row_ids[row + AHEAD]))
-            self.header(row_ids[row]).degree += weights[row]
-            after[row] = self.header(row_ids[row]).degree
+                prefetch_for_write(self.degree(row_ids[row + AHEAD]))
+            self.degree(row_ids[row])[0] += weights[row]
+            after[row] = self.degree(row_ids[row])[0]
             least = min(least, after[row])
         if least < 0:
             row = int(out.argmin())
@@ -195,6 +196,7 @@ cdef class JoinIndex(JoinRows):
         cdef double share = EVICTION_SHARE
         if self.has_waste():
             self.repack(self.worth_keeping())
+        self.lists.pack()
         before = self.lists.keys
         while self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes and self.lists.keys:
             self.evict(share)
@@ -249,7 +251,7 @@ cdef class JoinIndex(JoinRows):
         count = len(columns)
         job.ids, job.visible = &keys[0], mask_pointer(chunk.visibility)
         job.ops = NULL if changes is None else &changes[0]
-        job.degrees = NULL if given is None else &given[0]
+        job.degrees = NULL if given is None or self.degree_at < 0 else &given[0]
         job.views = <const ColumnView**>malloc((count + len(self.stream_key)) * sizeof(ColumnView*) + 1)
         if job.views == NULL:
             raise MemoryError("no memory for the columns of rows")
@@ -309,7 +311,8 @@ cdef class JoinIndex(JoinRows):
         rows = self.lists.rows
         self.key_numbers.keep(keys)
         self.records.keep(&numbers[0], rows)
-        for key in range(self.lists.keys):
+        self.free_row = -1
+        for key in range(self.lists.keys if self.name_count else 0):
             for row in range(row, row + self.lists.entry(key).rows):
                 self.header(row).key = <int32_t>key + 1
             row += self.lists.entry(key).rows > 0

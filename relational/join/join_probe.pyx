@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch
 from relational.join.join_index cimport JoinIndex
-from relational.join.row_lists cimport KeyEntry, RowLists
+from relational.join.row_lists cimport KeyEntry, RowLists, has_block
 
 cdef enum:
     AHEAD = 16
@@ -67,13 +67,13 @@ cdef class JoinProbe:
                 prefetch(lists.entry(ids[row + AHEAD]))
             if row + AHEAD // 2 < rows and ids[row + AHEAD // 2] >= 0:
                 entry = lists.entry(ids[row + AHEAD // 2])
-                prefetch(lists.block(entry) if entry.exponent else <const int32_t*>entry)
+                prefetch(lists.block(entry) if has_block(entry) else <const int32_t*>entry)
             if ids[row] < 0:
                 row += 1
                 continue
             entry = lists.entry(ids[row])
-            if entry.exponent == 0:
-                probe_rows[out], row_ids[out] = <int32_t>row, <int32_t>entry.start
+            if not has_block(entry):
+                probe_rows[out], row_ids[out] = <int32_t>row, entry.start
                 out += entry.rows
                 row += 1
                 continue

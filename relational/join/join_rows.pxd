@@ -1,9 +1,9 @@
 """JoinRows: the rows of one input of a join under the ids of their join keys.
 
-    key id  --RowLists-->  row ids, and the tags of their stream keys  --RowRecords-->  RowHeader, values
+    key id  --RowLists-->  row ids, and the tags of their stream keys  --RowRecords-->  header, values
 
-Row ids are assigned in order of arrival; the new half of an update reuses the id of the old one. A deleted row leaves
-a gap.
+Row ids are assigned in order of arrival, those of deleted rows first: the new half of an update gets the id of the old
+one.
 
 There is no index from a stream key to its row: a change includes the join key too, and among the rows of one key a row
 is found by a tag, the hash of its stream key, which is stored next to its id.
@@ -15,10 +15,9 @@ from relational.chunk.column cimport ColumnView
 from relational.join.row_lists cimport RowLists
 from relational.join.row_records cimport RowRecords
 
-cdef struct RowHeader:
+cdef struct RowHeader:      # where rows are deleted
     int32_t key             # key id + 1 of the row, negative until its values are written; 0: no row
-    int32_t position           # of the row among those of its key
-    int32_t degree          # matching rows of the other input, maintained by the owner
+    int32_t position        # of the row among those of its key; without a row, the id of the next free one, or -1
 
 cdef struct Changes:        # of a chunk
     const int32_t* ids      # key id per row, -1: skipped
@@ -34,6 +33,9 @@ cdef class JoinRows:
     cdef RowRecords records
     cdef int* name                      # owned: stored columns of the stream key
     cdef int name_count                 # 0: the input is append-only
+    cdef Py_ssize_t degree_at           # offset in a record of the number of matching rows of the other input, which
+                                        # the owner maintains; -1: records have none
+    cdef int32_t free_row               # id of the row that was deleted last, -1: no id is free
     cdef bint is_contradicted           # by the row at which `link_rows` stopped
 
     cdef Py_ssize_t change_rows(self, const Changes* job, Py_ssize_t rows) except -2 nogil
@@ -50,4 +52,9 @@ cdef class JoinRows:
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil
 
     cdef inline RowHeader* header(self, int64_t row) noexcept nogil:
+        """REQUIRES a stream key."""
         return <RowHeader*>self.records.record(row)
+
+    cdef inline int32_t* degree(self, int64_t row) noexcept nogil:
+        """REQUIRES that records have one."""
+        return <int32_t*>(self.records.record(row) + self.degree_at)

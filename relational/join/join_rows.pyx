@@ -10,30 +10,34 @@ from libc.string cimport memset
 
 from hummock.base.prefetch cimport prefetch_for_write
 from relational.chunk.canonical cimport add_hashes
-from relational.join.row_lists cimport KeyEntry, RowLists
+from relational.join.row_lists cimport KeyEntry, RowLists, has_block
 from relational.join.row_records cimport RowRecords
 
 cdef enum:
     BLOCK = 128                 # rows linked, then written, together
     INSERT = 0
     GOES = 1                    # bit of an op
-    HALF = 2                    # also: half of an update
     UNWRITTEN = -2              # a candidate row whose values are not written yet
 
 
 cdef class JoinRows:
     """A row is identified by its key id and its stream key."""
 
-    def __init__(self, types, name):
+    def __init__(self, types, name, bint has_degrees):
         """Rows of `types`; `name`: the columns of the stream key."""
+        cdef Py_ssize_t header_bytes = sizeof(RowHeader) if name else 0
         cdef int i
+        self.free_row, self.degree_at = -1, -1
+        if has_degrees:
+            self.degree_at = header_bytes
+            header_bytes += sizeof(int32_t)
         self.name_count = len(name)
         self.name = <int*>malloc((self.name_count + 1) * sizeof(int))
         if self.name == NULL:
             raise MemoryError("no memory for the columns of a stream key")
         for i in range(self.name_count):
             self.name[i] = name[i]
-        self.lists, self.records = RowLists(self.name_count > 0), RowRecords(types, sizeof(RowHeader))
+        self.lists, self.records = RowLists(self.name_count > 0), RowRecords(types, header_bytes)
 
     def __dealloc__(self):
         free(self.name)
@@ -45,9 +49,9 @@ cdef class JoinRows:
         cdef Py_ssize_t first = 0, block, linked, row
         cdef int i
         self.is_contradicted = False
-        self.records.make_room(rows + BLOCK)
         while first < rows:
             block = min(rows - first, <Py_ssize_t>BLOCK)
+            self.records.make_room(block)
             memset(hashes, 0, <size_t>block * sizeof(uint64_t))
             for i in range(self.name_count):
                 add_hashes(job.named[i], first, block, hashes)
@@ -60,7 +64,8 @@ cdef class JoinRows:
             while row < block:
                 linked = self.link_rows(job, first + row, block - row, tags + row, written)
                 self.records.write(job.views, first + row, linked, written)
-                self.mark_written(linked, written)
+                if self.name_count:
+                    self.mark_written(linked, written)
                 row += linked
                 if self.is_contradicted:
                     return first + row
@@ -85,7 +90,7 @@ cdef class JoinRows:
         for row in range(rows):
             if ids[row] >= 0:
                 entry = self.lists.entry(ids[row])
-                if entry.exponent:
+                if has_block(entry):
                     self.lists.prefetch_block(entry, tags[row])
         if job.ops == NULL:
             return
@@ -116,7 +121,7 @@ cdef class JoinRows:
     cdef Py_ssize_t link_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags,
                               int32_t* written) except -1 nogil:
         cdef RowHeader* header
-        cdef int32_t number, moved, released = -1
+        cdef int32_t number, moved, position
         cdef uint8_t op
         cdef Py_ssize_t row, at
         for row in range(rows):
@@ -138,14 +143,19 @@ cdef class JoinRows:
                 moved = self.lists.remove(job.ids[at], header.position)
                 if moved >= 0:
                     self.header(moved).position = header.position
-                header.key = 0
+                header.key, header.position = 0, self.free_row
                 self.records.release(number)
-                released = number
+                self.free_row = number
                 continue
-            number = self.records.next_row(released if op & HALF else -1)
-            header = self.header(number)
-            header.position = self.lists.add(job.ids[at], number, tags[row])
-            header.key = -job.ids[at] - 1
-            header.degree = job.degrees[at] if job.degrees != NULL else 0
-            written[row], released = number, -1
+            number = self.free_row
+            if number >= 0:
+                self.free_row = self.header(number).position
+            number = self.records.next_row(number)
+            position = self.lists.add(job.ids[at], number, tags[row])
+            if self.name_count:
+                header = self.header(number)
+                header.key, header.position = -job.ids[at] - 1, position
+            if self.degree_at >= 0 and job.degrees != NULL:
+                self.degree(number)[0] = job.degrees[at]
+            written[row] = number
         return rows

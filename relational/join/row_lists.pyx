@@ -3,7 +3,7 @@
 import numpy as np
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
@@ -12,9 +12,10 @@ from relational.join.tag_table cimport TagTable
 
 cdef enum:
     MOST_ROWS = 1 << 30     # of one key
+    MIN_PACKED = 1 << 20    # bytes of free blocks below which they stay
 
 ENTRY = np.dtype({
-    "names": ["rows", "touched"], "formats": [np.int32, np.uint32], "offsets": [0, 16], "itemsize": sizeof(KeyEntry),
+    "names": ["rows", "touched"], "formats": [np.int32, np.uint32], "offsets": [0, 8], "itemsize": sizeof(KeyEntry),
 })
 
 
@@ -23,11 +24,9 @@ cdef class RowLists:
     """A row occurs at most once, under one key."""
 
     def __init__(self, bint has_tags):
-        cdef int size
         self.has_tags = has_tags
         self.entries, self.numbers, self.tagged = RecordArena(), RecordArena(), TagTable()
-        for size in range(SIZES):
-            self.free_blocks[size] = -1
+        self.clear_free()
 
     @property
     def size_bytes(self):
@@ -47,13 +46,12 @@ cdef class RowLists:
         return 0
 
     cdef int32_t add_further(self, KeyEntry* entry, int32_t row, uint32_t tag) except -1 nogil:
-        if entry.exponent == 0 or entry.rows == (<int64_t>1 << entry.exponent):
+        if not has_block(entry) or entry.rows == block_rows(entry.tag):
             self.widen(entry)
         self.block(entry)[entry.rows] = row
-        self.empty_keys -= entry.rows == 0
         if self.has_tags:
             self.tags(entry)[entry.rows] = tag
-            if entry.exponent > SCANNED_EXPONENT:
+            if entry.tag > SCANNED_CLASS:
                 self.tagged.put(tag, row)
         entry.rows += 1
         self.rows += 1
@@ -65,10 +63,10 @@ cdef class RowLists:
         if entry.rows >= MOST_ROWS:
             with gil:
                 raise OverflowError(f"{entry.rows} rows of one key")
-        wider.exponent += 1
-        wider.start = self.allocate_block(wider.exponent)
-        if entry.exponent == 0:
-            self.block(&wider)[0] = <int32_t>entry.start
+        wider.tag = entry.tag + 1 if has_block(entry) else 0
+        wider.start = ~self.allocate_block(wider.tag)
+        if not has_block(entry):
+            self.block(&wider)[0] = entry.start
             if self.has_tags:
                 self.tags(&wider)[0] = entry.tag
         else:
@@ -77,7 +75,7 @@ cdef class RowLists:
                 memcpy(self.tags(&wider), self.tags(entry), <size_t>bytes)
             self.free_block(entry)
         entry[0] = wider
-        if self.has_tags and entry.exponent == SCANNED_EXPONENT + 1:
+        if self.has_tags and entry.tag == SCANNED_CLASS + 1:
             for i in range(entry.rows):
                 self.tagged.put(self.tags(entry)[i], self.block(entry)[i])
         return 0
@@ -88,16 +86,16 @@ cdef class RowLists:
         entry.rows -= 1
         self.rows -= 1
         self.empty_keys += entry.rows == 0
-        if entry.exponent == 0:
+        if not has_block(entry):
             return -1
         numbers = self.block(entry)
         if self.has_tags:
-            if entry.exponent > SCANNED_EXPONENT:
+            if entry.tag > SCANNED_CLASS:
                 self.tagged.drop(self.tags(entry)[position], numbers[position])
             self.tags(entry)[position] = self.tags(entry)[entry.rows]
         if entry.rows == 0:
             self.free_block(entry)
-            entry.exponent = 0
+            entry.start = 0
             return -1
         numbers[position] = numbers[entry.rows]
         return numbers[position] if position < entry.rows else -1
@@ -106,10 +104,10 @@ cdef class RowLists:
         cdef const uint32_t* tags
         cdef int32_t position, found = 0
         cdef uint32_t at
-        if entry.exponent == 0:
+        if not has_block(entry):
             after[0] += 1
-            return <int32_t>entry.start if entry.rows and entry.tag == tag and after[0] == 1 else -1
-        if entry.exponent > SCANNED_EXPONENT:
+            return entry.start if entry.rows and entry.tag == tag and after[0] == 1 else -1
+        if entry.tag > SCANNED_CLASS:
             at = self.tagged.home(tag) + after[0]
             while self.tagged.slot(at).row >= 0:
                 at += 1
@@ -132,26 +130,51 @@ cdef class RowLists:
         cdef Py_ssize_t line
         prefetch_for_write(self.block(entry) + entry.rows)
         prefetch_for_write(self.tags(entry) + entry.rows)
-        if entry.exponent > SCANNED_EXPONENT:
+        if entry.tag > SCANNED_CLASS:
             prefetch_for_write(self.tagged.slot(self.tagged.home(tag)))
             return
         for line in range(0, entry.rows, 16):   # tags per line
             prefetch(self.tags(entry) + line)
 
-    cdef int64_t allocate_block(self, int exponent) except -1 nogil:
-        cdef int64_t block = self.free_blocks[exponent]
-        cdef Py_ssize_t size = (<Py_ssize_t>sizeof(int32_t)) << (exponent + self.has_tags)
+    cdef int32_t allocate_block(self, uint32_t size_class) except -1 nogil:
+        cdef int32_t block = self.free_blocks[size_class]
+        cdef Py_ssize_t size = self.block_bytes(size_class)
         if block >= 0:
-            memcpy(&self.free_blocks[exponent], self.numbers.data + 4 * block, 8)
+            self.free_blocks[size_class] = (<int32_t*>self.numbers.data)[block]
+            self.free_bytes -= size
             return block
+        if (self.numbers.size + size) // <Py_ssize_t>sizeof(int32_t) > INT32_MAX:
+            with gil:
+                raise OverflowError(f"{self.rows} rows of keys with several: their positions are int32")
         self.numbers.reserve(size)
-        block = self.numbers.size // <Py_ssize_t>sizeof(int32_t)
+        block = <int32_t>(self.numbers.size // <Py_ssize_t>sizeof(int32_t))
         self.numbers.size += size
         return block
 
-    cdef void free_block(self, KeyEntry* entry) noexcept nogil:
-        memcpy(self.numbers.data + 4 * entry.start, &self.free_blocks[entry.exponent], 8)
-        self.free_blocks[entry.exponent] = entry.start
+    cdef void free_block(self, const KeyEntry* entry) noexcept nogil:
+        self.block(entry)[0] = self.free_blocks[entry.tag]
+        self.free_blocks[entry.tag] = ~entry.start
+        self.free_bytes += self.block_bytes(entry.tag)
+
+    cdef int pack(self) except -1:
+        cdef RecordArena before = self.numbers
+        cdef KeyEntry* entry
+        cdef Py_ssize_t key, size
+        if self.free_bytes < max(<Py_ssize_t>MIN_PACKED, before.size // 4):
+            return 0
+        self.numbers = RecordArena()
+        self.numbers.reserve(before.size - self.free_bytes)
+        with nogil:
+            for key in range(self.keys):
+                entry = self.entry(key)
+                if has_block(entry):
+                    size = self.block_bytes(entry.tag)
+                    memcpy(self.numbers.data + self.numbers.size, before.data + 4 * <Py_ssize_t>~entry.start,
+                           <size_t>size)
+                    entry.start = ~<int32_t>(self.numbers.size // <Py_ssize_t>sizeof(int32_t))
+                    self.numbers.size += size
+        self.clear_free()
+        return 0
 
     cdef int keep(self, const int32_t[::1] keys, int32_t* order) except -1:
         cdef RowLists kept = RowLists(self.has_tags)
@@ -163,9 +186,9 @@ cdef class RowLists:
             for key in range(keys.shape[0]):
                 entry = self.entry(keys[key])
                 kept.entry(key).touched = entry.touched
-                if entry.exponent == 0:
+                if not has_block(entry):
                     for position in range(entry.rows):
-                        order[row] = <int32_t>entry.start
+                        order[row] = entry.start
                         kept.add(<int32_t>key, row, entry.tag)
                         row += 1
                     continue
@@ -176,4 +199,5 @@ cdef class RowLists:
         self.keys, self.empty_keys, self.rows = kept.keys, kept.empty_keys, kept.rows
         self.entries, self.numbers, self.tagged = kept.entries, kept.numbers, kept.tagged
         memcpy(self.free_blocks, kept.free_blocks, sizeof(self.free_blocks))
+        self.free_bytes = kept.free_bytes
         return 0

@@ -1,6 +1,6 @@
 """RowRecords: rows of a chunk as fixed-size records, one after the other in memory.
 
-    record   header | a bit per column: the value is there | values, side by side
+    record   header, if any | a bit per column: the value is there | values, side by side
     value    as in Arrow; BOOLEAN a byte; VARCHAR, BYTEA, JSONB its position (int64) and size (int32) in `arena`
 
 A row is one or two cache lines, however many columns it has. The header belongs to the owner of the records. An

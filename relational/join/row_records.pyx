@@ -19,7 +19,7 @@ cdef enum:
     BLOCK = 512             # rows whose records are fetched together
     STRING_BYTES = 12       # position and size
     OFFSET_BYTES = 4        # of a string in Arrow, besides its bytes
-    ALIGNED = 8
+    ALIGNED = 4             # a header
 
 
 @cython.final
@@ -43,7 +43,8 @@ cdef class RowRecords:
             self.width += self.slots[i].width
             self.has_strings |= has_bytes(self.slots[i].kind)
             self.value_bytes += OFFSET_BYTES if has_bytes(self.slots[i].kind) else self.slots[i].width
-        self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
+        if header_bytes:
+            self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
         self.records, self.arena, self.rows = RecordArena(), ByteBuffer(), -1
         self.grow(0)
 

@@ -82,13 +82,14 @@ class JoinSide:
         self._tables = (table,) if times is None else (table, times.table)
         is_kept = input.is_append_only and not input.is_passing and times is None
         name = () if is_kept else input.stream_key or input.key  # of an only row any columns
-        self.index = JoinIndex(
-            input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes)
-        self._starts_empty = False
         self.is_tracked = input.shown is not Shown.NONE
         """Whether it matters how many partners a row has."""
         self.has_degrees = self.is_tracked and has_condition
         """Whether each row in memory has the number of its partners; else it is the number of rows with its key."""
+        self.index = JoinIndex(
+            input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes,
+            has_degrees=self.has_degrees)
+        self._starts_empty = False
         pk = tuple(table.catalog.pk_indices)
         self._prefix = [input.key.index(column) for column in pk[: len(input.key)]]
         keys = [(table.catalog, pk), *([] if times is None else [(times.table.catalog, times.columns)])]

@@ -6,6 +6,7 @@ import pytest
 
 from relational.chunk import Op, StreamChunk
 from relational.join.join_index import JoinIndex
+from relational.join.join_probe import JoinProbe
 from relational.types import DataType
 
 TYPES = (DataType.BIGINT, DataType.INT, DataType.VARCHAR, DataType.BOOLEAN)
@@ -95,3 +96,49 @@ def test_evicted_keys_are_counted():
     apply(index, rows_of(0, 40_000))
     index.end_epoch()
     assert index.memory().used_bytes > index.size_bytes, "that filter counts as well"
+
+
+@pytest.mark.parametrize(("stream_key", "most"), [((), 16), ((0,), 36)], ids=["append-only", "retracting"])
+def test_bytes_beside_the_columns_where_keys_have_several_rows(stream_key, most):
+    index = JoinIndex([DataType.BIGINT] * 3, (1,), stream_key)
+    rng, keys = np.random.default_rng(20130101), 50_000
+    for first in range(0, 16 * keys, keys):
+        k = pa.array(rng.integers(0, keys, keys))
+        chunk = StreamChunk([pa.array(np.arange(first, first + keys)), k, k], np.zeros(keys, np.uint8))
+        index.apply(chunk, index.locate([k]).ids)
+        index.end_epoch()
+    use = index.memory()
+    assert use.rows == 16 * keys and use.beside_bytes / use.rows <= most, use
+
+
+@pytest.mark.parametrize("stream_key", [(), (0,)], ids=["append-only", "retracting"])
+def test_lists_that_grow_together_leave_few_free_blocks_and_keep_their_rows(stream_key):
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (1,), stream_key)
+    k = pa.array(np.arange(30_000))
+    for round_number in range(20):
+        chunk = StreamChunk([pa.array(np.arange(30_000) + 30_000 * round_number), k], np.zeros(30_000, np.uint8))
+        index.apply(chunk, index.locate([k]).ids)
+        index.end_epoch()
+    assert index.generation == 0, "blocks move, numbers of keys and rows do not change"
+    wanted = np.array([7, 29_999], np.int32)
+    (found,) = list(JoinProbe(index, index.locate([pa.array(wanted.astype(np.int64))], is_adding=False).ids))
+    assert found[0].tolist() == [0] * 20 + [1] * 20
+    ids = index.gather(found[1], (0,))[0].to_pylist()
+    assert ids == [key + 30_000 * each for key in wanted.tolist() for each in range(20)]
+    if stream_key:
+        apply_key = index.locate([k]).ids
+        gone = StreamChunk([pa.array(np.arange(30_000) + 30_000 * 5), k], np.full(30_000, Op.DELETE, np.uint8))
+        index.apply(gone, apply_key)
+        assert (index.counts(apply_key) == 19).all()
+
+
+def test_rows_get_the_room_of_deleted_ones():
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (1,), (0,))
+    used = set()
+    for first in range(0, 200_000, 10_000):
+        ids = pa.array(np.arange(first, first + 10_000))
+        for op in (Op.INSERT, Op.DELETE):
+            chunk = StreamChunk([ids, pa.array(np.arange(10_000) % 4_000)], np.full(10_000, op, np.uint8))
+            index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+        used.add(index.memory().used_bytes)
+    assert index.rows == 0 and index.generation == 0 and len(used) == 1

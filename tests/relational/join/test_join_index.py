@@ -140,7 +140,8 @@ def test_matches_follow_the_oracle(seed, key, stream_key, budget):
     rng = random.Random(f"{seed} {key} {stream_key} {budget}")
     null_safe = tuple(rng.random() < 0.5 for _ in KEYS[key])
     oracle = Oracle(KEYS[key], null_safe, STREAM_KEYS[stream_key])
-    index = JoinIndex(SCHEMA.types, KEYS[key], oracle.stream_key, null_safe=null_safe, capacity_bytes=budget)
+    index = JoinIndex(SCHEMA.types, KEYS[key], oracle.stream_key, null_safe=null_safe, capacity_bytes=budget,
+                       has_degrees=True)
     fresh = iter(range(10**6))
     for _ in range(8):
         for _ in range(rng.randrange(4)):
@@ -214,7 +215,7 @@ def test_a_row_that_contradicts():
 
 
 def test_wrong_arguments():
-    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), capacity_bytes=1)
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), capacity_bytes=1, has_degrees=True)
     chunk = StreamChunk([pa.array([1]), pa.array([2])], np.zeros(1, np.uint8))
     ids = index.locate(chunk.columns[:1]).ids
     for wrong in (np.array([5], np.int32), np.array([-2], np.int32), np.array([0, 0], np.int32)):
