@@ -218,6 +218,10 @@ cdef class JoinIndex(JoinRows):
             self.repack(kept)
         self.forget_at = max(<Py_ssize_t>MIN_FORGOTTEN, 2 * (self.lists.keys + self.lists.rows))
 
+    def forget(self, ids):
+        """Forgets keys, and their rows in memory. Invalidates the ids of rows, and of keys with greater numbers."""
+        self.repack(np.setdiff1d(np.arange(self.lists.keys, dtype=np.int32), ids, True))
+
     def limit_memory(self):
         """Within an epoch: evicts as `end_epoch`, once rows take EXCESS times the capacity."""
         if self.capacity_bytes is not None and self.size_bytes > EXCESS * self.capacity_bytes:

@@ -4,13 +4,14 @@ The rows of one vnode are contiguous and in key order. A scan over several vnode
 merges them by the key bytes after the vnode [R5]. Neither holds more than a bounded number of rows.
 
 The rows under many prefixes are read from the store with one call for many prefixes, and the operations of the current
-epoch are overlaid on them. The result of one such call is limited to 2 GiB; where the rows of the prefixes exceed it,
-the prefixes are split in halves and read again.
+epoch are overlaid on them. A prefix with many rows is read alone, batch by batch; where the result of a call exceeds
+2 GiB all the same, the prefixes are split in halves and read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ SHORT_ROWS = 32  # of each range that are read in one call with those of all oth
 MAX_FETCHED = 1 << 20  # limit on the rows read under one prefix by `first_under`
 ALL_ROWS = 1 << 62
 PREFIXES_AT_ONCE = 1_024
+ROWS_AT_ONCE = 1 << 16  # under one prefix; where there are more they are read batch by batch
 
 
 def concatenated(
@@ -227,13 +229,16 @@ def all_under(
         part = keys.slice(start, end - start)
         mem, epoch = newest()
         try:
-            rows, stored = store.scan_prefixes(part, epoch)
+            rows, stored = store.scan_prefixes(part, epoch, limit=ROWS_AT_ONCE)
+            many = np.flatnonzero(np.bincount(rows, minlength=end - start) >= ROWS_AT_ONCE)
         except OverflowError:
-            if end - start == 1:
-                yield from _under_one(store, mem, epoch, keys[start], start)
-            else:
-                middle = (start + end) // 2
-                waiting += [(middle, end), (start, middle)]
+            many = np.array([(end - start) // 2])
+        if len(many) and end - start == 1:
+            yield from _under_one(store, mem, epoch, keys[start], start)
+            continue
+        if len(many):
+            bounds = np.unique(np.concatenate([[start], start + many, start + many + 1, [end]])).tolist()
+            waiting += reversed(list(pairwise(bounds)))
             continue
         owners, batch, _ = first_rows(mem, part, rows, stored, ALL_ROWS, ALL_ROWS)
         yield owners + np.int32(start), batch

@@ -12,7 +12,9 @@ one goes. Without a further condition the partners of a row are the rows of the 
 is known; with one, each row in memory has the number of its partners, its degree. Degrees are not stored: they are
 counted again when rows come into memory, for which the rows of the other input with the same keys are there as well.
 
-Matches are emitted in slices of `chunk_rows`, so memory does not depend on how many rows one change joins [R43].
+Matches are emitted in slices of `chunk_rows`, so memory does not depend on how many rows one change joins [R43]. Where
+only pairs are shown, and the rows under the keys of a chunk exceed the budget, these rows do not come into memory: they
+are read from the table, a part at a time, and look up the changes, once the deleted rows and once the inserted ones.
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ from relational.chunk import Column, DataChunk, Op, StreamChunk, mask_of
 from relational.expr.eval import Evaluator
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Expression, input_columns, remap
+from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.memory_use import MemoryUse
 from stream.executor.barrier_align import align_barriers
 from stream.executor.base import Executor, ExecutorInfo, slices
-from stream.executor.join_side import JoinSide, Shown
+from stream.executor.join_side import NO_KEYS, JoinSide, Shown
 from stream.executor.join_watermarks import JoinWatermarks
 from stream.message import Barrier, Message, Wait, Watermark
 
@@ -64,6 +67,7 @@ class HashJoinExecutor(Executor):
         self._condition: _Condition | None = None
         if condition is not None:
             self._condition = _Condition(condition, sides[0].input.width)
+        self._shows_pairs_alone = not any(side.is_tracked or side.input.is_passing for side in sides)
         self._types = [side.input.types[: side.input.width] for side in sides]
 
     def execute(self) -> Iterator[Message]:
@@ -140,6 +144,9 @@ class HashJoinExecutor(Executor):
         """The changes with the ids of their keys, on both sides, whose rows are in memory where they are needed."""
         keys = own.key_of(changes)
         own_ids, own_new = own.locate(keys, is_loading=other.is_tracked, is_adding=True)
+        if self._shows_pairs_alone:
+            other_ids, unread = other.locate_within_budget(keys)
+            return _Step(number, own, other, changes, own_ids, other_ids, np.zeros(changes.capacity, np.int32), unread)
         other_ids, other_new = other.locate(keys, is_loading=True, is_adding=False)
         if own.has_degrees:
             self._count(own, other, own_new, number)
@@ -164,6 +171,27 @@ class HashJoinExecutor(Executor):
             if self._has_pairs and len(chunk_rows):
                 own = step.changes.project(range(step.own.input.width)).take(chunk_rows).columns
                 yield self._output(step.number, own, self._gathered(step.other, row_ids), op)
+        if step.unread.capacity:
+            yield from self._matched_in_table(step, rows, op)
+
+    def _matched_in_table(self, step: _Step, rows: np.ndarray, op: Op) -> Iterator[StreamChunk]:
+        """The same with stored rows of the other side that are not in memory."""
+        changes = step.changes.filter(rows.view(np.uint8)).compact()
+        index = JoinIndex(step.own.input.types, step.own.input.key, (), null_safe=step.own.index.null_safe)
+        index.apply(StreamChunk.inserts(changes), index.locate(step.own.key_of(changes)).ids)
+        widths = step.own.input.width, step.other.input.width
+        for stored in step.other.read(step.unread):
+            ids = index.locate(step.other.key_of(stored), is_adding=False).ids
+            for at, row_ids in JoinProbe(index, ids, self._chunk_rows):
+                own = DataChunk(list(map(Column, index.gather(row_ids))), capacity=len(at))
+                other = stored.take(at)
+                if self._condition is not None:
+                    wanted = self._condition.columns
+                    kept = self._is_true(own.project(wanted[step.number]).columns,
+                                         other.project(wanted[1 - step.number]).columns, step.number, op)
+                    own, other = (each.take(np.flatnonzero(kept).astype(np.int32)) for each in (own, other))
+                if own.capacity:
+                    yield self._output(step.number, own.columns[: widths[0]], other.columns[: widths[1]], op)
 
     def _holds(self, step: _Step, chunk_rows: np.ndarray, row_ids: np.ndarray, op: Op) -> np.ndarray:
         """Whether the condition is true of pairs: bool[n]."""
@@ -171,8 +199,13 @@ class HashJoinExecutor(Executor):
         wanted = self._condition.columns
         own = step.changes.project(wanted[step.number]).take(chunk_rows).columns
         other = list(map(Column, step.other.index.gather(row_ids, wanted[1 - step.number])))
-        columns = [*own, *other] if step.number == 0 else [*other, *own]
-        return self._condition(StreamChunk(columns, np.full(len(row_ids), op, np.uint8)), self._errors)
+        return self._is_true(own, other, step.number, op)
+
+    def _is_true(self, own: Sequence[Column], other: Sequence[Column], number: int, op: Op) -> np.ndarray:
+        """Whether the condition is true of pairs with these columns that it reads, for changes of input `number`."""
+        assert self._condition is not None
+        columns = [*own, *other] if number == 0 else [*other, *own]
+        return self._condition(StreamChunk(columns, np.full(len(columns[0]), op, np.uint8)), self._errors)
 
     def _changed_degrees(self, step: _Step, row_ids: np.ndarray, op: Op) -> Iterator[StreamChunk]:
         """Notes the rows of the other side that lost their last partner; emits those that found a first one."""
@@ -252,8 +285,9 @@ class HashJoinExecutor(Executor):
 @dataclass(slots=True)
 class _Step:
     """Net changes of input `number`, which is `own`. `own_ids`, `other_ids`: the key id of each of them on both sides.
-    `partners`: how many each has on the other side, complete when all were looked up. `unmatched`: ids of rows of the
-    other side that have lost their last partner."""
+    `partners`: how many each has on the other side, complete when all were looked up. `unread`: keys whose rows
+    on the other side are not in memory. `unmatched`: ids of rows of the other side that have lost their last partner.
+    """
 
     number: int
     own: JoinSide
@@ -262,6 +296,7 @@ class _Step:
     own_ids: np.ndarray
     other_ids: np.ndarray
     partners: np.ndarray
+    unread: DataChunk = field(default_factory=lambda: NO_KEYS)
     unmatched: np.ndarray = field(default_factory=lambda: NO_ROWS)
 
 

@@ -10,7 +10,7 @@ drops them; otherwise they are found in a second table, which has the keys of al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -27,8 +27,10 @@ from relational.types import DataType
 from stream.executor.waiting_rows import reached_rows
 from stream.message import Barrier
 
-DROPPED_AT_ONCE = 1 << 16
+DROPPED_AT_ONCE, READ_ROWS = 1 << 16, 1 << 15
 """Rows."""
+NO_KEYS = DataChunk([], capacity=0)
+
 
 class Shown(Enum):
     """Which rows of an input the result has, apart from pairs: none, or those without, or with, a partner."""
@@ -174,6 +176,31 @@ class JoinSide:
             self._load(DataChunk([keys[number] for number in self._prefix]).take(located.new_rows))
         return located.ids, located.new_ids
 
+    def locate_within_budget(self, keys: Sequence[Column]) -> tuple[np.ndarray, DataChunk]:
+        """(key id of each row, whose rows are in memory, or -1; the keys, as `read` takes them, whose rows are not,
+        since they alone exceed the budget). `keys`: of rows of the other input."""
+        if self.is_complete:
+            return self.index.locate(keys, is_adding=False).ids, NO_KEYS
+        located = self.index.locate(keys)
+        if not len(located.new_ids):
+            return located.ids, NO_KEYS
+        new = DataChunk([keys[number] for number in self._prefix]).take(located.new_rows)
+        if self._load(new, self.index.size_bytes + self.index.capacity_bytes):
+            return located.ids, NO_KEYS
+        self.index.forget(located.new_ids)
+        return np.where(located.ids >= located.new_ids[0], np.int32(-1), located.ids), new
+
+    def read(self, keys: DataChunk) -> Iterator[DataChunk]:
+        """The stored rows of keys, whose columns are in the order of the table; in chunks of READ_ROWS at least."""
+        parts: list[DataChunk] = []
+        for _, rows in self._table.rows_under(keys):
+            parts.append(rows)
+            if sum(each.capacity for each in parts) >= READ_ROWS:
+                yield DataChunk.concat(parts)
+                parts = []
+        if parts:
+            yield DataChunk.concat(parts)
+
     def remove(self, row_ids: np.ndarray) -> None:
         """Removes rows that are in memory."""
         rows = list(map(Column, self.index.gather(row_ids)))
@@ -194,7 +221,11 @@ class JoinSide:
         if self._times is not None:
             self._times.table.write_slice(stored.project(self._times.columns))
 
-    def _load(self, keys: DataChunk) -> None:
-        """Reads the rows of new keys, whose columns are in the order of the table."""
+    def _load(self, keys: DataChunk, most_bytes: int | None = None) -> bool:
+        """Reads the rows of new keys into memory, where no more than `most_bytes` may be filled: whether these are all.
+        """
         for _, rows in self._table.rows_under(keys):
             self.index.load(rows)
+            if most_bytes is not None and self.index.size_bytes > most_bytes:
+                return False
+        return True

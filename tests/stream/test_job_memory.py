@@ -8,6 +8,7 @@ import pytest
 
 import stream
 from relational.errors import BindError, NotFound
+from relational.table import scan
 from stream.job_memory import SCHEMA
 
 ROWS, KEYS = 20_000, 500
@@ -125,3 +126,41 @@ def test_figures_are_read_while_actors_run_and_change_their_buffers(db):
     finally:
         is_over.set()
         writer.join()
+
+
+@pytest.mark.parametrize("condition", ["", " AND a.v <> d.name"])
+def test_a_key_with_more_rows_than_the_budget_is_joined_from_its_table(tmp_path, monkeypatch, condition):
+    monkeypatch.setattr(scan, "ROWS_AT_ONCE", 1_000)
+    budget, rows = 400_000, 30_000
+    with stream.connect(f"file://{tmp_path}", parallelism=1, join_cache_bytes=budget) as db:
+        db.sql(TABLES)
+        db.sql(f"{JOIN}{condition}")
+        values = [f"value {at}" for at in range(rows)]
+        db.table("a").insert(pa.table({"k": np.where(np.arange(rows) % 100 == 0, 2, 1), "v": values}))
+        db.sql("INSERT INTO d VALUES (1, 'value 7'), (2, 'few')")
+        db.flush()
+        for name in ("value 8", "value 9"):
+            db.sql(f"UPDATE d SET name = '{name}' WHERE k = 1; INSERT INTO a VALUES (1, 'late {name}')")
+            db.flush()
+            assert sum(each["column_bytes"] + each["beside_bytes"] for each in memory_of(db, "j")[0].values()) <= budget
+        found = db.sql("SELECT name, count(*) AS n, count(DISTINCT v) AS v FROM j GROUP BY name ORDER BY name").rows()
+        of_one = rows - rows // 100 + 2 - bool(condition)
+        assert found == [{"name": "few", "n": 300, "v": 300}, {"name": "value 9", "n": of_one, "v": of_one}]
+
+
+def test_rows_that_move_between_keys_out_of_memory_leave_one_before_they_come_to_the_other(tmp_path):
+    with stream.connect(f"file://{tmp_path}", parallelism=1, join_cache_bytes=2_000) as db:
+        db.sql("CREATE TABLE f (id BIGINT PRIMARY KEY, k BIGINT); CREATE TABLE d (k BIGINT PRIMARY KEY, name VARCHAR)")
+        db.sql("CREATE MATERIALIZED VIEW j AS SELECT f.id, name FROM f JOIN d ON f.k = d.k")
+        ids = np.arange(2_000)
+        db.table("d").insert(pa.table({"k": ids, "name": [f"name {at}" for at in ids]}))
+        db.table("f").insert(pa.table({"id": ids, "k": ids}))
+        db.flush()
+        for moved in (1_999, 1):
+            db.sql(f"UPDATE f SET k = {moved} - k")
+            db.flush()
+        assert db.sql("SELECT count(*) AS n FROM j").rows() == [{"n": 2}]
+        db.sql("UPDATE f SET k = id % 7")
+        db.flush()
+        found = db.sql("SELECT name, count(*) AS n FROM j GROUP BY name").rows()
+        assert {each["name"]: each["n"] for each in found} == {f"name {at}": 2_000 // 7 + (at < 5) for at in range(7)}

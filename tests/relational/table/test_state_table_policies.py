@@ -10,6 +10,7 @@ import hummock
 from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import DataChunk, StreamChunk, VnodeMap
 from relational.errors import ConsistencyError
+from relational.table import scan
 from relational.table.state_table import OpChecks, StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import DESCENDING, OrderType, Schema
@@ -232,8 +233,10 @@ def limited(scan_prefixes):
     return answer
 
 
+@pytest.mark.parametrize("at_once", [2, 7, scan.ROWS_AT_ONCE])
 @pytest.mark.parametrize("distribution", [[0], []])
-def test_all_rows_under_many_prefixes(store, epochs, distribution, monkeypatch):
+def test_all_rows_under_many_prefixes(store, epochs, distribution, at_once, monkeypatch):
+    monkeypatch.setattr(scan, "ROWS_AT_ONCE", at_once)
     columns = {"a": "int", "b": "int", "v": "varchar"}
     table = opened(table_of(columns, [(0, ASC), (1, ASC)], distribution or [1]), store, epochs)
     rows = [(a, b, f"{a}.{b}") for a in range(5) for b in range(7)]
