@@ -1,8 +1,12 @@
 """U64Interner: assigns dense ids to 64-bit words.
 
-The counterpart of BytesInterner for keys that fit a word: a slot holds the word itself, so a lookup touches one cache
-line and compares nothing else. Words get the ids 0, 1, 2 … in the order of their first appearance; "no word" (NULL) is
-a key of its own with an id from the same sequence.
+The counterpart of BytesInterner for keys that fit a word. A hash table of 4 bytes a slot over the words:
+
+    hash    index of the first slot (b bits) | tag (32 - b bits) | …
+    slot    tag | id (b bits); all ones: empty
+
+Words get the ids 0, 1, 2 … in the order of their first appearance; "no word" (NULL) is a key of its own with an id from
+the same sequence.
 """
 
 cimport cython
@@ -15,18 +19,12 @@ cdef enum Presence:         # of the word of a row
     NO_WORD = 1             # NULL
     SKIPPED = 2             # the row gets -1
 
-cdef struct WordSlot:
-    uint64_t word
-    int32_t number          # negative if the slot is empty
-    int32_t unused          # four slots to a cache line
-
-
 @cython.final
 cdef class U64Interner:
     cdef readonly Py_ssize_t count      # ids assigned so far
     cdef int32_t null_number            # id of "no word"; -1: not assigned
-    cdef RecordArena slots              # WordSlot: a power of two of them, at most 5/8 used
-    cdef int shift                      # the slot index of a hash is the hash shifted right by it
+    cdef RecordArena slots              # uint32: a power of two of them, at most 5/8 used
+    cdef int shift                      # 64 - b: the index of the first slot is the hash shifted right by it
     cdef RecordArena words              # uint64[count], 0 for "no word"
 
     cdef int make_room(self, Py_ssize_t more) except -1     # capacity for `more` new words

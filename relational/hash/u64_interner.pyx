@@ -1,10 +1,11 @@
-"""U64Interner: assigns dense ids to 64-bit words, one cache line per lookup.
+"""U64Interner: assigns dense ids to 64-bit words.
 
-The memory of a row is prefetched some rows before it is read, so that cache misses overlap. One writer, no locks.
+The slot of a row is prefetched some rows before it is read, and with what it has the word that it refers to, so that
+cache misses overlap. One writer, no locks.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
@@ -12,10 +13,11 @@ from relational.chunk.scalar cimport load64, uint128_t
 from relational.hash.record_arena cimport RecordArena
 
 cdef enum:
-    AHEAD = 32              # rows between prefetching a slot and reading it
+    AHEAD = 32              # rows between prefetching a slot and using it
+    NEAR = 16               # rows between prefetching a word and reading it
     FIRST_EXPONENT = 10     # log2 of the slots of an empty index
-    STRIDE = 256            # slots moved, or cleared, together
     MOST_WORDS = 0x7FFFFFF0
+    EMPTY = 0xFFFFFFFF      # slot
 
 cdef uint64_t SALT = <uint64_t>0xD1B54A32D192ED03
 cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
@@ -60,31 +62,38 @@ cdef class U64Interner:
             raise OverflowError(f"{self.count} keys and {more} more: numbers are int32")
         self.words.reserve(more * sizeof(uint64_t))
         cdef int shift = 64 - FIRST_EXPONENT
-        cdef RecordArena before = self.slots
         while <uint64_t>(self.count + more) * 8 > wanted * 5:
             wanted *= 2
             shift -= 1
-        if self.slots.size >= <Py_ssize_t>(wanted * sizeof(WordSlot)):
+        if self.slots.size >= <Py_ssize_t>(wanted * sizeof(uint32_t)):
             return 0
         self.slots = RecordArena()
-        self.slots.reserve(wanted * sizeof(WordSlot))
-        self.slots.size = wanted * sizeof(WordSlot)
+        self.slots.reserve(wanted * sizeof(uint32_t))
+        self.slots.size = wanted * sizeof(uint32_t)
         self.shift = shift
         with nogil:
-            move_slots(<const WordSlot*>before.data, before.size // sizeof(WordSlot), self.slots, shift)
+            fill_slots(self)
         return 0
 
     cdef void find_words(self, const uint8_t* words, const uint8_t* presence, Py_ssize_t rows, int32_t* out,
                          bint is_adding) noexcept nogil:
-        cdef WordSlot* slots = <WordSlot*>self.slots.data
-        cdef uint64_t mask = self.slots.size // sizeof(WordSlot) - 1, word, at
+        cdef uint32_t* slots = <uint32_t*>self.slots.data
+        cdef const uint64_t* known = <const uint64_t*>self.words.data
+        cdef uint64_t mask = self.slots.size // sizeof(uint32_t) - 1, word, hash, at
+        cdef uint64_t hashes[AHEAD]         # of the next rows, each at its number modulo AHEAD
+        cdef uint32_t ids = <uint32_t>mask, tag
         cdef int shift = self.shift
         cdef Py_ssize_t row
         for row in range(min(rows, <Py_ssize_t>AHEAD)):
-            prefetch(slots + (spread(load64(words + 8 * row)) >> shift))
+            hashes[row] = spread(load64(words + 8 * row))
+            prefetch(slots + (hashes[row] >> shift))
         for row in range(rows):
+            hash = hashes[row % AHEAD]
             if row + AHEAD < rows:
-                prefetch(slots + (spread(load64(words + 8 * (row + AHEAD))) >> shift))
+                hashes[row % AHEAD] = spread(load64(words + 8 * (row + AHEAD)))
+                prefetch(slots + (hashes[row % AHEAD] >> shift))
+            if row + NEAR < rows:
+                prefetch(known + (slots[hashes[(row + NEAR) % AHEAD] >> shift] & ids))
             if presence != NULL and presence[row] != PRESENT:
                 if presence[row] == NO_WORD and is_adding and self.null_number < 0:
                     self.null_number = <int32_t>self.count
@@ -92,12 +101,16 @@ cdef class U64Interner:
                 out[row] = self.null_number if presence[row] == NO_WORD else -1
                 continue
             word = load64(words + 8 * row)
-            at = spread(word) >> shift
-            while slots[at].word != word and slots[at].number >= 0:
+            at, tag = hash >> shift, tag_of(hash, shift, ids)
+            while slots[at] != EMPTY and ((slots[at] & ~ids) != tag or known[slots[at] & ids] != word):
                 at = (at + 1) & mask
-            if slots[at].number < 0 and is_adding:
-                slots[at].word, slots[at].number = word, self.add_word(word)
-            out[row] = slots[at].number
+            if slots[at] != EMPTY:
+                out[row] = <int32_t>(slots[at] & ids)
+            elif is_adding:
+                out[row] = self.add_word(word)
+                slots[at] = tag | <uint32_t>out[row]
+            else:
+                out[row] = -1
 
     cdef int32_t add_word(self, uint64_t word) noexcept nogil:
         (<uint64_t*>self.words.data)[self.count] = word
@@ -106,47 +119,25 @@ cdef class U64Interner:
         return <int32_t>(self.count - 1)
 
 
-cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordArena into, int shift) noexcept nogil:
-    """Moves the entries of `before` into uninitialized slots. The index of a slot is the high bits of its hash, so both
-    arrays are traversed in order, and slots are cleared on the way.
-    """
-    cdef WordSlot* slots = <WordSlot*>into.data
-    cdef WordSlot taken[STRIDE]
-    cdef Py_ssize_t all_slots = into.size // sizeof(WordSlot), emptied = STRIDE, first = 0, found, i
-    cdef uint64_t at, mask = all_slots - 1
-    memset(slots, 0xFF, STRIDE * sizeof(WordSlot))
-    while first < count:                        # count is a multiple of STRIDE
-        found = 0
-        for i in range(first, first + STRIDE):  # branchless: half of the slots are free
-            taken[found] = before[i]
-            found += before[i].number >= 0
-        for i in range(found):
-            at = spread(taken[i].word) >> shift
-            while True:
-                if <Py_ssize_t>at >= emptied:
-                    memset(slots + emptied, 0xFF, STRIDE * sizeof(WordSlot))
-                    emptied += STRIDE
-                elif slots[at].number < 0:
-                    break
-                else:
-                    at = (at + 1) & mask
-            slots[at] = taken[i]
-        first += STRIDE
-    memset(slots + emptied, 0xFF, (all_slots - emptied) * sizeof(WordSlot))
+cdef inline uint32_t tag_of(uint64_t hash, int shift, uint32_t ids) noexcept nogil:
+    """The bits of a slot that do not belong to the id."""
+    return <uint32_t>((hash << (64 - shift)) >> 32) & ~ids
 
 
 cdef void fill_slots(U64Interner index) noexcept nogil:
-    """Inserts every word except "no word" into empty slots."""
-    cdef WordSlot* slots = <WordSlot*>index.slots.data
+    """Sets all slots, to every word except "no word"."""
+    cdef uint32_t* slots = <uint32_t*>index.slots.data
     cdef const uint64_t* words = <const uint64_t*>index.words.data
-    cdef uint64_t at, mask = index.slots.size // sizeof(WordSlot) - 1
+    cdef uint64_t hash, at, mask = index.slots.size // sizeof(uint32_t) - 1
     cdef Py_ssize_t number
+    memset(slots, 0xFF, index.slots.size)
     for number in range(index.count):
         if number + AHEAD < index.count:
             prefetch_for_write(slots + (spread(words[number + AHEAD]) >> index.shift))
         if number == index.null_number:
             continue
-        at = spread(words[number]) >> index.shift
-        while slots[at].number >= 0:
+        hash = spread(words[number])
+        at = hash >> index.shift
+        while slots[at] != EMPTY:
             at = (at + 1) & mask
-        slots[at].word, slots[at].number = words[number], <int32_t>number
+        slots[at] = tag_of(hash, index.shift, <uint32_t>mask) | <uint32_t>number
