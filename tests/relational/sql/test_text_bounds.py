@@ -376,9 +376,9 @@ FLAGS = {"quoted", "is_string", "direction", "rows", "limit_options", "negate", 
 def used() -> Iterator[tuple[Piece, type, str]]:
     """The arguments of each kind of node that are nodes themselves, with a statement that contains them."""
     for piece, kind in samples():
+        found = [node for node in parse(piece).node.walk() if type(node) is kind is not exp.Dot]
         for name in KNOWN[kind].args - FLAGS:
-            nodes = parse(piece).node.walk()
-            if kind is not exp.Dot and any(type(node) is kind and _is_node(node.args.get(name)) for node in nodes):
+            if any(_is_node(node.args.get(name)) for node in found):
                 yield piece, kind, name
 
 
