@@ -1,5 +1,6 @@
 """Session-wide servers for the tests; each test gets its own prefix or schema."""
 
+import gc
 import os
 import uuid
 
@@ -18,6 +19,17 @@ seeds.vary()
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):   # a JVM that lives for seconds compiles in vain
     os.environ.setdefault(variable, f"{C1_ONLY} {SERIAL_GC}")
 os.environ.setdefault(NICENESS, "0")        # some tests run tasks in this process, which must keep its priority
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """No search for garbage among millions of objects of tests, neither while they are collected nor in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
