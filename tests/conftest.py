@@ -11,6 +11,7 @@ from hummock.spark import spark_session
 from hummock.spark.session import C1_ONLY, SERIAL_GC
 from hummock.spark.worker import NICENESS
 from tests.support.drivers import seeds
+from tests.support.drivers.file_scheduler import FileScheduling
 from tests.support.servers.postgres_server import running_server
 from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
@@ -19,6 +20,11 @@ seeds.vary()
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):   # a JVM that lives for seconds compiles in vain
     os.environ.setdefault(variable, f"{C1_ONLY} {SERIAL_GC}")
 os.environ.setdefault(NICENESS, "0")        # some tests run tasks in this process, which must keep its priority
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return FileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

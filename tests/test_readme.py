@@ -39,7 +39,8 @@ def bucket_url(s3_url: str) -> str:
 
 
 EXAMPLES = [
-    *(pytest.param(block, id=f"readme-{number}") for number, block in enumerate(blocks("README.md"))),
+    *(pytest.param(block, id=f"readme-{number}", marks=[pytest.mark.spark] * (SPARK in block))
+      for number, block in enumerate(blocks("README.md"))),
     pytest.param(blocks("hummock/README.md")[0], id="hummock-0"),
 ]
 
