@@ -40,6 +40,11 @@ class VariedRandom(random.Random):
         super().__init__(seed if seed is None or seed == run_seed() else f"{run_seed()} {seed!r}")
 
 
+def seeds(few: int, many: int) -> range:
+    """The seeds of a random test: `few` by default, `many` where `.ci/soak` varies them."""
+    return range(many if is_varied() else few)
+
+
 def varied_rng(seed: Any = None) -> np.random.Generator:
     """`numpy.random.default_rng` with a seed combined with that of the run."""
     return default_rng(seed if seed is None or seed == run_seed() else [run_seed(), zlib.crc32(repr(seed).encode())])
