@@ -61,7 +61,7 @@ def test_appended_bids(tmp_path, cache_bytes):
                 db.sql(f"CREATE SOURCE bid ({COLUMNS}) WITH (connector = 'arrow', path = '{feed}')")
                 create(db)
                 db.sql("CREATE MATERIALIZED VIEW everything AS SELECT count(*) AS n FROM bid")
-            for _ in range(3):
+            for _ in range(2):
                 sent.append(bids(rng, int(rng.integers(1, 4_000))))
                 with pa.OSFile(str(tmp_path / "part"), "wb") as file, pa.ipc.new_file(file, sent[-1].schema) as writer:
                     writer.write_table(sent[-1], max_chunksize=1_000)
@@ -84,7 +84,7 @@ def test_bids_that_change(tmp_path, cache_bytes):
             if turn == 0:
                 db.sql(f"CREATE TABLE bid (id BIGINT PRIMARY KEY, {COLUMNS})")
                 create(db)
-            for _ in range(4):
+            for _ in range(3):
                 table = bids(numbers, 1_000)
                 db.table("bid").insert(table.add_column(0, "id", pa.array(range(made, made + 1_000))))
                 made += 1_000

@@ -95,7 +95,7 @@ def test_views_hold_the_rows_of_their_time_on_both_engines_and_after_restarts(st
         change(session, rows, rng, epoch_time(session))
     for name, query in VIEWS.items():
         session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-    for step in range(12):
+    for step in range(4 + 4 * len(engines)):
         for _ in range(rng.randrange(4)):
             change(session, rows, rng, epoch_time(session))
         check(session, rows, us)
