@@ -15,10 +15,13 @@ from tests.support.drivers.file_scheduler import FileScheduling
 from tests.support.servers.postgres_server import running_server
 from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
+WORKER_DAEMON = "tests.support.servers.spark_daemon"
+
 seeds.run_seed()        # one for all processes of this run: children inherit it through the environment
 seeds.vary()
-for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):   # a JVM that lives for seconds compiles in vain
-    os.environ.setdefault(variable, f"{C1_ONLY} {SERIAL_GC}")
+JVM = f"{C1_ONLY} {SERIAL_GC}"              # a JVM that lives for seconds compiles in vain
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", JVM)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} -Dspark.python.daemon.module={WORKER_DAEMON}")
 os.environ.setdefault(NICENESS, "0")        # some tests run tasks in this process, which must keep its priority
 
 

@@ -14,7 +14,7 @@ import hummock
 import hummock.__main__
 from hummock.base.key import user_key
 from hummock.errors import SparkMissing
-from hummock.spark.session import require_spark
+from hummock.spark.session import C1_ONLY, SERIAL_GC, require_spark
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,7 +47,8 @@ def run_compaction(filled, folder, *command):
     except SparkMissing as error:
         pytest.skip(str(error))
     url, epoch, rows = filled
-    environment = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+                   "SPARK_SUBMIT_OPTS": f"{C1_ONLY} {SERIAL_GC}"}      # Spark's own daemon of workers
     done = subprocess.run([*command, "--large", "0", "--table", "1"], capture_output=True, text=True, cwd=folder,
                           timeout=200, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr[-2_000:]
