@@ -1,4 +1,4 @@
-"""A process that imports everything once, and forks a child for each job.
+"""A process that forks a child for each job, and imports what a child has imported: later ones have it already.
 
 No store is open when it forks, so a child is like a spawned process but starts in a hundredth of the time. It runs
 under the preloaded `file_calls`, so a child may be killed at any of its file calls, or have them journalled.
@@ -21,7 +21,8 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ FILE_CALLS = ctypes.CDLL(None)
 
 def child(job: dict[str, Any], out: int) -> None:
     """Runs the work, reports it and exits; never returns."""
-    code = 1
+    code, known = 1, set(sys.modules)
 
     def note(text: str) -> None:
         FILE_CALLS.file_calls_note(text.encode())
@@ -51,7 +52,8 @@ def child(job: dict[str, Any], out: int) -> None:
         else:
             FILE_CALLS.file_calls_arm(root, at, job["when"], journal)
         result = work(note=note, **job["arguments"])
-        send(out, calls=FILE_CALLS.file_calls_disarm().decode(), result=result)
+        calls = FILE_CALLS.file_calls_disarm().decode()
+        send(out, calls=calls, result=result, imported=[name for name in sys.modules if name not in known])
         code = 0
     except BaseException:
         send(out, error=traceback.format_exc())
@@ -76,14 +78,21 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         os.kill(pid, signal.SIGABRT)
     os.close(read)
     status = os.waitpid(pid, 0)[1]
-    return received(output, signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, calls="", result=None)
+    end = received(output, signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, calls="", result=None)
+    preload(end.pop("imported", ()))
+    return end
+
+
+def preload(names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(ImportError):     # some are no modules of a file
+            importlib.import_module(name)
+    gc.freeze()
 
 
 def main() -> None:
     FILE_CALLS.file_calls_disarm.restype = ctypes.c_char_p
-    importlib.import_module("tests.reliability.store_workload")
     pa.set_cpu_count(1)
-    gc.freeze()
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)
 
