@@ -11,7 +11,7 @@ from hummock.spark import spark_session
 from hummock.spark.session import C1_ONLY, SERIAL_GC
 from hummock.spark.worker import NICENESS
 from tests.support.drivers import seeds
-from tests.support.drivers.file_scheduler import FileScheduling
+from tests.support.drivers.file_scheduler import FileScheduling, import_share
 from tests.support.servers.postgres_server import running_server
 from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
@@ -31,10 +31,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection():
+def pytest_collection(session):
     """No search for garbage among millions of objects of tests, neither while they are collected nor in any test."""
     gc.disable()
     try:
+        import_share(session.config)
         return (yield)
     finally:
         gc.freeze()

@@ -1,11 +1,14 @@
-"""The order in which files of tests are given to the processes of pytest-xdist."""
+"""Which process of pytest-xdist imports and runs which file of tests when."""
 
 from __future__ import annotations
 
+import importlib
 import re
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -38,3 +41,14 @@ def needs_spark(file: str) -> bool:
     path = ROOT / file
     return path.exists() and SPARK.search(path.read_text()) is not None
 
+
+
+def import_share(config: pytest.Config) -> None:
+    """In a process of a whole run: imports its share of the files, before it collects all of them in the order that is
+    common to the processes. So each file, and what it imports, is compiled by one of them where no `.pyc` is there."""
+    if not hasattr(config, "workerinput") or [ROOT / each for each in config.args] != [ROOT / "tests"]:
+        return
+    number, processes = int(config.workerinput["workerid"].removeprefix("gw")), config.workerinput["workercount"]
+    for file in sorted((ROOT / "tests").rglob("test_*.py"))[number::processes]:
+        with suppress(Exception, pytest.skip.Exception):        # the collection reports it
+            importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
