@@ -370,6 +370,27 @@ def test_born_and_gone_within_an_epoch_is_nothing():
     assert change.output is None and change.state is None and groups.dirty_groups == 0
 
 
+def test_groups_that_were_flushed_before_are_counted_from_a_flush_on():
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
+
+    def apply(*keys):
+        chunk = StreamChunk.inserts(DataChunk([Column(pa.array(keys, pa.int64()))]))
+        groups.apply(chunk, groups.locate(chunk).ids)
+
+    apply(1, 2, 3)
+    first = groups.flushes
+    assert groups.flushed_since(first) == 0
+    list(groups.flush())
+    apply(2, 3, 4, 5)
+    assert groups.flushed_since(first) == 2, "those that are new were not flushed"
+    list(groups.flush())
+    apply(1, 4)
+    assert [groups.flushed_since(flush) for flush in (first, first + 1, groups.flushes)] == [2, 1, 0]
+    list(groups.flush())
+    apply(6)
+    assert groups.flushed_since(first) == 0
+
+
 def test_update_without_a_changed_result_is_only_stored():
     call = single("sum", DataType.BIGINT, DataType.numeric(38, 0))
     groups = AggGroups([0], [DataType.BIGINT], [AggSpec("sum", 1, DataType.BIGINT, call.output_type)])
