@@ -64,6 +64,8 @@ cdef class BatchRows:
     cdef inline const RowSource* source(self) noexcept nogil:
         return <const RowSource*>self.sources.data
     cdef void fill(self, KeyItem* items) noexcept nogil     # an item for each row, in order; they skip the table id
+    cdef void prefetch_keys(self, const KeyItem* items, Py_ssize_t count) noexcept nogil
+    # of items that do not differ from the next one or the one before: their keys are about to be compared
     cdef int copy_rows(self, int64_t number, Py_ssize_t rows, BatchWriter out) except -1 nogil
     # appends rows that follow one another in one batch
     cdef int gather(self, const KeyItem* items, Py_ssize_t count, bint reverse, BatchWriter out) except -1 nogil

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from hummock.base.key cimport TABLE_ID_BYTES, copy_bytes
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
-from relational.table.key_sort cimport ITEM_BYTES, item_of, write_bytes
+from relational.table.key_sort cimport ITEM_BYTES, are_heads_equal, item_of, write_bytes
 
 cdef enum:
     AHEAD = 24              # rows between prefetching memory and using it
@@ -82,6 +82,22 @@ cdef class BatchRows:
             for row in range(sources[batch].rows):
                 items[row] = item_of(key_in(sources, number_of(batch, row)), TABLE_ID_BYTES, number_of(batch, row))
             items += sources[batch].rows
+
+    cdef void prefetch_keys(self, const KeyItem* items, Py_ssize_t count) noexcept nogil:
+        cdef const RowSource* sources = self.source()
+        cdef const RowSource* source
+        cdef Py_ssize_t row
+        cdef Slice key
+        cdef bint is_like_last = False
+        for row in range(count):
+            source = sources + (items[row].row >> 32)
+            prefetch(source.key_offsets + <uint32_t>items[row].row)
+        for row in range(count):
+            if is_like_last or (row + 1 < count and are_heads_equal(items + row, items + row + 1)):
+                key = key_in(sources, items[row].row)
+                prefetch(key.data)
+                prefetch(key.data + key.size)
+            is_like_last = row + 1 < count and are_heads_equal(items + row, items + row + 1)
 
     cdef int copy_rows(self, int64_t number, Py_ssize_t rows, BatchWriter out) except -1 nogil:
         cdef const RowSource* source = self.source() + (number >> 32)

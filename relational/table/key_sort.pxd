@@ -37,6 +37,9 @@ cdef inline KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept no
     item.row = row
     return item
 
+cdef inline bint are_heads_equal(const KeyItem* a, const KeyItem* b) noexcept nogil:
+    return a.high == b.high and a.low == b.low
+
 cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,
                        Py_ssize_t skip) noexcept nogil
 # negative, 0 or positive; the keys are read only if their 16 bytes are equal

@@ -17,7 +17,7 @@ from hummock.columnar.write_batch cimport KvBatch
 from relational.chunk.stream_chunk cimport DELETE, INSERT, UPDATE_DELETE, UPDATE_INSERT
 from relational.table.batch_rows cimport BatchRows, RowSource, key_in, key_source, number_of
 from relational.table.batch_writer cimport BatchWriter
-from relational.table.key_sort cimport KeyItem, compare_items, item_of, sort_items
+from relational.table.key_sort cimport KeyItem, are_heads_equal, compare_items, item_of, sort_items
 
 from hummock.columnar.write_batch import WriteBatch
 from relational.errors import ConsistencyError
@@ -220,23 +220,25 @@ cdef class SliceBuffer:
     cdef list sorted_batches(self):
         """The newest row of each key."""
         cdef BatchWriter out = self.writer()
-        cdef Py_ssize_t count = self.rows.rows, wrong = -1, at = 0, rows = self.rows_at_once()
+        cdef Py_ssize_t count = self.rows.rows, wrong = -1, at = 0, rows = self.rows_at_once(), kept
         cdef ByteBuffer items = ByteBuffer(count * sizeof(KeyItem)), scratch = ByteBuffer(count * sizeof(KeyItem))
         cdef KeyItem* item = <KeyItem*>items.data
         cdef list batches = []
         with nogil:
             self.rows.fill(item)
             sort_items(item, <KeyItem*>scratch.data, count, key_source, <void*>self.rows.source(), TABLE_ID_BYTES)
-            wrong = self.keep_newest(item, &count)
-        if wrong >= 0:
-            message = "insert of a row that was inserted before" if self.is_insert_only else "a key twice in a slice"
-            number = item[wrong].row
-            raise self.error(message, self.rows.batches[number >> 32].keys[number & 0xFFFFFFFF])
         while at < count:
             with nogil:
                 while at < count and out.keys.data_bytes + out.values.data_bytes < self.drain_bytes:
-                    self.rows.gather_sorted(item + at, min(rows, count - at), out)
+                    kept = self.keep_newest(item + at, min(rows, count - at), at + rows < count, &wrong)
+                    if wrong >= 0:
+                        break
+                    self.rows.gather_sorted(item + at, kept, out)
                     at += rows
+            if wrong >= 0:
+                message = "insert of a row that was inserted before" if self.is_insert_only else "a key twice in a slice"
+                number = item[at + wrong].row
+                raise self.error(message, self.rows.batches[number >> 32].keys[number & 0xFFFFFFFF])
             batches.append(WriteBatch(out.keys.finish(), out.values.finish()))
         return batches
 
@@ -251,19 +253,20 @@ cdef class SliceBuffer:
         out.values.reserve(self.rows.rows, min(self.rows.value_bytes, self.drain_bytes))
         return out
 
-    cdef Py_ssize_t keep_newest(self, KeyItem* items, Py_ssize_t* count) noexcept nogil:
-        """Keeps the last of the items with one key, REQUIRES them sorted; returns the first that may not have it, or
-        -1.
+    cdef Py_ssize_t keep_newest(self, KeyItem* items, Py_ssize_t rows, bint has_next, Py_ssize_t* wrong) noexcept nogil:
+        """Moves the last of the items with one key to the front, REQUIRES all sorted; returns their number. `has_next`:
+        one more item follows, which is compared. Sets `wrong` to the first that may not have its key.
         """
         cdef Py_ssize_t at, kept = 0
         cdef void* sources = <void*>self.rows.source()
-        for at in range(count[0]):
-            if at + 1 < count[0] and items[at].high == items[at + 1].high and items[at].low == items[at + 1].low and (
+        self.rows.prefetch_keys(items, rows + has_next)
+        for at in range(rows):
+            if at + 1 < rows + has_next and are_heads_equal(items + at, items + at + 1) and (
                     compare_items(items + at, items + at + 1, key_source, sources, TABLE_ID_BYTES) == 0):
                 if self.is_insert_only or items[at].row >> 32 == items[at + 1].row >> 32:
-                    return at + 1
+                    wrong[0] = at + 1
+                    return kept
                 continue
             items[kept] = items[at]
             kept += 1
-        count[0] = kept
-        return -1
+        return kept
