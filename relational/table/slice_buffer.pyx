@@ -227,7 +227,7 @@ cdef class SliceBuffer:
         with nogil:
             self.rows.fill(item)
             sort_items(item, <KeyItem*>scratch.data, count, key_source, <void*>self.rows.source(), TABLE_ID_BYTES)
-        while at < count:
+        while at < count and wrong < 0:
             with nogil:
                 while at < count and out.keys.data_bytes + out.values.data_bytes < self.drain_bytes:
                     kept = self.keep_newest(item + at, min(rows, count - at), at + rows < count, &wrong)
@@ -235,11 +235,11 @@ cdef class SliceBuffer:
                         break
                     self.rows.gather_sorted(item + at, kept, out)
                     at += rows
-            if wrong >= 0:
-                message = "insert of a row that was inserted before" if self.is_insert_only else "a key twice in a slice"
-                number = item[at + wrong].row
-                raise self.error(message, self.rows.batches[number >> 32].keys[number & 0xFFFFFFFF])
             batches.append(WriteBatch(out.keys.finish(), out.values.finish()))
+        if wrong >= 0:
+            message = "insert of a row that was inserted before" if self.is_insert_only else "a key twice in a slice"
+            number = item[at + wrong].row
+            raise self.error(message, self.rows.batches[number >> 32].keys[number & 0xFFFFFFFF])
         return batches
 
     cdef Py_ssize_t rows_at_once(self):

@@ -229,6 +229,7 @@ class ExecutorChain:
         self.progress = SinkProgress()
         self.request_barrier: Callable[[], None] = lambda: None
         self.partial_errors: Mapping[str, int] | None = None
+        self.is_for_one_epoch = True
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
