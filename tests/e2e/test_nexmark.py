@@ -11,10 +11,10 @@ import pytest
 import stream
 from stream.connector.nexmark import TYPES
 from tests.support.drivers.nexmark_queries import COLUMNS, QUERIES, SIDE_INPUT, SIDE_ROWS, for_duckdb
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
-EPOCHS, CYCLES = 3, 40
+EPOCHS, CYCLES = amount(3, 4), 40
 """Each epoch has so many cycles of one person, three auctions and 46 bids."""
 RATE = 20
 """Events a second: an epoch is more than a minute."""

@@ -14,9 +14,9 @@ import pytest
 
 from tests.simulation.graph_rounds import Graph
 from tests.simulation.graph_steps import steps_of
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
-STEPS = 50
+STEPS = amount(50, 70)
 SEEDS, MANY_SEEDS = 2, int(os.environ.get("HUMMOCK_GRAPH_SEEDS", "300"))
 pytestmark = pytest.mark.timeout(300 + 30 * MANY_SEEDS)
 

@@ -23,7 +23,7 @@ from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
 from stream.meta.job_planner import JobPlanner
 from stream.worker.state_handover import StateHandover
 from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, eventually, insert, rows
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 
 @pytest.fixture(params=["in the graph", "apart"])
@@ -175,7 +175,7 @@ def test_several_views_are_created_at_once(db, gate):
 
 
 def test_a_view_over_a_table_that_is_written_meanwhile(db):
-    insert(db, range(30_000))
+    insert(db, range(amount(30_000, 100_000)))
     stop, sent = threading.Event(), []
 
     def write():

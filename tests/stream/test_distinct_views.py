@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import stream
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 from tests.support.suites.duck import answer, assert_same_rows, rows_of
 
 RANKS = ["", "WHERE price < 10000", "WHERE price >= 10000 AND price < 1000000", "WHERE price >= 1000000"]
@@ -61,7 +61,7 @@ def test_appended_bids(tmp_path, cache_bytes):
                 db.sql(f"CREATE SOURCE bid ({COLUMNS}) WITH (connector = 'arrow', path = '{feed}')")
                 create(db)
                 db.sql("CREATE MATERIALIZED VIEW everything AS SELECT count(*) AS n FROM bid")
-            for _ in range(2):
+            for _ in range(amount(2, 3)):
                 sent.append(bids(rng, int(rng.integers(1, 4_000))))
                 with pa.OSFile(str(tmp_path / "part"), "wb") as file, pa.ipc.new_file(file, sent[-1].schema) as writer:
                     writer.write_table(sent[-1], max_chunksize=1_000)
@@ -84,7 +84,7 @@ def test_bids_that_change(tmp_path, cache_bytes):
             if turn == 0:
                 db.sql(f"CREATE TABLE bid (id BIGINT PRIMARY KEY, {COLUMNS})")
                 create(db)
-            for _ in range(3):
+            for _ in range(amount(3, 4)):
                 table = bids(numbers, 1_000)
                 db.table("bid").insert(table.add_column(0, "id", pa.array(range(made, made + 1_000))))
                 made += 1_000

@@ -9,7 +9,7 @@ import pytest
 from hummock.epoch import to_unix_ms
 from relational.errors import BindError, ParseError
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 KEY_COUNT = 12
 VIEWS = {
@@ -95,7 +95,7 @@ def test_views_hold_the_rows_of_their_time_on_both_engines_and_after_restarts(st
         change(session, rows, rng, epoch_time(session))
     for name, query in VIEWS.items():
         session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-    for step in range(4 + 4 * len(engines)):
+    for step in range(amount(4 + 4 * len(engines), 12)):
         for _ in range(rng.randrange(4)):
             change(session, rows, rng, epoch_time(session))
         check(session, rows, us)

@@ -14,6 +14,7 @@ from relational.errors import EvaluationError
 from relational.expr import ErrorCounts, evaluate, kernel_call
 from relational.types import Field, Schema
 from tests.support.drivers.extremes import branches, calls, casts, rows_of
+from tests.support.drivers.seeds import amount
 
 MOST_ROWS = 9
 MOST_CAST_ROWS = 120
@@ -133,7 +134,7 @@ def test_every_cast(rng, raised):
 def test_every_function(rng, raised):
     every = list(calls(rng))
     assert len(every) > 800
-    assert sweep(rng.sample(every, len(every) // 4), rng) > 200
+    assert sweep(rng.sample(every, amount(len(every) // 4, len(every) // 2)), rng) > amount(200, 400)
     assert not raised
 
 

@@ -42,7 +42,6 @@ def needs_spark(file: str) -> bool:
     return path.exists() and SPARK.search(path.read_text()) is not None
 
 
-
 def import_share(config: pytest.Config) -> None:
     """In a process of a whole run: imports its share of the files, before it collects all of them in the order that is
     common to the processes. So each file, and what it imports, is compiled by one of them where no `.pyc` is there."""

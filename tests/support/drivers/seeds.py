@@ -40,9 +40,14 @@ class VariedRandom(random.Random):
         super().__init__(seed if seed is None or seed == run_seed() else f"{run_seed()} {seed!r}")
 
 
+def amount(few: int, many: int) -> int:
+    """How much a test does: `few` by default, `many` where `.ci/soak` varies the seeds."""
+    return many if is_varied() else few
+
+
 def seeds(few: int, many: int) -> range:
-    """The seeds of a random test: `few` by default, `many` where `.ci/soak` varies them."""
-    return range(many if is_varied() else few)
+    """The seeds of a random test, as many as `amount` says."""
+    return range(amount(few, many))
 
 
 def varied_rng(seed: Any = None) -> np.random.Generator:
