@@ -123,8 +123,7 @@ class HashAggExecutor(Executor):
             if isinstance(message, StreamChunk):
                 self._apply(message)
                 if self._should_flush:
-                    self._pace.note_flush(
-                        self._groups.dirty_groups, self._groups.flushed_since(self._first_flush))
+                    self._pace.note_flush(self._groups.dirty_groups, self._groups.flushed_since(self._first_flush))
                     yield from self._flush()
             elif isinstance(message, Barrier):
                 yield from self._flush(is_barrier=True)

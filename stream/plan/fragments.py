@@ -194,7 +194,7 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
     if isinstance(node, HashAggNode):
         return _aggregation(node, child, distribution)
     if isinstance(node, TopNNode | OverWindowNode):
-        columns = _within(node.table.distribution_key, node.table.vnode_count, distribution)
+        columns = _distributing(node.table.distribution_key, node.table.vnode_count, distribution)
         node = replace(node, table=replace(node.table, distribution_key=columns))
         child, distribution = _distributed(child, distribution, (columns, node.table.vnode_count, VnodeRule.HASH))
         if node.groups and max(node.groups) >= node.width:
@@ -219,14 +219,14 @@ def _parted(node: StreamNode) -> tuple[StreamNode, Distribution]:
 def _aggregation(node: HashAggNode, child: StreamNode, distribution: Distribution) -> tuple[StreamNode, Distribution]:
     """An aggregation over its input, whose groups are the first columns of its output and of all its tables."""
     vnode_count = node.state_table.vnode_count
-    columns = _within(node.group_by, vnode_count, distribution)
+    columns = _distributing(node.group_by, vnode_count, distribution)
     child, _ = _distributed(child, distribution, (columns, vnode_count, VnodeRule.HASH))
     groups = tuple(map(node.group_by.index, columns))
     node = replace(node.with_distribution(groups), input=child)
     return node, (groups, vnode_count, VnodeRule.HASH) if groups else SINGLE
 
 
-def _within(groups: tuple[int, ...], vnode_count: int, distribution: Distribution) -> tuple[int, ...]:
+def _distributing(groups: tuple[int, ...], vnode_count: int, distribution: Distribution) -> tuple[int, ...]:
     """The columns by which rows are distributed to an operator whose groups have those columns: some of them, where the
     rows are distributed by these already, so that all rows of a group are in one actor."""
     if isinstance(distribution, tuple) and distribution[1:] == (vnode_count, VnodeRule.HASH):

@@ -19,7 +19,8 @@
     batches of the log    epoch                                      | first sequence number, chunks, rows, bytes
 
 Group columns, and those of a join key, are in their order, except that one with a watermark is the first. An internal
-table has the distribution of its executor's rows, by the group columns, and as many vnodes as the table of its job.
+table has the distribution of its executor's rows, by the group columns, or by those of them by which the rows of the
+input are distributed (fragments.py), and as many vnodes as the table of its job.
 """
 
 from __future__ import annotations

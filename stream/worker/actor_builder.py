@@ -230,6 +230,7 @@ class ExecutorChain:
         self.request_barrier: Callable[[], None] = lambda: None
         self.partial_errors: Mapping[str, int] | None = None
         self.is_for_one_epoch = True
+        """Nothing follows its only barrier, ahead of which nothing needs to be emitted."""
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, and recursively those of its inputs."""
