@@ -132,10 +132,10 @@ class PointLookup:
             key.append(found[0])
         for _ in range(UNPINNED_TRIES):
             try:
-                arrays = self._table.get_arrays(key, self._store.committed_epoch)
+                row = self._table.get_batch(key, self._store.committed_epoch, self._schema)
             except EpochTooOld:
                 continue
-            return self._nothing if arrays is None else pa.Table.from_arrays(arrays, schema=self._schema)
+            return self._nothing if row is None else pa.Table.from_batches((row,))
         return None
 
 
@@ -159,7 +159,7 @@ def point_lookup(plan: BatchNode, shown: Sequence[int], store: StateStore) -> Po
             return None
         plan = plan.input
     is_point = isinstance(plan, BatchScan) and plan.is_lookup and plan.limit != 0 and plan.table.kind.has_rows
-    if not is_point or not columns:
+    if not is_point or not columns or len(set(columns)) < len(columns):
         return None
     assert isinstance(plan, BatchScan) and plan.keys is not None
     if plan.epoch is not None:

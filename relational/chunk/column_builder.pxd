@@ -35,3 +35,6 @@ cdef class ColumnBuilder:
     cdef int clear(self) noexcept nogil # discards the rows, keeps the memory
     cdef object finish(self)            # pa.Array; the builder is empty again
     cdef Column finish_column(self)
+
+
+cdef object finish_rows(tuple builders, object schema)  # pa.RecordBatch of all of them, which are empty again

@@ -173,27 +173,50 @@ cdef int export_to(ColumnBuilder builder, ArrowArray* array) except -1:
     cdef Exported* exported
     cdef int i
     builder.reserve(0, 0)
-    memset(array, 0, sizeof(ArrowArray))
-    exported = <Exported*>calloc(1, sizeof(Exported))
-    if exported == NULL:
-        raise MemoryError("no memory for a column")
+    exported = new_export(array, builder.child_count)
     array.length, array.null_count = builder.rows, builder.nulls
     array.n_buffers = 3 if has_bytes(builder.kind) else 1 if builder.kind == STRUCT else 2
+    for i in range(builder.child_count):
+        export_to(<ColumnBuilder>builder.children[i], &exported.arrays[i])
+    move_memory(builder, exported)
+    return 0
+
+
+cdef Exported* new_export(ArrowArray* array, int children) except NULL:
+    """An Arrow array without buffers, whose children are to be filled."""
+    cdef Exported* exported = <Exported*>calloc(1, sizeof(Exported))
+    cdef int i
+    memset(array, 0, sizeof(ArrowArray))
+    if exported == NULL:
+        raise MemoryError("no memory for a column")
     array.buffers = exported.buffers
     array.private_data, array.release = exported, release_exported
-    if builder.child_count > 0:
-        exported.arrays = <ArrowArray*>calloc(builder.child_count, sizeof(ArrowArray))
-        exported.children = <ArrowArray**>calloc(builder.child_count, sizeof(ArrowArray*))
+    if children > 0:
+        exported.arrays = <ArrowArray*>calloc(children, sizeof(ArrowArray))
+        exported.children = <ArrowArray**>calloc(children, sizeof(ArrowArray*))
         if exported.arrays == NULL or exported.children == NULL:
             release_exported(array)
             raise MemoryError("no memory for the children of a column")
-        exported.child_count = builder.child_count
-        array.n_children, array.children = builder.child_count, exported.children
-        for i in range(builder.child_count):
+        exported.child_count = children
+        array.n_children, array.children = children, exported.children
+        for i in range(children):
             exported.children[i] = &exported.arrays[i]
-            export_to(<ColumnBuilder>builder.children[i], &exported.arrays[i])
-    move_memory(builder, exported)
-    return 0
+    return exported
+
+
+cdef object finish_rows(tuple builders, object schema):
+    cdef ArrowArray array
+    cdef int i, count = len(builders)
+    cdef Exported* exported = new_export(&array, count)
+    array.n_buffers = 1
+    array.length = (<ColumnBuilder?>builders[0]).rows
+    try:
+        for i in range(count):
+            export_to(<ColumnBuilder?>builders[i], &exported.arrays[i])
+    except BaseException:
+        release_exported(&array)
+        raise
+    return pa.RecordBatch._import_from_c(<uintptr_t>&array, schema)
 
 
 cdef void move_memory(ColumnBuilder builder, Exported* exported) noexcept nogil:

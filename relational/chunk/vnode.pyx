@@ -180,7 +180,8 @@ def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None, rule=V
     """
     cdef tuple taken = tuple([as_column(source) for source in columns])
     cdef uint16_t[::1] out
-    cdef Py_ssize_t count
+    cdef Py_ssize_t count, i
+    cdef const ColumnView** views
     if not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise ValueError(f"a table has 1 to {MAX_VNODE_COUNT} vnodes, not {vnode_count}")
     count = rows if rows is not None else len(taken[0]) if taken else 0
@@ -191,39 +192,43 @@ def vnodes_of(columns, int vnode_count=DEFAULT_VNODE_COUNT, *, rows=None, rule=V
     if not count:
         return vnodes
     out = vnodes
-    if rule is VnodeRule.HASH or not taken:
-        hash_vnodes(taken, count, vnode_count, &out[0])
-        return vnodes
-    rule.check_key([source.data_type for source in taken])
-    read_vnodes(<Column>taken[0], rule, vnode_count, &out[0])
+    if rule is not VnodeRule.HASH and taken:
+        rule.check_key([source.data_type for source in taken])
+    views = <const ColumnView**>malloc((len(taken) + 1) * sizeof(ColumnView*))
+    if views == NULL:
+        raise MemoryError("no memory for the vnodes of a chunk of rows")
+    try:
+        for i in range(len(taken)):
+            views[i] = &(<Column>taken[i]).view
+        vnodes_into(views, len(taken), count, rule, vnode_count, &out[0])
+    finally:
+        free(views)
     return vnodes
 
 
-cdef int hash_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* vnodes) except -1:
-    cdef Py_ssize_t i, count = len(columns)
-    cdef const ColumnView** views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
-    if views == NULL:
-        raise MemoryError("no memory to hash a chunk of rows")
-    for i in range(count):
-        views[i] = &(<Column>columns[i]).view
+cdef int vnodes_into(
+    const ColumnView** views, Py_ssize_t count, Py_ssize_t rows, rule, int vnode_count, uint16_t* vnodes
+) except -1:
+    if rule is not VnodeRule.HASH and count > 0:
+        return read_vnodes(views[0], rule, vnode_count, vnodes)
     if rows * count < LONG_WORK // 4:
         fill_vnodes(views, count, rows, vnode_count, vnodes)
     else:
         with nogil:
             fill_vnodes(views, count, rows, vnode_count, vnodes)
-    free(views)
     return 0
 
 
-cdef int read_vnodes(Column key, rule, int vnode_count, uint16_t* vnodes) except -1:
+cdef int read_vnodes(const ColumnView* key, rule, int vnode_count, uint16_t* vnodes) except -1:
     """The vnodes that are in the key itself."""
     cdef Py_ssize_t wrong
     if rule is not VnodeRule.STORED:
-        cut_vnodes(&key.view, rule.sequence_bits, rule.vnode_bits, vnode_count, vnodes)
+        cut_vnodes(key, rule.sequence_bits, rule.vnode_bits, vnode_count, vnodes)
         return 0
-    wrong = take_vnodes(&key.view, vnode_count, vnodes)
+    wrong = take_vnodes(key, vnode_count, vnodes)
     if wrong >= 0:
-        raise ValueError(f"a stored vnode {key[wrong]} of {vnode_count}")
+        number = None if is_null(key, wrong) else <int64_t>word_of(key, wrong)
+        raise ValueError(f"a stored vnode {number} of {vnode_count}")
     return 0
 
 

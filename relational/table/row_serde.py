@@ -18,7 +18,6 @@ from hummock.state_store import StateStore
 from relational.catalog.objects import RowFormat, TableCatalog
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
-from relational.chunk.python_values import array_of_values
 from relational.chunk.vnode import vnodes_of
 from relational.encoding.cells import CellEncoder
 from relational.encoding.key.encoder import KeyEncoder
@@ -26,11 +25,8 @@ from relational.encoding.value.encoder import ValueEncoder
 from relational.errors import DamagedRow, EncodingError
 from relational.table.cell_rows import CellRows
 from relational.table.row_layout import RowStore, WholeRows
-from relational.types.data_type import TypeKind
 
 Row = tuple[object, ...]
-_PLAIN = {TypeKind.SMALLINT: int, TypeKind.INT: int, TypeKind.BIGINT: int, TypeKind.VARCHAR: str}
-"""Types whose values, of one Python class, Arrow converts to our layout."""
 
 
 class RowSerde:
@@ -58,10 +54,10 @@ class RowSerde:
             [column.column_id for column in stored],
             [column.default for column in stored],
         )
-        self._locations = tuple(self._location(column) for column in self.columns)
-        self._in_value = [position for is_in_key, position in self._locations if not is_in_key]
+        self.locations = tuple(self._location(column) for column in self.columns)
+        """(whether it is decoded from the key, its position there or in the value) of each of the columns."""
+        self._in_value = [position for is_in_key, position in self.locations if not is_in_key]
         self._pk_types = [self.types[index] for index in self.pk]
-        self._pk_values = [(each, _PLAIN.get(each.kind), each.arrow) for each in self._pk_types]
 
     def rows_in(self, store: StateStore) -> RowStore:
         """The rows of the table in `store`, in its row format."""
@@ -82,26 +78,6 @@ class RowSerde:
         """The value of each complete row."""
         stored = [rows.columns[index] for index in self.catalog.value_indices]
         return self.value_encoder.encode(stored, rows=rows.capacity)
-
-    def pk_arrays(self, pk: Sequence[object]) -> list[pa.Array]:
-        """One row of pk values, each of its column's type, as arrays."""
-        return [
-            pa.array((value,), arrow) if type(value) is plain else array_of_values((value,), data_type)
-            for value, (data_type, plain, arrow) in zip(pk, self._pk_values, strict=True)
-        ]
-
-    def key_of(self, arrays: Sequence[pa.Array]) -> bytes:
-        """The user key of one row of pk columns."""
-        return self.keys_of_pks([Column(array) for array in arrays], 1)[0][0]
-
-    def decode_one(self, in_key: Sequence[pa.Array], value: bytes) -> list[pa.Array]:
-        """The columns of the row under a key, whose pk columns are given. DamagedRow."""
-        values = BinaryColumn.from_pylist([value])
-        try:
-            found = iter(self.value_encoder.decode(values, self._in_value) if self._in_value else ())
-        except EncodingError as error:
-            raise self._damaged(error, in_key, None) from error
-        return [in_key[position] if is_in_key else next(found) for is_in_key, position in self._locations]
 
     def keys_of_pks(self, columns: Sequence, rows: int) -> tuple[BinaryColumn, np.ndarray]:
         """(user key, vnode uint16) of pk columns; for leading ones that determine the vnode, the prefix of user keys.
@@ -171,10 +147,9 @@ class RowSerde:
 
     @property
     def _reads_key(self) -> bool:
-        return any(in_key for in_key, _ in self._locations)
+        return any(in_key for in_key, _ in self.locations)
 
     def _location(self, column: int) -> tuple[bool, int]:
-        """(whether it is decoded from the key, its position there or in the value)."""
         if column in self.catalog.value_indices:
             return False, self.catalog.value_indices.index(column)
         if column not in self.pk:
@@ -199,9 +174,12 @@ class RowSerde:
         except EncodingError as error:
             raise self._damaged(error, in_key, keys) from error
         taken = iter(in_value)
-        columns = [in_key[position] if is_in_key else next(taken) for is_in_key, position in self._locations]
+        columns = [in_key[position] if is_in_key else next(taken) for is_in_key, position in self.locations]
         return DataChunk(columns, capacity=len(values))
 
+    def damaged(self, error: EncodingError, keys: BinaryColumn) -> DamagedRow:
+        """The error of a value under one of `keys`."""
+        return self._damaged(error, [], keys)
 
     def _damaged(self, error: EncodingError, in_key: Sequence, keys: BinaryColumn | None) -> DamagedRow:
         """Converts an error of the value encoding for the rows of `keys`, or of the looked-up keys `in_key`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from relational.table.column_cache import ColumnCache
 from relational.table.key_ranges import ranges_of
 from relational.table.overlay import rows_of_changes
 from relational.table.row_layout import WholeRows
+from relational.table.row_lookup import RowLookup
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import concatenated, within
 from relational.types import Schema
@@ -60,18 +62,22 @@ class StorageTable:
 
     def get_row(self, pk: Row, epoch: Epoch) -> Row | None:
         """The row under `pk` at `epoch`, or None."""
-        rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
-        return next(iter(rows.rows())) if found[0] else None
+        found = self.get_batch(pk, epoch, self.schema.arrow)
+        return None if found is None else next(iter(DataChunk(found.columns, capacity=1).rows()))
 
-    def get_arrays(self, pk: Sequence[object], epoch: Epoch) -> list[pa.Array] | None:
-        """The selected columns of the row under `pk`, whose values are of the types of the key, an array of one value
-        each; None if there is no such row. The path of single lookups."""
-        if not isinstance(self._stored, WholeRows):
-            rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
-            return rows.arrays if found[0] else None
-        arrays = self.serde.pk_arrays(pk)
-        value = self._store.get(self.serde.key_of(arrays), epoch)
-        return None if value is None else self.serde.decode_one(arrays, value)
+    def get_batch(self, pk: Sequence[object], epoch: Epoch, schema: pa.Schema) -> pa.RecordBatch | None:
+        """The selected columns of the row under `pk`, as `schema` names them; None if there is no such row."""
+        if self._lookup is not None:
+            return self._lookup.get(self._store, pk, epoch, schema)
+        rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
+        return pa.RecordBatch.from_arrays(rows.arrays, schema=schema) if found[0] else None
+
+    @cached_property
+    def _lookup(self) -> RowLookup | None:
+        """None: rows are not looked up one by one."""
+        columns = self.serde.columns
+        is_one_by_one = isinstance(self._stored, WholeRows) and columns and len(set(columns)) == len(columns)
+        return RowLookup(self.serde) if is_one_by_one else None
 
     def get_rows(self, pks: DataChunk, epoch: Epoch) -> tuple[DataChunk, np.ndarray]:
         """(rows, found uint8) for each visible row of `pks`, which has the pk columns in key order, in one read. If

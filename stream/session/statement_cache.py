@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from relational.batch.prepared import any_parameters, with_parameters
+from relational.batch.prepared import any_parameters
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import BindError, SourceTextError
 from relational.expr.bind import error_span
 from relational.expr.expression import Literal
-from relational.expr.parameters import ParameterError, kinds_of, parameter
+from relational.expr.parameters import ParameterError, kinds_of, parameter, with_values
 from relational.sql.binder import bind_sql
 from relational.sql.lexer import statements
 from relational.sql.parameters import Given, Parameters, literals_of
@@ -64,9 +64,12 @@ class CachedStatement:
         if not self.has_parameters:
             return statement
         try:
-            if isinstance(statement, Update):
-                statement = replace(statement, assignments=with_parameters(statement.assignments, values))
-            return replace(statement, predicate=with_parameters(statement.predicate, values))
+            condition = statement.predicate
+            predicate = None if condition is None else with_values(condition, values)
+            if isinstance(statement, Delete):
+                return replace(statement, predicate=predicate)
+            changed = tuple([(index, with_values(value, values)) for index, value in statement.assignments])
+            return replace(statement, assignments=changed, predicate=predicate)
         except ParameterError as error:
             raise self.located(error) from error
 
