@@ -17,27 +17,27 @@ def key_ranges(
     """The user keys of the rows whose pk begins with `prefix` and has the next pk column within `bounds`, ascending:
     one range if the prefix determines the vnode, else one for each of `vnodes` (uint8[vnode_count], None: all of them).
     """
-    ranges = serde.ranges(serde.prefix_columns(prefix), vnodes)
-    return ranges if bounds is None else _bounded(serde, ranges, prefix, bounds)
+    return _within(serde, serde.prefixes(serde.prefix_columns(prefix), vnodes), prefix, bounds)
 
 
 def ranges_of(serde: RowSerde, keys: KeySet) -> list[KeyRange]:
     """The user keys of a set of rows as ascending ranges that have no key in common: of each prefix those that
     `key_ranges` returns. An empty list for an empty set."""
-    found = [part for prefix in keys.prefixes for part in serde.ranges(serde.prefix_columns(prefix), None)]
+    found = [key for prefix in keys.prefixes for key in serde.prefixes(serde.prefix_columns(prefix), None)]
     if len(keys.prefixes) > 1:
-        found = [KeyRange.prefix(start) for start in sorted({part.start for part in found})]
-    if keys.bounds is not None and found:
-        found = _bounded(serde, found, keys.prefixes[0], keys.bounds)
-    return [part for part in found if not part.is_empty]
+        found = sorted(set(found))
+    ranges = _within(serde, found, keys.prefixes[0], keys.bounds) if found else []
+    return [part for part in ranges if not part.is_empty]
 
 
-def _bounded(serde: RowSerde, ranges: Sequence[KeyRange], prefix: Row, bounds: RowRange) -> list[KeyRange]:
-    """Of ranges of keys behind prefixes of as many columns as `prefix`, those within `bounds`."""
+def _within(serde: RowSerde, starts: Sequence[bytes], prefix: Row, bounds: RowRange | None) -> list[KeyRange]:
+    """Of the keys that begin with one of `starts`, prefixes of as many columns as `prefix`, those within `bounds`."""
+    if bounds is None:
+        return [KeyRange.prefix(start) for start in starts]
     if len(prefix) == len(serde.pk):
         raise ValueError(f"bounds behind a prefix of all {len(prefix)} key columns")
     tails = _tails(serde, prefix, bounds)
-    return [KeyRange(part.start + tails.start, _joined(part.start, tails.end)) for part in ranges]
+    return [KeyRange(start + tails.start, _joined(start, tails.end)) for start in starts]
 
 
 def _tails(serde: RowSerde, prefix: Row, bounds: RowRange) -> KeyRange:

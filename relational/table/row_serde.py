@@ -129,7 +129,11 @@ class RowSerde:
         return self.key_encoder.decode_row(key, USER_KEY_PREFIX_BYTES)
 
     def ranges(self, columns: Sequence, owned: np.ndarray | None) -> list[KeyRange]:
-        """The user keys that begin with one row of leading pk columns, as ranges: one if the vnode is determined, else
+        """The user keys that begin with one of `prefixes`."""
+        return [KeyRange.prefix(key) for key in self.prefixes(columns, owned)]
+
+    def prefixes(self, columns: Sequence, owned: np.ndarray | None) -> list[bytes]:
+        """What the user keys of one row of leading pk columns begin with: one prefix if the vnode is determined, else
         one per vnode of `owned` (uint8[vnode_count], None: all), ascending.
         """
         if self.covers_distribution(len(columns)):
@@ -138,7 +142,7 @@ class RowSerde:
             vnodes = np.arange(self.catalog.vnode_count) if owned is None else np.flatnonzero(owned)
         rows = np.zeros(len(vnodes), np.int32)
         repeated = DataChunk(columns, capacity=1).take(rows).columns
-        return [KeyRange.prefix(key) for key in self.keys_under(repeated, vnodes.astype(np.uint16))]
+        return list(self.keys_under(repeated, vnodes.astype(np.uint16)))
 
     def vnode_of(self, distribution: Row) -> int:
         """The vnode of the rows with these values of the distribution columns."""

@@ -50,7 +50,7 @@ def stored_in(catalog, rows):
     return store
 
 
-@pytest.mark.parametrize(("data_type", "values"), VALUES, ids=lambda each: str(each) if not isinstance(each, list) else "")
+@pytest.mark.parametrize(("data_type", "values"), VALUES, ids=[str(data_type) for data_type, _ in VALUES])
 @pytest.mark.parametrize("order", [{}, {"order": DESCENDING}], ids=["ascending", "descending"])
 def test_a_row_is_found_by_a_key_of_any_type(data_type, values, order):
     catalog = table_of([data_type, DataType.BIGINT, data_type], (SortKey(0, **order), SortKey(1)), (1,))
@@ -112,7 +112,7 @@ def test_a_damaged_value_names_the_row():
         def get(self, key, epoch):
             return b"\xff\xff"
 
-    with pytest.raises(DamagedRow, match="'t'.*'a'"):
+    with pytest.raises(DamagedRow, match=r"'t'.*'a'"):
         RowLookup(RowSerde(catalog)).get(Damaged(), ("a",), FIRST, catalog.schema.arrow)
 
 
