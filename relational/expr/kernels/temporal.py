@@ -24,6 +24,8 @@ from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
 OUT_OF_RANGE = "date or time out of range"
 SECONDS_PER_DAY = 86_400
+FIRST_MOMENT, END_OF_MOMENTS = MIN_DAYS * MICROSECONDS_PER_DAY, (MAX_DAYS + 1) * MICROSECONDS_PER_DAY
+"""Microseconds from 1970-01-01 to the first moment of a TIMESTAMP, and to the end of the last one."""
 LAST_CHANGES = 66 * 365 * MICROSECONDS_PER_DAY
 """At the end of 2035: Arrow has no changes of clocks after 2037."""
 TRUNCATIONS = (
@@ -80,6 +82,9 @@ def _intervals(
 
 def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, data_type: DataType) -> pa.Array:
     """A TIMESTAMP, TIMESTAMPTZ or TIME plus (sign 1) or minus (sign -1) an INTERVAL."""
+    length = None if data_type.kind is TypeKind.TIME else constant_length(interval)
+    if length is not None and isinstance(moment, pa.Array):
+        return _moved(evaluation, moment, sign * length, data_type)
     moment, interval = evaluation.column(moment), evaluation.column(interval)
     valid = valid_rows(moment) & valid_rows(interval)
     values = numbers(moment, "<i8")
@@ -101,6 +106,22 @@ def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, da
     return from_numbers(result, data_type.arrow, valid & ~beyond)
 
 
+def _moved(evaluation: EvalContext, moment: pa.Array, length: int, data_type: DataType) -> pa.Array:
+    """A TIMESTAMP or TIMESTAMPTZ plus microseconds."""
+    result, valid = numbers(moment, "<i8") + length, valid_rows(moment)
+    beyond = valid & ((result < FIRST_MOMENT) | (result >= END_OF_MOMENTS))
+    evaluation.fail(beyond, OUT_OF_RANGE)
+    return from_numbers(result, data_type.arrow, valid & ~beyond)
+
+
+def constant_length(interval: Value) -> int | None:
+    """The microseconds of an INTERVAL that is a constant without months, of at most MAX_DAYS days; else None."""
+    if not isinstance(interval, pa.Scalar) or not interval.is_valid:
+        return None
+    months, days, nanoseconds = interval.value
+    return None if months or abs(days) > MAX_DAYS else int(days * MICROSECONDS_PER_DAY + nanoseconds // 1000)
+
+
 def at_clock(evaluation: EvalContext, day: Value, clock: Value) -> pa.Array:
     """A DATE and a TIME as a TIMESTAMP."""
     day, clock = evaluation.column(day), evaluation.column(clock)
@@ -110,6 +131,11 @@ def at_clock(evaluation: EvalContext, day: Value, clock: Value) -> pa.Array:
 
 def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
     """date_bin: the start of the stride, counted from the origin, that contains a moment."""
+    by, moment, since = args
+    size = constant_length(by)
+    is_constant = isinstance(since, pa.Scalar) and since.is_valid
+    if size is not None and size > 0 and is_constant and isinstance(moment, pa.Array):
+        return _binned(evaluation, moment, size, int(since.value), data_type)
     stride, moment, origin = (evaluation.column(arg) for arg in args)
     valid = valid_rows(stride) & valid_rows(moment) & valid_rows(origin)
     months, days, micros = interval_parts(stride)
@@ -119,7 +145,18 @@ def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType)
     valid &= ~bad
     start, length = numbers(origin, "<i8"), np.where(valid, length, 1)
     found = np.where(valid, start + (numbers(moment, "<i8") - start) // length * length, 0)
-    beyond = found < MIN_DAYS * MICROSECONDS_PER_DAY
+    beyond = found < FIRST_MOMENT
+    evaluation.fail(beyond, OUT_OF_RANGE)
+    return from_numbers(found, data_type.arrow, valid & ~beyond)
+
+
+def _binned(evaluation: EvalContext, moment: pa.Array, size: int, origin: int, data_type: DataType) -> pa.Array:
+    """date_bin by a constant number of microseconds, from a constant origin on."""
+    found, valid = numbers(moment, "<i8") - origin, valid_rows(moment)
+    found //= size  # numpy divides by a constant without a division
+    found *= size
+    found += origin
+    beyond = valid & (found < FIRST_MOMENT)
     evaluation.fail(beyond, OUT_OF_RANGE)
     return from_numbers(found, data_type.arrow, valid & ~beyond)
 
