@@ -137,6 +137,9 @@ class StreamOptions:
     task_rows: int = 200_000
     """With a Spark engine: rows of an epoch for which one more task pays, for each thread of a task: a second stage
     takes some 60 ms, and to send a row 0.05 µs."""
+    system_arrow_pool: bool = True
+    """Arrow allocates by the allocator of the process from the first session on, in all of the process, see
+    `hummock.base.process.use_system_arrow_pool`."""
     metrics_port: int = -1
     """Port on 127.0.0.1 at which the session serves its metrics to Prometheus; 0: any free one, see
     `Session.metrics_url`; -1: none."""

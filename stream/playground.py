@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
@@ -284,6 +285,8 @@ def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta:
     """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`; its actors are run by the
     worker that `engine` opens, by default in this process. InvalidOption; MetaStoreRolledBack if an older copy of the
     metadata was restored, unless `accept_rollback`."""
+    if options is None or options.stream.system_arrow_pool:
+        use_system_arrow_pool()
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:

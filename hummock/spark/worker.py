@@ -15,9 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
-
-from hummock.base.process import installed_version, keep_freed_memory, prepare_process, return_freed_memory
+from hummock.base.process import installed_version, prepare_process, return_freed_memory, use_system_arrow_pool
 from hummock.columnar.buffer_pool import set_pool_limit
 from hummock.epoch import monotonic_seconds
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
@@ -61,13 +59,12 @@ def begin_task(version: str, *, is_urgent: bool = False) -> None:
     if version != installed_version():
         found = f"it has version {installed_version()} of this package, the driver {version}"
         raise ExecutorUnfit("an executor", found, SHIPPING)
-    prepare_process()
     if is_urgent:
-        return_freed_memory(KEPT_FREED_BYTES // 4)
-        keep_freed_memory(KEPT_FREED_BYTES)
+        prepare_process(KEPT_FREED_BYTES)
         set_pool_limit(POOL_BYTES)
-        pa.set_memory_pool(pa.system_memory_pool())     # mimalloc, the default, returns pages within 10 ms
+        use_system_arrow_pool()
     else:
+        prepare_process()
         return_freed_memory(MAPPED_BYTES)
         lower_priority(task_niceness())
     _settle()

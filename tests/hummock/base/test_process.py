@@ -1,5 +1,6 @@
 """Our commands tune their process; importing the library leaves the host process unchanged."""
 
+import os
 import subprocess
 import sys
 
@@ -13,9 +14,12 @@ PRINT_INTERVAL = "import sys; print(sys.getswitchinterval())"
 def test_threads_take_turns_more_often_and_freed_memory_goes_back(monkeypatch):
     done = []
     monkeypatch.setattr(sys, "setswitchinterval", done.append)
-    monkeypatch.setattr(process, "return_freed_memory", lambda: done.append("memory"))
+    monkeypatch.setattr(process, "return_freed_memory", lambda size: done.append(("mapped", size)))
+    monkeypatch.setattr(process, "keep_freed_memory", lambda size: done.append(("kept", size)))
     process.prepare_process()
-    assert done == [0.0005, "memory"]
+    assert done == [0.0005, ("mapped", process.MAPPED_BYTES)]
+    process.prepare_process(64 << 20)
+    assert done[2:] == [0.0005, ("mapped", 16 << 20), ("kept", 64 << 20)]
 
 
 def printed(code: str) -> str:
@@ -33,3 +37,15 @@ def test_each_of_our_commands_prepares_its_process(module):
             f"sys.argv = ['x', 'version', 'memory://']; runpy.run_module('{module}', run_name='__main__')")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "interval 0.0005" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "environment", "pool"), [
+    ("", {}, "system"), (", system_arrow_pool=False", {}, "mimalloc"),
+    ("", {"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")])
+def test_a_session_makes_arrow_allocate_as_the_process_does_unless_told_otherwise(options, environment, pool):
+    code = (f"import stream, pyarrow as pa; stream.connect('memory://'{options}).close(); "
+            "print(pa.default_memory_pool().backend_name)")
+    kept = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                          env={**kept, **environment})
+    assert done.stdout.strip() == pool
