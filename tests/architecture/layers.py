@@ -120,7 +120,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.sink_delivery": "connector relational.catalog hummock.state_store",
     "stream.playground": (
         "meta worker runtime protocol connector error_counts actor_metrics job_memory job_profile sink_delivery "
-        "hummock.meta "
+        "hummock.base hummock.meta "
         "hummock.store hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
         "relational.table"
     ),
