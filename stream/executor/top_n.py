@@ -27,6 +27,7 @@ from relational.join.rows_by_key import RowsByKey
 from relational.memory_use import MemoryUse
 from relational.order.late_rows import LateRows
 from relational.order.ranking import ranking
+from relational.order.renumber import renumber
 from relational.table.state_table import StateTable
 from relational.types.ordering import SortKey
 from stream.executor.base import Executor, ExecutorInfo
@@ -55,7 +56,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows, and the group of each of them."""
+    """Rows, and the number of the group of each of them among those that are looked at."""
 
     late: LateRows
     groups: np.ndarray
@@ -114,10 +115,11 @@ class TopNExecutor(OrderedGroupsExecutor):
 
     def _changed_windows(self, changes: Sequence[StreamChunk]) -> StreamChunk:
         """Applies net changes; the changes of the result."""
-        given = [_Rows(LateRows.of(DataChunk(chunk.columns)), self._located(chunk)) for chunk in changes]
-        added = _Rows.together(given)
+        given = [LateRows.of(DataChunk(chunk.columns)) for chunk in changes]
+        groups, ids = renumber(np.concatenate([self._located(chunk) for chunk in changes]))
+        added = _Rows(LateRows.together(given), groups)
         is_deletion = np.concatenate([is_deleted(chunk) for chunk in changes])
-        before = self._windows(np.unique(added.groups))
+        before = self._windows(ids)
         is_lost = lost_rows(before.late, added.late.only(positions(is_deletion)), self._stream_key)
         numbers = self._numbers_before(before, is_lost)
         if not self._is_append_only:
@@ -128,12 +130,12 @@ class TopNExecutor(OrderedGroupsExecutor):
         in_window = new_numbers <= self._window.last
         is_kept = np.zeros(before.late.count, np.bool_)
         is_kept[origin[in_window & (origin >= 0)]] = True
-        moved, groups = self._moved(before, ~is_kept, rows, in_window & (origin < 0))
+        moved, of_moved = self._moved(before, ~is_kept, rows, in_window & (origin < 0))
         if self._window.has_number or self._window.offset:
             output = self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
         else:
             output = moved.project(range(self._window.width))
-        self._index.apply(moved, groups)
+        self._index.apply(moved, ids[of_moved])
         if self._is_append_only:
             self._table.write_slice(moved)
         return output
@@ -142,14 +144,15 @@ class TopNExecutor(OrderedGroupsExecutor):
         self, added: _Rows, is_deletion: np.ndarray, before: _Rows, numbers: np.ndarray, is_lost: np.ndarray
     ) -> tuple[_Rows, np.ndarray]:
         """(The rows among which all rows of the new windows are; of each its position in `before`, or -1.)"""
-        refilled = self._incomplete(before.groups, numbers, is_lost)
-        survives = positions(~(is_lost | np.isin(before.groups, refilled)))
-        comes = positions(~(is_deletion | np.isin(added.groups, refilled)))
+        is_refilled = self._incomplete(before.groups, numbers, is_lost, int(added.groups.max()) + 1)
+        is_read = is_refilled[before.groups]
+        survives = positions(~(is_lost | is_read))
+        comes = positions(~(is_deletion | is_refilled[added.groups]))
         parts, origin = [before.only(survives), added.only(comes)], [survives, np.full(len(comes), -1, np.int32)]
-        if len(refilled):
-            among = positions(~is_lost & np.isin(before.groups, refilled))
+        if is_refilled.any():
+            among = positions(~is_lost & is_read)
             keys = RowsByKey(before.late.ascending(among, self._stream_key), range(len(self._stream_key)))
-            for rows, groups in self._read(before, refilled):
+            for rows, groups in self._read(before, is_refilled):
                 parts.append(_Rows(LateRows.of(rows), groups))
                 origin.append(np.append(among, -1)[keys.find(rows.project(self._stream_key))])
         return _Rows.together(parts), np.concatenate(origin)
@@ -165,9 +168,9 @@ class TopNExecutor(OrderedGroupsExecutor):
                 self._index.load(found)
         return located.ids
 
-    def _windows(self, groups: np.ndarray) -> _Rows:
-        """The rows of windows in memory."""
-        found = list(JoinProbe(self._index, groups))
+    def _windows(self, ids: np.ndarray) -> _Rows:
+        """The rows of windows in memory, of groups that are numbered by their positions in `ids`."""
+        found = list(JoinProbe(self._index, ids))
         if not found:
             return _Rows(LateRows.of(no_rows(self._types)), np.empty(0, np.int32))
         row_ids = np.concatenate([rows for _, rows in found])
@@ -176,27 +179,24 @@ class TopNExecutor(OrderedGroupsExecutor):
             chosen = row_ids if at is None else row_ids[at]
             return DataChunk(list(map(Column, self._index.gather(chosen, columns))), capacity=len(chosen))
 
-        return _Rows(LateRows(len(row_ids), gather), groups[np.concatenate([at for at, _ in found])])
+        return _Rows(LateRows(len(row_ids), gather), np.concatenate([at for at, _ in found]))
 
-    def _incomplete(self, of_before: np.ndarray, numbers: np.ndarray, is_lost: np.ndarray) -> np.ndarray:
-        """The groups that have lost a row, and may have rows behind their window, which fill it again."""
+    def _incomplete(self, of_before: np.ndarray, numbers: np.ndarray, is_lost: np.ndarray, groups: int) -> np.ndarray:
+        """bool[groups]: those that have lost a row, and may have rows behind their window, which fill it again."""
         if not is_lost.any():
-            return np.empty(0, np.int32)
-        groups, at = np.unique(of_before, return_inverse=True)
+            return np.zeros(groups, np.bool_)
         if self._window.kind is RankKind.DENSE_RANK:
-            filled = np.zeros(len(groups), np.int64)
-            np.maximum.at(filled, at, numbers)
+            filled = np.zeros(groups, np.int64)
+            np.maximum.at(filled, of_before, numbers)
         else:
-            filled = np.bincount(at, minlength=len(groups))
-        has_lost = np.bincount(at, is_lost, len(groups)) > 0
-        return groups[has_lost & (filled >= self._window.last)]
+            filled = np.bincount(of_before, minlength=groups)
+        return (np.bincount(of_before, is_lost, groups) > 0) & (filled >= self._window.last)
 
-    def _read(self, before: _Rows, groups: np.ndarray) -> list[tuple[DataChunk, np.ndarray]]:
+    def _read(self, before: _Rows, is_wanted: np.ndarray) -> list[tuple[DataChunk, np.ndarray]]:
         """The windows of groups of which `before` has a row, as the table has them now."""
-        if not len(groups):
-            return []
-        _, first = np.unique(before.groups, return_index=True)
-        chosen = first[np.isin(before.groups[first], groups)].astype(np.int32)
+        first = np.full(len(is_wanted), -1, np.int32)
+        first[before.groups[::-1]] = np.arange(before.late.count, dtype=np.int32)[::-1]
+        chosen = first[is_wanted & (first >= 0)]
         prefixes = before.late.take(chosen, self._window.groups)
         return [(rows, before.groups[chosen][owners]) for rows, owners in self._stored(prefixes)]
 
@@ -238,7 +238,7 @@ class TopNExecutor(OrderedGroupsExecutor):
         chunk = StreamChunk(
             both.late.ascending(None, range(len(self._types))).columns, _ops(gone.late.count, come.late.count)
         )
-        return chunk, both.groups.astype(np.int32)
+        return chunk, both.groups
 
     def _output(self, before: _Rows, old: np.ndarray, rows: _Rows, new: np.ndarray, origin: np.ndarray) -> StreamChunk:
         """The changes from the old to the new rows. `old`, `new`: their numbers, 0: not in the window. `origin`: the
