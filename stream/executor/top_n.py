@@ -111,34 +111,31 @@ class TopNExecutor(OrderedGroupsExecutor):
         self._index.end_epoch()
 
     def _changed(self, chunks: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
-        yield self._changed_windows(chunks)
-
-    def _changed_windows(self, changes: Sequence[StreamChunk]) -> StreamChunk:
-        """Applies net changes; the changes of the result."""
-        given = [LateRows.of(DataChunk(chunk.columns)) for chunk in changes]
-        groups, ids = renumber(np.concatenate([self._located(chunk) for chunk in changes]))
+        """Applies net changes; the changes of the result, those of rows that leave it first."""
+        given = [LateRows.of(DataChunk(chunk.columns)) for chunk in chunks]
+        groups, ids = renumber(np.concatenate([self._located(chunk) for chunk in chunks]))
         added = _Rows(LateRows.together(given), groups)
-        is_deletion = np.concatenate([is_deleted(chunk) for chunk in changes])
+        is_deletion = np.concatenate([is_deleted(chunk) for chunk in chunks])
         before = self._windows(ids)
         is_lost = lost_rows(before.late, added.late.only(positions(is_deletion)), self._stream_key)
         numbers = self._numbers_before(before, is_lost)
         if not self._is_append_only:
-            for chunk in changes:
+            for chunk in chunks:
                 self._table.write_slice(chunk)
         rows, origin = self._candidates(added, is_deletion, before, numbers, is_lost)
         new_numbers = self._numbers(rows)
         in_window = new_numbers <= self._window.last
         is_kept = np.zeros(before.late.count, np.bool_)
         is_kept[origin[in_window & (origin >= 0)]] = True
-        moved, of_moved = self._moved(before, ~is_kept, rows, in_window & (origin < 0))
+        moves = self._moves(before, ~is_kept, rows, in_window & (origin < 0))
         if self._window.has_number or self._window.offset:
-            output = self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
-        else:
-            output = moved.project(range(self._window.width))
-        self._index.apply(moved, ids[of_moved])
-        if self._is_append_only:
-            self._table.write_slice(moved)
-        return output
+            yield self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
+        for moved, of_moved in moves:
+            self._index.apply(moved, ids[of_moved])
+            if self._is_append_only:
+                self._table.write_slice(moved)
+            if not (self._window.has_number or self._window.offset):
+                yield moved.project(range(self._window.width))
 
     def _candidates(
         self, added: _Rows, is_deletion: np.ndarray, before: _Rows, numbers: np.ndarray, is_lost: np.ndarray
@@ -229,16 +226,16 @@ class TopNExecutor(OrderedGroupsExecutor):
         numbers[found.rows] = getattr(found, self._window.kind)
         return numbers
 
-    def _moved(
+    def _moves(
         self, before: _Rows, goes: np.ndarray, rows: _Rows, comes: np.ndarray
-    ) -> tuple[StreamChunk, np.ndarray]:
-        """(The changes of the windows in memory, the group of each: int32[n].)"""
-        gone, come = before.only(positions(goes)), rows.only(positions(comes))
-        both = _Rows.together([gone, come])
-        chunk = StreamChunk(
-            both.late.ascending(None, range(len(self._types))).columns, _ops(gone.late.count, come.late.count)
-        )
-        return chunk, both.groups
+    ) -> list[tuple[StreamChunk, np.ndarray]]:
+        """Rows that leave the windows in memory, then those that enter them, and the group of each: int32[n]."""
+        found = []
+        for part, op in ((before.only(positions(goes)), Op.DELETE), (rows.only(positions(comes)), Op.INSERT)):
+            columns = part.late.ascending(None, range(len(self._types))).columns
+            ops = np.full(part.late.count, op, np.uint8)
+            found.append((StreamChunk(columns, ops), part.groups))
+        return found
 
     def _output(self, before: _Rows, old: np.ndarray, rows: _Rows, new: np.ndarray, origin: np.ndarray) -> StreamChunk:
         """The changes from the old to the new rows. `old`, `new`: their numbers, 0: not in the window. `origin`: the
