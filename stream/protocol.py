@@ -151,9 +151,10 @@ class Worker(Protocol):
         """Build and start actors, which wait for the barrier whose Add mutation names them."""
         ...
 
-    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
+    def inject(self, barrier: Barrier, on_passed: Callable[[], None] = lambda: None) -> Future[CollectedEpoch]:
         """Send the barrier to every source. Completes when all actors have passed it and, at a checkpoint, everything
-        up to epoch.prev is in the object store; or with ActorFailed."""
+        up to epoch.prev is in the object store; or with ActorFailed. `on_passed` is called as soon as the next barrier
+        would not only wait behind this one, at the latest before the result."""
         ...
 
     def missing(self, epoch: int) -> tuple[int, ...]:

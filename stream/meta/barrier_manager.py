@@ -2,8 +2,9 @@
 
 One thread injects a barrier when the interval is over, on a flush, when a source has read enough, or for a DDL;
 another commits collected epochs strictly in order [C6]. At most `in_flight_barriers` are between the two [C3], so
-actors process epoch N+1 while N is uploaded. Any failure leads to a recovery, which is also how a session starts.
-Steps and invariants: CHECKPOINT.md."""
+actors process epoch N+1 while N is uploaded; but one at a time is on its way through the actors, behind which a second
+one would only wait. Any failure leads to a recovery, which is also how a session starts. Steps
+and invariants: CHECKPOINT.md."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
@@ -70,6 +72,8 @@ class _InFlight:
     collected: Future[CollectedEpoch]
     injected_at: float
     payload: BarrierPayload
+    has_passed: bool = False
+    """Whether the next barrier would not only wait behind this one."""
 
 
 class BarrierManager:
@@ -215,8 +219,13 @@ class BarrierManager:
             entry = _InFlight(barrier, Future(), self._clock(), payload)
             self._queue.append(entry)
         self._observer(Step.INJECT, pair.prev)
-        entry.collected = self._worker.inject(barrier)
+        entry.collected = self._worker.inject(barrier, partial(self._note_passed, entry))
         entry.collected.add_done_callback(self._wake)
+
+    def _note_passed(self, entry: _InFlight) -> None:
+        with self._changed:
+            entry.has_passed = True
+            self._changed.notify_all()
 
     def _wake(self, _: Future) -> None:
         with self._changed:
@@ -229,7 +238,8 @@ class BarrierManager:
         return (is_due and self._may_inject()) or self._overdue() is not None
 
     def _may_inject(self) -> bool:
-        return len(self._queue) < self._options.in_flight_barriers
+        is_passing = bool(self._queue) and not (self._queue[-1].has_passed or self._queue[-1].collected.done())
+        return len(self._queue) < self._options.in_flight_barriers and not is_passing
 
     def _seconds_to_work(self) -> float:
         """Seconds until a barrier becomes due or overdue."""

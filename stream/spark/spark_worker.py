@@ -164,8 +164,10 @@ class SparkWorker:
         with self._changed:
             self._built |= {spec.actor_id: spec for spec in specs}
 
-    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
-        """Run the epoch that `barrier` ends; its mutation begins and ends actors."""
+    def inject(self, barrier: Barrier, on_passed: Callable[[], None] = lambda: None) -> Future[CollectedEpoch]:
+        """Run the epoch that `barrier` ends; its mutation begins and ends actors. `on_passed` is called at once: the
+        next epoch is prepared while this one runs."""
+        on_passed()
         with self._changed:
             self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
             statements, self._statements = tuple(self._statements), []

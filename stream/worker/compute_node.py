@@ -123,15 +123,16 @@ class ComputeNode:
             with self._changed:
                 self._built[spec.actor_id] = built
 
-    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
-        """Send `barrier` to every control channel; its mutation begins and ends actors."""
+    def inject(self, barrier: Barrier, on_passed: Callable[[], None] = lambda: None) -> Future[CollectedEpoch]:
+        """Send `barrier` to every control channel; its mutation begins and ends actors. `on_passed` is called when all
+        actors have passed it."""
         with self._sending:
-            collected = self._inject(barrier)
+            collected = self._inject(barrier, on_passed)
         if not self._is_serving:
             self._begin_serving(barrier)
         return collected
 
-    def _inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
+    def _inject(self, barrier: Barrier, on_passed: Callable[[], None]) -> Future[CollectedEpoch]:
         with self._changed:
             if isinstance(barrier.mutation, Alter):
                 self._altered[barrier.mutation.table.id] = barrier.mutation.table
@@ -147,7 +148,7 @@ class ComputeNode:
                 if each.spec.writes in self._running:
                     self._running[each.spec.writes].sinks.pop(each.spec.actor_id, None)
             self._ended += stopped
-        collected = self._barriers.inject(barrier, heads, expected, lambda: self._let_begin(beginning))
+        collected = self._barriers.inject(barrier, heads, expected, lambda: self._let_begin(beginning), on_passed)
         for each in stopped:
             if each.control is not None:
                 each.control.close()

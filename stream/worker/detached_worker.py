@@ -76,8 +76,8 @@ class DetachedWorker:
         self._job_ids.update(spec.job_id for spec in specs)
         self.node.build(specs)
 
-    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
-        return self.node.inject(barrier)
+    def inject(self, barrier: Barrier, on_passed: Callable[[], None] = lambda: None) -> Future[CollectedEpoch]:
+        return self.node.inject(barrier, on_passed)
 
     def missing(self, epoch: int) -> tuple[int, ...]:
         return self.node.missing(epoch)

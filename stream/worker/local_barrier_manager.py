@@ -32,6 +32,8 @@ class _InFlight:
     missing: set[int]
     then: Callable[[], None]
     """Called once all actors that end with this barrier have passed it."""
+    on_passed: Callable[[], None]
+    """Called once all actors have passed this barrier and those before it."""
     ending: set[int]
     finished: list[int] = field(default_factory=list)
     """Actors that have read all existing rows of the tables that they scan."""
@@ -66,18 +68,21 @@ class LocalBarrierManager:
         roots: Iterable[Channel],
         actors: Iterable[int],
         then: Callable[[], None] = lambda: None,
+        on_passed: Callable[[], None] = lambda: None,
     ) -> Future[CollectedEpoch]:
         """Send the barrier into `roots`; completes when `actors` have passed it and it is synced. `then` is called once
-        those that end with it have passed it, if any."""
-        waiting = _InFlight(barrier, set(actors), then, set(barrier.stopped))
+        those that end with it have passed it, if any; `on_passed` once all actors have passed it and those before."""
+        waiting = _InFlight(barrier, set(actors), then, on_passed, set(barrier.stopped))
         with self._lock:
             if self._failure is not None:
                 waiting.result.set_exception(self._failure)
                 return waiting.result
             self._in_flight[barrier.epoch.prev] = waiting
-            self._complete_collected()
+            passed = self._complete_collected()
         for channel in roots:
             channel.send(barrier)
+        for each in passed:
+            each.on_passed()
         return waiting.result
 
     def collect(self, actor_id: int, barrier: Barrier) -> None:
@@ -92,9 +97,11 @@ class LocalBarrierManager:
                 waiting.finished.append(actor_id)
             is_last = actor_id in waiting.ending and len(waiting.ending) == 1
             waiting.ending.discard(actor_id)
-            self._complete_collected()
+            passed = self._complete_collected()
         if is_last:
             waiting.then()
+        for each in passed:
+            each.on_passed()
 
     def finish_backfill(self, actor_id: int) -> None:
         """`actor_id` has read all existing rows: those of the last one belong to the epoch that its next barrier
@@ -137,14 +144,17 @@ class LocalBarrierManager:
         """Wait for an upload under way; no use after this."""
         self._syncer.shutdown(wait=True, cancel_futures=True)
 
-    def _complete_collected(self) -> None:
-        """Seal and sync the collected epochs at the head of the queue, the oldest first [C4]."""
+    def _complete_collected(self) -> list[_InFlight]:
+        """Seal and sync the collected epochs at the head of the queue, the oldest first [C4]; those."""
+        passed = []
         for epoch, waiting in list(self._in_flight.items()):
             if waiting.missing:
-                return
+                break
             del self._in_flight[epoch]
             self._syncing += 1
             self._syncer.submit(self._seal_and_sync, waiting)
+            passed.append(waiting)
+        return passed
 
     def _seal_and_sync(self, waiting: _InFlight) -> None:
         barrier, epoch = waiting.barrier, waiting.barrier.epoch.prev

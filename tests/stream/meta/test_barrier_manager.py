@@ -26,11 +26,16 @@ class FakeWorker:
 
     def __init__(self):
         self.barriers, self.held, self.resets, self.committed_epochs = [], [], [], []
-        self.holds = False
+        self.holds = self.holds_in_actors = False
+        self.passing = []
         self.fail_initial = 0
 
-    def inject(self, barrier):
+    def inject(self, barrier, on_passed=lambda: None):
         self.barriers.append(barrier)
+        if self.holds_in_actors:
+            self.passing.append(on_passed)
+        else:
+            on_passed()
         result = Future()
         if isinstance(barrier.mutation, Add) and not barrier.checkpoint and self.fail_initial:
             self.fail_initial -= 1
@@ -165,6 +170,33 @@ def test_commits_stay_in_order_and_in_flight_barriers_are_bounded(parts):
     wait_until(lambda: len(committer.commits) >= done + 3)
     epochs = [epoch for epoch, _, _ in committer.commits]
     assert epochs == sorted(epochs)
+
+
+def test_a_barrier_waits_until_the_one_before_has_passed_all_actors(parts):
+    manager, worker, committer = parts(barrier_interval_ms=1, in_flight_barriers=3)
+    manager.start()
+    worker.holds = worker.holds_in_actors = True
+    for number in range(1, 4):
+        wait_until(lambda number=number: len(worker.passing) == number)
+        threading.Event().wait(0.02)
+        assert len(worker.passing) == len(worker.held) == number
+        worker.passing[-1]()
+    worker.holds = worker.holds_in_actors = False
+    done = len(committer.commits)
+    for _ in range(3):
+        worker.release()
+    wait_until(lambda: len(committer.commits) >= done + 3)
+
+
+def test_a_barrier_that_failed_holds_no_other_one_back(parts):
+    manager, worker, committer = parts(barrier_interval_ms=1)
+    manager.start()
+    worker.holds = worker.holds_in_actors = True
+    wait_until(lambda: worker.held)
+    worker.holds = worker.holds_in_actors = False
+    manager.fail(ActorFailed(1, RuntimeError("broken")))
+    done = len(committer.commits)
+    wait_until(lambda: len(committer.commits) >= done + 3)
 
 
 def test_a_request_brings_a_barrier_before_the_interval(parts):

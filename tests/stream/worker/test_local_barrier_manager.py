@@ -106,6 +106,22 @@ def test_later_epochs_are_collected_while_an_earlier_one_uploads(parts):
     assert [call for call in store.calls if call[0] == "sync"] == [("sync", 1), ("sync", 2), ("sync", 3)]
 
 
+def test_a_barrier_has_passed_when_all_actors_have_and_those_before_it(parts):
+    manager, store, _, _ = parts
+    store.gate.clear()
+    passed = []
+    manager.inject(barrier(2), [], [1, 2], on_passed=lambda: passed.append(2))
+    manager.inject(barrier(3), [], [1], on_passed=lambda: passed.append(3))
+    manager.collect(1, barrier(2))
+    manager.collect(1, barrier(3))
+    assert passed == []
+    manager.collect(2, barrier(2))
+    assert passed == [2, 3]
+    manager.inject(barrier(4), [], [], on_passed=lambda: passed.append(4))
+    assert passed == [2, 3, 4]
+    store.gate.set()
+
+
 def test_a_failed_actor_fails_every_barrier_in_flight_once(parts):
     manager, _, failures, _ = parts
     results = [manager.inject(each, [], [1, 2]) for each in (barrier(2), barrier(3))]

@@ -95,9 +95,9 @@ class _Attempt:
                 attempt.reach("build")
                 super().build(specs)
 
-            def inject(self, barrier: Barrier) -> Any:
+            def inject(self, barrier: Barrier, on_passed: Callable[[], None] = lambda: None) -> Any:
                 attempt.reach("inject")
-                found = super().inject(barrier)
+                found = super().inject(barrier, on_passed)
                 attempt.reach("injected")
                 return found
 
