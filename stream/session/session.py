@@ -49,7 +49,7 @@ from stream.session.inbox_server import InboxServer
 from stream.session.ingest import BatchIngestion, IngestReport
 from stream.session.job_status import jobs_table
 from stream.session.queries import SessionQueries
-from stream.session.snapshot import Snapshot
+from stream.session.snapshot import CommittedOffsets, Snapshot
 from stream.session.table import Table
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class Session:
         from stream.session.transaction import Transaction
 
         self._transaction = Transaction(playground)
+        self._offsets = CommittedOffsets(playground)
         self._queries = SessionQueries(playground, self._transaction, Settings())
 
         self._statements = SessionStatements(
@@ -716,6 +717,9 @@ class Session:
 
         {} for a table without a connector. NotFound, EpochTooOld.
         """
+        if epoch is None:
+            self._check_open()
+            return self._offsets.of(name)
         with self.at(epoch) as snapshot:
             return snapshot.offsets(name)
 

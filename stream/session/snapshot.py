@@ -13,6 +13,7 @@ from hummock.epoch import Epoch
 from relational.batch import run_query
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan, Scan, nodes
@@ -24,6 +25,29 @@ from stream.session.queries import estimated_rows_in, recursion_limits
 
 if TYPE_CHECKING:
     from stream.playground import Playground
+
+
+MOST_OFFSETS = 256
+"""Jobs whose offsets are kept."""
+
+
+class CommittedOffsets:
+    """The source offsets of jobs, read once for each committed epoch, however often they are polled. Thread safe."""
+
+    def __init__(self, playground: Playground) -> None:
+        self._playground = playground
+        self._known: dict[str, tuple[Epoch, CatalogSnapshot, dict[str, str]]] = {}
+
+    def of(self, name: str) -> dict[str, str]:
+        """As `Snapshot.offsets`, at the newest committed epoch."""
+        catalog, found = self._playground.catalog.snapshot, self._known.get(name)
+        if found is None or found[0] != self._playground.storage.committed_epoch or found[1] is not catalog:
+            with Snapshot(self._playground) as snapshot:
+                found = snapshot.epoch, catalog, snapshot.offsets(name)
+            if len(self._known) >= MOST_OFFSETS:
+                self._known = {}
+            self._known[name] = found
+        return dict(found[2])
 
 
 class Snapshot(ClosedAtExit):
