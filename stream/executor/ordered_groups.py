@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class OrderedGroupsExecutor(Executor):
     because their key is too long for the store. `is_append_only`: the input only inserts rows. Watermarks of the
     columns `marked` are passed on after the changes of their epoch; where the column is the first of the key of the
     table, its rows below them are dropped. Others end here."""
+
+    kept_rows: ClassVar[int] = KEPT_ROWS
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class OrderedGroupsExecutor(Executor):
         for message in messages:
             if isinstance(message, StreamChunk):
                 self._keep(message)
-                if self._kept_rows >= KEPT_ROWS or self._kept_bytes >= KEPT_BYTES:
+                if self._kept_rows >= self.kept_rows or self._kept_bytes >= KEPT_BYTES:
                     yield from self._flush()
                     self._limit_memory()
             elif isinstance(message, Barrier):

@@ -33,6 +33,9 @@ from relational.types.ordering import SortKey
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, lost_rows, no_rows, positions
 
+KEPT_ROWS = 1 << 16
+"""Changes of an epoch beyond which they are applied before the barrier: tens of milliseconds. Fewer at a time cost more
+only where the same groups change again and again."""
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
 MOST_READ = 1 << 16
@@ -75,6 +78,8 @@ class TopNExecutor(OrderedGroupsExecutor):
     memory; those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
     before them. `errors` counts rows dropped because their key is too long for the store. Watermarks of group columns
     are passed on."""
+
+    kept_rows = KEPT_ROWS
 
     def __init__(
         self,

@@ -19,7 +19,6 @@ from relational.sql import bind_sql
 from relational.table.row_checks import LONG_KEY
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
-from stream.executor import ordered_groups
 from stream.executor import over_window as over_window_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.over_window import OverWindowExecutor
@@ -210,7 +209,7 @@ class TestInSmallSlices(TestAggregatesUpToARow):
     def _read_little(self, monkeypatch):
         monkeypatch.setattr(over_window_module, "READ_AT_ONCE", 1)
         monkeypatch.setattr(over_window_module, "MOST_PARTITIONS", 2)
-        monkeypatch.setattr(ordered_groups, "KEPT_ROWS", 25)
+        monkeypatch.setattr(OverWindowExecutor, "kept_rows", 25)
 
 
 class TestPartitionsThatAreEvicted(TestAggregatesUpToPeers):
@@ -227,7 +226,7 @@ class TestRangesInSmallSlices(TestRangesOfValues):
     @pytest.fixture(autouse=True)
     def _read_little(self, monkeypatch):
         monkeypatch.setattr(over_window_module, "MOST_PARTITIONS", 1)
-        monkeypatch.setattr(ordered_groups, "KEPT_ROWS", 25)
+        monkeypatch.setattr(OverWindowExecutor, "kept_rows", 25)
 
 
 def changes_of(rows, op=Op.INSERT):

@@ -15,7 +15,6 @@ from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.table.row_checks import LONG_KEY
 from relational.table.state_table import StateTable
 from relational.types import DESCENDING, OrderType, Schema, SortKey
-from stream.executor import ordered_groups
 from stream.executor import top_n as top_n_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.project import ProjectExecutor
@@ -115,7 +114,7 @@ class TestTopNInSmallSlices(TopNSuite):
     def _read_little(self, monkeypatch):
         monkeypatch.setattr(top_n_module, "MOST_READ", 1)
         monkeypatch.setattr(top_n_module, "READ_AT_ONCE", 1)
-        monkeypatch.setattr(ordered_groups, "KEPT_ROWS", 7)
+        monkeypatch.setattr(TopNExecutor, "kept_rows", 7)
 
 
 class TestNumbersAreEmitted(TopNSuite):
