@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from relational.batch import plan_query
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, convert, literal
-from relational.expr.expression import Call, Expression, InputRef
+from relational.expr.eval import constant_value
+from relational.expr.expression import NO_TIME, Call, Expression, InputRef, Literal, Parameter
 from relational.expr.unbound import Name, Named, Ordered, UnboundExpr, UnboundLiteral, as_unbound
 from relational.plan.builder import (
     MAX_SETS,
@@ -47,8 +49,8 @@ Column = str | UnboundExpr | Named
 class Runner(Protocol):
     """Executes queries and changes: a session."""
 
-    def query(self, plan: LogicalPlan) -> pa.Table:
-        """The visible columns of the plan's rows at one committed epoch."""
+    def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
+        """The visible columns of the plan's rows at one committed epoch. `values`: of its parameters by number."""
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Inserts the rows of `query`, one column per stored column of the table; returns their number."""
@@ -271,13 +273,21 @@ class TableRelation(Relation):
         if len(key) != len(pk):
             names = ", ".join(self.table.columns[index].name for index in pk)
             raise BindError(f"{self.name!r} has the key ({names}), {len(key)} values were given")
-        terms = []
+        values = [NO_TIME]
         for index, value in zip(pk, key, strict=True):
             data_type = self.table.columns[index].data_type
             constant = convert(literal(UnboundLiteral(value)), data_type)
-            terms.append(Call("is_not_distinct", (InputRef(index, data_type), constant), DataType.BOOLEAN))
-        found = self.runner.query(where(self.plan, tuple(terms))).to_pylist()
+            values.append(Literal(constant_value(constant), data_type))
+        found = self.runner.query(self._by_key, values).to_pylist()
         return found[0] if found else None
+
+    @cached_property
+    def _by_key(self) -> LogicalPlan:
+        """The row whose primary key are the parameters 1, 2, …"""
+        keys = [InputRef(index, self.table.columns[index].data_type) for index in self.table.pk_indices]
+        return where(self.plan, tuple(
+            Call("is_not_distinct", (key, Parameter(number, key.data_type)), DataType.BOOLEAN)
+            for number, key in enumerate(keys, start=1)))
 
     def insert(self, rows: Iterable[Sequence[object] | Mapping[str, object]] | pa.Table) -> int:
         """Inserts rows: tuples of all visible columns, dicts of some, or an Arrow table by column names; their number.

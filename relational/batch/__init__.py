@@ -1,8 +1,7 @@
 """Queries at one epoch: the batch plan of a logical plan, and its evaluation over committed rows."""
 
 from relational.batch.planner import plan_query
-from relational.batch.prepared import PreparedQuery
+from relational.batch.prepared import PreparedQuery, run_query
 from relational.batch.recursion import RecursionLimits
-from relational.batch.run import run_query
 
 __all__ = ["PreparedQuery", "RecursionLimits", "plan_query", "run_query"]

@@ -17,6 +17,7 @@ from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld
 from hummock.state_store import StateStore
 from relational.batch.plan import BatchNode, BatchProject, BatchScan, BatchValues
+from relational.batch.planner import plan_query
 from relational.batch.recursion import RecursionLimits
 from relational.batch.run import DEFAULT_LIMITS, chunks_of, table_of
 from relational.catalog.objects import TableCatalog, TableKind
@@ -25,6 +26,8 @@ from relational.expr.eval import evaluate
 from relational.expr.expression import Expression, InputRef, Literal, Parameter, transform
 from relational.expr.key_condition import Comparison, KeyCondition, equal_values
 from relational.expr.parameters import has_parameters, with_values
+from relational.plan.cardinality import TableRows
+from relational.plan.logical import LogicalPlan
 from relational.table.column_cache import ColumnCache
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
@@ -84,6 +87,19 @@ class PreparedQuery:
         found = with_parameters(self.plan, values) if self._has_parameters else self.plan
         assert isinstance(found, BatchNode)
         return found
+
+
+def run_query(
+    plan: LogicalPlan,
+    store: StateStore,
+    epoch: Epoch,
+    rows: TableRows | None = None,
+    limits: RecursionLimits = DEFAULT_LIMITS,
+    values: Values = (),
+) -> pa.Table:
+    """The visible columns of the plan's rows at `epoch`, which is pinned. `rows`: estimates of the rows of the tables.
+    `values` as `PreparedQuery.rows`. QueryTooLarge beyond `limits`."""
+    return PreparedQuery(plan_query(plan, rows=rows), plan.visible, store, limits).rows_at(epoch, values)
 
 
 class _ParameterColumns:

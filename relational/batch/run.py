@@ -40,7 +40,6 @@ from relational.batch.plan import (
     BatchWorkingTable,
     ScanOrder,
 )
-from relational.batch.planner import plan_query
 from relational.batch.recursion import RecursionLimits, dependent_shares, recursive_rows
 from relational.batch.top_rows import TopRows
 from relational.chunk import Column, DataChunk
@@ -53,8 +52,6 @@ from relational.expr.set_rows import SetRows
 from relational.order.ordered_rows import OrderedRows
 from relational.order.over_window import window_values
 from relational.order.ranking import group_numbers, ranking
-from relational.plan.cardinality import TableRows
-from relational.plan.logical import LogicalPlan
 from relational.table.column_cache import ColumnCache
 from relational.table.key_sort import sorted_rows
 from relational.table.storage_table import StorageTable
@@ -66,18 +63,6 @@ DENSE_SHARE = 0.7
 """Of visible rows below which a chunk is compacted before expressions are evaluated over it."""
 
 
-def run_query(
-    plan: LogicalPlan,
-    store: StateStore,
-    epoch: Epoch,
-    rows: TableRows | None = None,
-    limits: RecursionLimits = DEFAULT_LIMITS,
-) -> pa.Table:
-    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `rows`:
-    estimates of the rows of the tables. QueryTooLarge beyond `limits`."""
-    return table_of(plan_query(plan, rows=rows), plan.visible, store, epoch, limits=limits)
-
-
 def table_of(
     plan: BatchNode,
     shown: Sequence[int],
@@ -86,7 +71,8 @@ def table_of(
     cache: ColumnCache | None = None,
     limits: RecursionLimits = DEFAULT_LIMITS,
 ) -> pa.Table:
-    """As `run_query`, of the columns `shown` of a batch plan. `cache`: a cache of the store's columns."""
+    """The columns `shown` of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
+    of the store's columns. QueryTooLarge beyond `limits`."""
     schema = plan.schema.project(shown)
     chunks = _Query(store, epoch, cache, limits).run(plan)
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]

@@ -194,6 +194,10 @@ class Parameter(Expression):
         return f"${self.number}" if self.number else "now()"
 
 
+NO_TIME = Literal(None, DataType.TIMESTAMPTZ)
+"""In place of parameter 0, of a plan that does not read the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
     """A named function of `functions.FUNCTIONS` over its arguments."""

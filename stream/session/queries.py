@@ -150,11 +150,12 @@ class SessionQueries:
         return self._storage.committed_epoch
 
     @aborting
-    def query(self, plan: LogicalPlan) -> pa.Table:
-        """The rows of a plan, without hidden columns. EvaluationError, EpochTooOld; JobFailed if it reads a table that
-        was set aside and is no longer fresh, JobCreating if it reads a view that does not have all its rows yet;
-        InvalidStatement if it reads a table that the transaction has written."""
-        return self.rows_of(self.planned(plan))
+    def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
+        """The rows of a plan, without hidden columns; `values` are those of its parameters by number. EvaluationError,
+        EpochTooOld; JobFailed if it reads a table that was set aside and is no longer fresh, JobCreating if it reads a
+        view that does not have all its rows yet; InvalidStatement if it reads a table that the transaction has
+        written."""
+        return self.rows_of(self.planned(plan), values)
 
     @aborting
     def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:

@@ -15,7 +15,7 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError
-from relational.expr.expression import Expression
+from relational.expr.expression import Expression, Literal
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
@@ -105,9 +105,9 @@ class Snapshot(ClosedAtExit):
 
     # -- what relations ask of their runner ------------------------------------------------------------
 
-    def query(self, plan: LogicalPlan) -> pa.Table:
+    def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
         self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, Scan))
-        return run_query(plan, self._storage, self.epoch, self._rows, self._limits)
+        return run_query(plan, self._storage, self.epoch, self._rows, self._limits, values)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:
         raise InvalidStatement(table.name, "a snapshot takes no changes")

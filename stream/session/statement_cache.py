@@ -18,14 +18,13 @@ from relational.batch.prepared import any_parameters
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import BindError, SourceTextError
 from relational.expr.bind import error_span
-from relational.expr.expression import Literal
+from relational.expr.expression import NO_TIME, Literal
 from relational.expr.parameters import ParameterError, kinds_of, parameter, with_values
 from relational.sql.binder import bind_sql
 from relational.sql.lexer import statements
 from relational.sql.parameters import Given, Parameters, literals_of
 from relational.sql.prepare import PREPARABLE
 from relational.sql.statement import Delete, Insert, Select, Statement, Update
-from relational.types import DataType
 from stream.session.queries import PlannedQuery, plan_for
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ MOST_SEEN = 4_096
 """Texts without parameters that were executed once: the second time they are kept."""
 TOUCHED_EVERY = 16
 """Of so many statements that are found, one is noted as used last."""
-_NO_TIME = Literal(None, DataType.TIMESTAMPTZ)
 MOST_CONSTANTS = 64
 """Plans of one text that differ in the values of constants, beyond which the text is not kept."""
 
@@ -157,7 +155,7 @@ class StatementCache:
 
     def _time(self, found: CachedStatement) -> Literal:
         """The time of an execution, if it is needed."""
-        return parameter(self._now()) if found.reads_time else _NO_TIME
+        return parameter(self._now()) if found.reads_time else NO_TIME
 
     def _bind(self, text: str, given: Given, *, is_by_value: bool) -> tuple[Statement, Parameters]:
         if len(list(statements(text))) != 1:

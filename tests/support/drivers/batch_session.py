@@ -18,7 +18,7 @@ from relational.batch import run_query
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
-from relational.expr.expression import Expression, InputRef, conjunction, equality
+from relational.expr.expression import Expression, InputRef, Literal, conjunction, equality
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, Scan
 from relational.relation import TableRelation
 from relational.sql import bind_sql, describe, show
@@ -54,8 +54,8 @@ class BatchSession:
     def table(self, name: str) -> TableRelation:
         return TableRelation.of(self.catalog.resolve(name), self)
 
-    def query(self, plan: LogicalPlan) -> pa.Table:
-        return run_query(plan, self.store, self.epoch)
+    def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
+        return run_query(plan, self.store, self.epoch, values=values)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         rows = [row for chunk in query_chunks(query, self.store, self.epoch) for row in chunk.rows()]
