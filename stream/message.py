@@ -151,12 +151,14 @@ class Watermark:
 
 class Wait(NamedTuple):
     """No message is available. It is passed on to the actor, which is parked until one of its channels changes or,
-    where `seconds` is given, until they have passed."""
+    where `seconds` is given, until they have passed; with 0 seconds it goes on as soon as it is its turn again."""
 
     seconds: float | None = None
 
 
 WAIT = Wait()
+PAUSE = Wait(0.0)
+"""There is more to process: emitted between two parts of long work, for the sake of other actors."""
 
 
 _evaluations = itertools.count(1)

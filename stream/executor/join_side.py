@@ -2,7 +2,8 @@
 
 The table has every row whose key can equal another one. In memory are the rows of keys that were looked up, until they
 are evicted, and as long as nothing was evicted all of them: then nothing is read. A key comes into memory with all of
-its rows. A change of a key that is not in memory goes to the table alone, unless the number of its rows matters.
+its rows, or not at all, if these exceed the budget: then they are read from the table a part at a time. A change of a
+key that is not in memory goes to the table alone, unless the number of its rows matters.
 
 Rows that watermarks have made final go. Where these are of the first column of the key, a key watermark of the table
 drops them; otherwise they are found in a second table, which has the keys of all rows in the order of a time.
@@ -10,26 +11,30 @@ drops them; otherwise they are found in a second table, which has the keys of al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
 from relational.join.join_index import JoinIndex
+from relational.join.join_probe import JoinProbe
+from relational.join.large_keys import UNKNOWN, LargeKeys
 from relational.join.net_changes import net_changes
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.waiting_rows import reached_rows
-from stream.message import Barrier
+from stream.message import PAUSE, Barrier, Wait
 
 DROPPED_AT_ONCE, READ_ROWS = 1 << 16, 1 << 15
 """Rows."""
-NO_KEYS = DataChunk([], capacity=0)
+LARGE_SHARE = 8
+"""A key is large if one of so many rows that exceed the budget together is under it."""
+NO_ROWS = np.empty(0, np.int32)
 
 
 class Shown(Enum):
@@ -64,6 +69,15 @@ class RowTimes:
     table: StateTable
 
 
+class Located(NamedTuple):
+    """The key id of each row, whose rows are in memory, or -1; of each key whose rows are not, since they exceed the
+    budget, a row that has it; the ids of keys whose rows were read just now, consecutive numbers."""
+
+    ids: np.ndarray
+    unread: np.ndarray
+    new_ids: np.ndarray
+
+
 class JoinSide:
     """The rows of `input`. `table` has its columns, `times` those by which rows are dropped; None: only whole keys are.
     `null_safe`: of each key column, whether NULL equals NULL. `has_condition`: rows with equal keys match only if a
@@ -91,6 +105,7 @@ class JoinSide:
         self.index = JoinIndex(
             input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes,
             has_degrees=self.has_degrees)
+        self._large = LargeKeys([input.types[column] for column in input.key])
         self._starts_empty = False
         pk = tuple(table.catalog.pk_indices)
         self._prefix = [input.key.index(column) for column in pk[: len(input.key)]]
@@ -116,6 +131,8 @@ class JoinSide:
             self.index.forget_below(self._prefix[0], self._dropped_below)
             self._has_dropped = False
         self.index.end_epoch()
+        if self._large.is_full:
+            self._large.clear()
 
     def drop_keys_below(self, value: object) -> None:
         """Before `commit`: nothing changes any more under keys whose first column in the table is below `value`."""
@@ -147,6 +164,7 @@ class JoinSide:
             for at, data_type in enumerate(self.input.types)
         ])
         self.index.apply(rows, self.index.locate(self.key_of(rows), is_adding=False).ids)
+        self._large.apply(self.key_of(rows), rows.ops)
         self._table.write_slice(rows)
 
     @property
@@ -165,35 +183,40 @@ class JoinSide:
         """The key columns of rows of this input."""
         return [chunk.columns[column] for column in self.input.key]
 
-    def locate(self, keys: Sequence[Column], *, is_loading: bool, is_adding: bool) -> tuple[np.ndarray, np.ndarray]:
-        """(key id of each row, -1 for one that has no rows in memory; ids of keys whose rows were read just now).
-        `keys`: of rows of either input. `is_loading`: the rows of all keys are in memory then. `is_adding`: rows will
-        be added under these keys."""
-        if self.is_complete:
-            return self.index.locate(keys, is_adding=is_adding).ids, np.empty(0, np.int32)
-        located = self.index.locate(keys, is_adding=is_loading)
-        if is_loading and len(located.new_ids):
-            self._load(DataChunk([keys[number] for number in self._prefix]).take(located.new_rows))
-        return located.ids, located.new_ids
+    def locate(self, keys: Sequence[Column]) -> np.ndarray:
+        """The key id of each row, of either input; -1 for a key that is not in memory. Rows will be added under these
+        keys."""
+        return self.index.locate(keys, is_adding=self.is_complete).ids
 
-    def locate_within_budget(self, keys: Sequence[Column]) -> tuple[np.ndarray, DataChunk]:
-        """(key id of each row, whose rows are in memory, or -1; the keys, as `read` takes them, whose rows are not,
-        since they alone exceed the budget). `keys`: of rows of the other input."""
+    def locate_within_budget(self, keys: Sequence[Column], *, is_adding: bool) -> Generator[Wait, None, Located]:
+        """Reads the rows of all keys into memory, besides those whose rows exceed the budget. `keys`: of rows of either
+        input. `is_adding`: rows will be added under these keys. Yields between parts that are read."""
         if self.is_complete:
-            return self.index.locate(keys, is_adding=False).ids, NO_KEYS
-        located = self.index.locate(keys)
-        if not len(located.new_ids):
-            return located.ids, NO_KEYS
-        new = DataChunk([keys[number] for number in self._prefix]).take(located.new_rows)
-        if self._load(new, self.index.size_bytes + self.index.capacity_bytes):
-            return located.ids, NO_KEYS
-        self.index.forget(located.new_ids)
-        return np.where(located.ids >= located.new_ids[0], np.int32(-1), located.ids), new
+            return Located(self.index.locate(keys, is_adding=is_adding).ids, NO_ROWS, NO_ROWS)
+        while True:
+            large = self._large.find(keys) if len(self._large) else None
+            located = self.index.locate(keys, None if large is None else (large < 0).view(np.uint8))
+            unread = NO_ROWS
+            if large is not None:
+                known = np.flatnonzero(large >= 0).astype(np.int32)
+                unread = known[np.unique(large[known], return_index=True)[1]]
+            if not len(located.new_ids):
+                return Located(located.ids, unread, NO_ROWS)
+            new = _taken(keys, located.new_rows)
+            counts = yield from self._load(new)
+            if counts is None:
+                return Located(located.ids, unread, located.new_ids)
+            self.index.forget(located.new_ids)
+            is_large = LARGE_SHARE * counts >= counts.sum()
+            if not is_large.any() or self._large.is_full:
+                ids = np.where(located.ids >= located.new_ids[0], np.int32(-1), located.ids)
+                return Located(ids, np.concatenate([unread, located.new_rows]), NO_ROWS)
+            self._large.add(_taken(new, np.flatnonzero(is_large).astype(np.int32)))
 
-    def read(self, keys: DataChunk) -> Iterator[DataChunk]:
-        """The stored rows of keys, whose columns are in the order of the table; in chunks of READ_ROWS at least."""
+    def read(self, keys: Sequence[Column]) -> Iterator[DataChunk]:
+        """The stored rows of distinct keys; in chunks of READ_ROWS at least."""
         parts: list[DataChunk] = []
-        for _, rows in self._table.rows_under(keys):
+        for _, rows in self._table.rows_under(self._prefixes(keys)):
             parts.append(rows)
             if sum(each.capacity for each in parts) >= READ_ROWS:
                 yield DataChunk.concat(parts)
@@ -201,11 +224,34 @@ class JoinSide:
         if parts:
             yield DataChunk.concat(parts)
 
+    def row_counts(self, keys: Sequence[Column]) -> Generator[Wait, None, np.ndarray]:
+        """The number of stored rows of each of some distinct keys: int64[n]. Yields between parts that are read."""
+        numbers = self._large.find(keys)
+        counts = self._large.rows(numbers)
+        unknown = np.flatnonzero(counts == UNKNOWN).astype(np.int32)
+        if len(unknown):
+            counts[unknown] = 0
+            for owners, _ in self._table.rows_under(self._prefixes(keys).take(unknown)):
+                counts[unknown] += np.bincount(owners, minlength=len(unknown))
+                yield PAUSE
+            self._large.set_rows(numbers[unknown], counts[unknown])
+        return counts
+
+    def rows_in_memory(self, key_ids: np.ndarray) -> Iterator[DataChunk]:
+        """The rows of keys that are in memory, in chunks of at most READ_ROWS. REQUIRES that no id changes."""
+        for _, row_ids in JoinProbe(self.index, np.ascontiguousarray(key_ids, np.int32), READ_ROWS):
+            yield DataChunk(list(map(Column, self.index.gather(row_ids))))
+
     def remove(self, row_ids: np.ndarray) -> None:
         """Removes rows that are in memory."""
         rows = list(map(Column, self.index.gather(row_ids)))
         chunk = StreamChunk(rows, np.full(len(row_ids), Op.DELETE, np.uint8))
         self.apply(chunk, self.index.locate(self.key_of(chunk), is_adding=False).ids, None)
+
+    def discard(self, rows: DataChunk) -> None:
+        """Removes stored rows that are not in memory."""
+        chunk = StreamChunk(rows.columns, np.full(rows.capacity, Op.DELETE, np.uint8))
+        self.apply(chunk, np.full(rows.capacity, -1, np.int32), None)
 
     def apply(self, chunk: StreamChunk, ids: np.ndarray, degrees: np.ndarray | None) -> None:
         """Applies net changes, in memory where the key has an id. `degrees`: int32[capacity], the partners of inserted
@@ -217,15 +263,28 @@ class JoinSide:
         self.index.apply(chunk, ids, degrees)
         comparable = self.index.comparable(self.key_of(chunk), None)
         stored = chunk if comparable is None else chunk.filter(comparable)
+        self._large.apply(self.key_of(chunk), chunk.ops)
         self._table.write_slice(stored)
         if self._times is not None:
             self._times.table.write_slice(stored.project(self._times.columns))
 
-    def _load(self, keys: DataChunk, most_bytes: int | None = None) -> bool:
-        """Reads the rows of new keys into memory, where no more than `most_bytes` may be filled: whether these are all.
-        """
-        for _, rows in self._table.rows_under(keys):
+    def _prefixes(self, keys: Sequence[Column]) -> DataChunk:
+        """Keys as leading columns of the key of the table."""
+        return DataChunk([keys[number] for number in self._prefix])
+
+    def _load(self, keys: Sequence[Column]) -> Generator[Wait, None, np.ndarray | None]:
+        """Reads the rows of new keys into memory, until they exceed the budget: then the rows of each key that have
+        been read, int64[n]. None: all have."""
+        counts = np.zeros(len(keys[0]), np.int64)
+        most_bytes = None if self.index.capacity_bytes is None else self.index.size_bytes + self.index.capacity_bytes
+        for owners, rows in self._table.rows_under(self._prefixes(keys)):
             self.index.load(rows)
+            counts += np.bincount(owners, minlength=len(counts))
             if most_bytes is not None and self.index.size_bytes > most_bytes:
-                return False
-        return True
+                return counts
+            yield PAUSE
+        return None
+
+
+def _taken(keys: Sequence[Column], rows: np.ndarray) -> list[Column]:
+    return DataChunk(list(keys)).take(rows).columns

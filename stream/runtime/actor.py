@@ -14,7 +14,7 @@ from typing import Protocol
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
 from stream.executor.meter import ExecutorMeter
-from stream.message import STATEMENTS, WAIT, Barrier, Decision, Proposed, Replayed, Wait, Watermark
+from stream.message import PAUSE, STATEMENTS, WAIT, Barrier, Decision, Proposed, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
 from stream.runtime.thread_clock import slice_began, slice_ended
 
@@ -92,8 +92,9 @@ class Actor:
             return WAIT
         for message in self._messages:
             if isinstance(message, Wait):
-                return message
-            if isinstance(message, Barrier):
+                if message != PAUSE:
+                    return message
+            elif isinstance(message, Barrier):
                 self._outputs.broadcast(message)
                 is_last = message.stops(self.actor_id)
                 if is_last:
