@@ -34,6 +34,7 @@ cdef class DistinctRecords(GroupRecords):
     cdef readonly int words
     cdef readonly bint has_counts
     cdef U64Interner pairs              # group << 32 | value -> entry
+    cdef U64Interner renumbered         # what replaces it; None unless entries are being renumbered
     cdef ByteBuffer scratch             # pairs and presence of a slice of rows
 
     def __init__(self, int calls, bint has_counts):
@@ -50,6 +51,11 @@ cdef class DistinctRecords(GroupRecords):
     def find(self, const int32_t[::1] groups not None, const int32_t[::1] values not None):
         """The entry of each row, int32[rows]; -1 for a row whose value is negative. New entries get the next numbers,
         and records of zeros."""
+        ids = self.find_pairs(self.pairs, groups, values)
+        self.grow(self.pairs.count)
+        return ids
+
+    cdef object find_pairs(self, U64Interner known, const int32_t[::1] groups, const int32_t[::1] values):
         cdef Py_ssize_t first = 0, rows = groups.shape[0], part
         cdef uint64_t* pairs
         cdef uint8_t* presence
@@ -62,12 +68,11 @@ cdef class DistinctRecords(GroupRecords):
         pairs, presence = <uint64_t*>self.scratch.data, self.scratch.data + 8 * SLICE
         while first < rows:
             part = min(rows - first, <Py_ssize_t>SLICE)
-            self.pairs.make_room(part)
+            known.make_room(part)
             with nogil:
                 make_pairs(&groups[first], &values[first], part, pairs, presence)
-                self.pairs.find_words(<const uint8_t*>pairs, presence, part, &out[first], True)
+                known.find_words(<const uint8_t*>pairs, presence, part, &out[first], True)
             first += part
-        self.grow(self.pairs.count)
         return ids
 
     def owners(self, const int32_t[::1] ids not None):
@@ -179,13 +184,26 @@ cdef class DistinctRecords(GroupRecords):
                     values[word, row] = (<const int64_t*>self.picked(picks[row]))[word]
         return out
 
+    def begin_renumbering(self, Py_ssize_t count):
+        """From here on entries get new numbers, of which there will be `count`, by calls of `renumber` for parts of
+        them and then of `end_renumbering`; nothing else is called until then. REQUIRES that none is dirty."""
+        self.renumbered = U64Interner()
+        self.renumbered.make_room(count)
+
     def renumber(self, const int32_t[::1] kept not None, const int32_t[::1] groups not None,
                  const int32_t[::1] values not None):
-        """Keeps the entries `kept`, in ascending order, and discards the others; `groups` and `values` are the numbers
-        that theirs have from now on. REQUIRES that none is dirty."""
-        GroupRecords.keep(self, kept)
-        self.pairs = U64Interner()
-        self.find(groups, values)
+        """The entries `kept`, in ascending order and above those of earlier parts, get the next numbers; `groups` and
+        `values` are the numbers that theirs have from now on."""
+        cdef Py_ssize_t first = self.renumbered.count
+        self.move(kept, first)
+        self.find_pairs(self.renumbered, groups, values)
+        if self.renumbered.count != first + kept.shape[0]:
+            raise ValueError(f"some of {kept.shape[0]} entries have the same group and value")
+
+    def end_renumbering(self):
+        """Discards the entries without a new number."""
+        self.pairs, self.renumbered = self.renumbered, None
+        self.shrink(self.pairs.count)
 
     cdef int apply_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, const uint8_t** filters,
                         uint8_t* changes) except -1 nogil:

@@ -67,6 +67,9 @@ class AggChange:
     failures: Mapping[str, int] = field(default_factory=dict)
 
 
+NO_CHANGE = AggChange(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class CollectedChange:
     """`touched`, bool[groups]: those whose rows changed. `results`: by call its results before and after that."""
@@ -335,9 +338,10 @@ class AggGroups:
         self._calls[call].refill(ids, owners, values, rows)
 
     def flush(self, collectors: Sequence[RowCollector] = ()) -> Iterator[AggChange]:
-        """The changes since the last flush, FLUSH_GROUPS groups at a time, or fewer; after the last piece the epoch of
-        these groups has ended. `collectors` have the rows of all calls that collect. REQUIRES that all pieces are
-        consumed before the groups are used again, and that all of `distinct` are flushed before.
+        """The changes since the last flush, FLUSH_GROUPS groups at a time, or fewer, and none between the parts of an
+        eviction; after the last piece the epoch of these groups has ended. `collectors` have the rows of all calls that
+        collect. REQUIRES that all pieces are consumed before the groups are used again, and that all of `distinct` are
+        flushed before.
 
         ConsistencyError for a group with more retracted than inserted rows, or with a stale extreme.
         """
@@ -352,7 +356,7 @@ class AggGroups:
                 vanished += len(gone)
         self._states.finish()
         self._had_row = True
-        self._evict(vanished)
+        yield from self._evict(vanished)
 
     def _pieces(self, dirty: np.ndarray, collectors: Sequence[RowCollector]) -> Iterator[tuple[int, int]]:
         """The first and last of the dirty groups in each piece of a flush."""
@@ -481,8 +485,9 @@ class AggGroups:
             above += columns[count:]
         return states + above
 
-    def _evict(self, vanished: int) -> None:
-        """Evicts vanished groups once there are many, and above the capacity also the oldest ones."""
+    def _evict(self, vanished: int) -> Iterator[AggChange]:
+        """Evicts vanished groups once there are many, and above the capacity also the oldest ones; in parts, between
+        which it yields no change."""
         self._vanished += vanished
         share = of_values = 1.0
         if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
@@ -497,7 +502,8 @@ class AggGroups:
         exists[kept] = False
         self._evicted.add(np.flatnonzero(exists).astype(np.int32), self.keys)
         for values in self.distinct:
-            values.evict(of_values, kept, self.groups)
+            for _ in values.evict(of_values, kept, self.groups):
+                yield NO_CHANGE
         self._keep(kept)
 
     def _kept_shares(self, wanted: float) -> tuple[float, float]:

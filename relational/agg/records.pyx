@@ -19,6 +19,7 @@ cdef enum:
     AHEAD = 16
     GROWN_AT_ONCE = 1024        # groups from which on the GIL is released: their memory may be new to the process
     LINE = 64                   # bytes; a record does not cross a line unless it is longer than one
+    AGES = 1 << 16              # of groups, in epochs, that are told apart
     KEPT_BYTES = 4 << 20        # more memory for saved records returns to the pool at the end of an epoch
 
 
@@ -28,6 +29,10 @@ cdef Py_ssize_t padded(Py_ssize_t width) noexcept:
     while out < width and out < LINE:
         out *= 2
     return out if width <= out else (width + LINE - 1) // LINE * LINE
+
+
+cdef inline uint32_t age_of(uint32_t epoch, uint32_t touched) noexcept nogil:
+    return min(epoch - touched, <uint32_t>AGES - 1)
 
 
 cdef class GroupRecords:
@@ -137,33 +142,63 @@ cdef class GroupRecords:
             memset(self.record(ids[row]), 0, self.width)
 
     def latest(self, Py_ssize_t wanted, exists):
-        """At most `wanted` of the existing groups (uint8[groups]), the last touched ones, ascending: int32[n]."""
-        living = np.flatnonzero(exists)
-        if len(living) > wanted:
-            first = len(living) - wanted
-            touched = np.frombuffer(self.touched, np.uint32)[living]
-            oldest_first = np.argpartition(touched, first) if wanted else np.empty(0, np.int64)
-            living = np.sort(living[oldest_first[first:]])
-        return living.astype(np.int32)
+        """At most `wanted` of the existing groups (bool[groups]), the last touched ones, ascending: int32[n]. Those
+        that were last touched AGES epochs ago or earlier count as equally old."""
+        cdef const uint8_t[::1] living = exists.view(np.uint8)
+        cdef const uint32_t* touched = <const uint32_t*>self.touched.data
+        cdef Py_ssize_t group, groups = living.shape[0], kept = 0, oldest, skipped
+        cdef int32_t[::1] out
+        cdef int64_t[::1] counts
+        if groups > self.groups:
+            raise IndexError(f"group {groups - 1} of {self.groups}")
+        by_age = np.zeros(AGES, np.int64)
+        counts = by_age
+        with nogil:
+            for group in range(groups):
+                counts[age_of(self.epoch, touched[group])] += living[group]
+        totals = np.cumsum(by_age)
+        oldest = min(int(np.searchsorted(totals, wanted, "right")), <Py_ssize_t>AGES - 1)
+        skipped = max(<Py_ssize_t>totals[oldest] - wanted, <Py_ssize_t>0)   # of those of the oldest age, the first ones
+        found = np.empty(min(wanted, int(totals[-1])), np.int32)
+        out = found
+        with nogil:
+            for group in range(groups):
+                if not living[group] or age_of(self.epoch, touched[group]) > oldest:
+                    continue
+                if age_of(self.epoch, touched[group]) == oldest and skipped > 0:
+                    skipped -= 1
+                    continue
+                out[kept] = <int32_t>group
+                kept += 1
+        return found
 
     def keep(self, const int32_t[::1] ids not None):
         """Renumbers the groups `ids` to 0, 1, 2 …, and discards the others. REQUIRES that none is dirty, and that `ids`
         ascend: records move to lower numbers, in their own memory."""
+        self.move(ids, 0)
+        self.shrink(ids.shape[0])
+
+    def move(self, const int32_t[::1] ids not None, Py_ssize_t first):
+        """Moves the records of the groups `ids` to the numbers from `first` on, in parts of what `keep` does: REQUIRES
+        that those of earlier parts were lower, and `shrink` after the last part."""
         cdef uint32_t* touched = <uint32_t*>self.touched.data
         cdef Py_ssize_t row, rows = ids.shape[0]
-        if rows and (ids[rows - 1] >= self.groups or (np.diff(ids) <= 0).any()):
+        if rows and (ids[0] < first or ids[rows - 1] >= self.groups or (np.diff(ids) <= 0).any()):
             raise ValueError(f"{rows} of {self.groups} groups are kept, in another order than theirs")
         with nogil:
             for row in range(rows):
                 if row + AHEAD < rows:
                     prefetch(self.record(ids[row + AHEAD]))
-                if ids[row] != row:
-                    memcpy(self.record(row), self.record(ids[row]), <size_t>self.width)
-                    touched[row] = touched[ids[row]]
-        self.records.size, self.touched.size = (rows + 1) * self.width, rows * sizeof(uint32_t)
-        self.marks.size = (rows + 63) // 64 * 8
+                if ids[row] != first + row:
+                    memcpy(self.record(first + row), self.record(ids[row]), <size_t>self.width)
+                    touched[first + row] = touched[ids[row]]
+
+    def shrink(self, Py_ssize_t groups):
+        """Discards the groups from number `groups` on, and what is saved and gathered. REQUIRES that none is dirty."""
+        self.records.size, self.touched.size = (groups + 1) * self.width, groups * sizeof(uint32_t)
+        self.marks.size = (groups + 63) // 64 * 8
         self.records.trim()
-        self.groups = self.known = rows
+        self.groups = self.known = groups
         self.saved, self.gathered, self.dirty = RecordArena(), ByteBuffer(), ByteBuffer()
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:

@@ -43,6 +43,8 @@ cdef class BytesInterner:
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil
     # out[rows]: ids of one block of at most BLOCK rows; REQUIRES capacity for `rows` when adding
+    cdef InternerSlot* free_slot(self, uint64_t hash) noexcept nogil        # for a key that has none
+    cdef int32_t add_key(self, Slice key, uint64_t hash, InternerSlot* slot) except -2 nogil
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil
     # the key's id; if absent the next one when adding (REQUIRES capacity), else -1
     cdef int clear(self) except -1                          # removes all keys, keeps moderate memory

@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from hummock.base.checksum cimport hash64
-from hummock.base.prefetch cimport prefetch
+from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.chunk.canonical cimport same_bytes
 
@@ -30,7 +30,7 @@ cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
 
 @cython.final
 cdef class BytesInterner:
-    """A bijection between keys and the ids below `count`. Only `keep` and `clear` change ids."""
+    """A bijection between keys and the ids below `count`. Only `clear` changes ids."""
 
     def __init__(self):
         self.count = 0
@@ -100,18 +100,29 @@ cdef class BytesInterner:
                 builder.append(self.key(ids[row]))
         return builder.finish()
 
-    def keep(self, const int32_t[::1] ids not None):
-        """Renumbers the keys `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""
-        cdef BytesInterner kept = BytesInterner()
-        cdef Py_ssize_t row, rows = ids.shape[0]
+    def add_from(self, BytesInterner source not None, const int32_t[::1] ids not None):
+        """Gives the next ids to the keys of `ids` in another interner. REQUIRES that they are distinct, and not known
+        here."""
+        cdef uint64_t hashes[BLOCK]
+        cdef Py_ssize_t first = 0, rows = ids.shape[0], block, row
         cdef Slice key
-        kept.make_room(rows)
+        self.make_room(rows)
         with nogil:
-            for row in range(rows):
-                key = self.key(ids[row])
-                kept.find_one(key, hash64(key.data, key.size), True)
-        self.count, self.mask, self.slots = kept.count, kept.mask, kept.slots
-        self.ends, self.arena, self.key_bytes = kept.ends, kept.arena, kept.key_bytes
+            while first < rows:
+                block = min(rows - first, <Py_ssize_t>BLOCK)
+                for row in range(first, first + block):
+                    if row + BLOCK < rows:
+                        prefetch(source.arena.data + ids[row + BLOCK] * source.key_bytes if source.key_bytes >= 0
+                                 else source.ends.data + 8 * <int64_t>ids[row + BLOCK])
+                    if source.key_bytes < 0:
+                        prefetch(source.key(ids[row]).data)
+                for row in range(block):
+                    key = source.key(ids[first + row])
+                    hashes[row] = hash64(key.data, key.size)
+                    prefetch_for_write(<InternerSlot*>self.slots.data + (hashes[row] & self.mask))
+                for row in range(block):
+                    self.add_key(source.key(ids[first + row]), hashes[row], self.free_slot(hashes[row]))
+                first += block
 
     cdef int clear(self) except -1:
         self.count = 0
@@ -131,9 +142,10 @@ cdef class BytesInterner:
         return self.make_room(1)
 
     cdef int make_room(self, Py_ssize_t more) except -1:
-        cdef uint64_t wanted = FIRST_SLOTS, hash, at
-        cdef Py_ssize_t number
-        cdef InternerSlot* slots
+        cdef uint64_t wanted = FIRST_SLOTS
+        cdef uint64_t hashes[BLOCK]
+        cdef Py_ssize_t first = 0, block, row
+        cdef InternerSlot* slot
         cdef Slice key
         cdef ByteBuffer bigger
         if self.count + more > MOST_KEYS:
@@ -145,19 +157,27 @@ cdef class BytesInterner:
         bigger = ByteBuffer()
         bigger.reserve(wanted * sizeof(InternerSlot))
         bigger.size = wanted * sizeof(InternerSlot)
-        slots = <InternerSlot*>bigger.data
-        with nogil:
-            memset(slots, 0xFF, wanted * sizeof(InternerSlot))
-            for number in range(self.count):
-                key = self.key(number)
-                hash = hash64(key.data, key.size)
-                at = hash & (wanted - 1)
-                while slots[at].number >= 0:
-                    at = (at + 1) & (wanted - 1)
-                slots[at].tag = <uint32_t>(hash >> 32)
-                slots[at].number = <int32_t>number
         self.slots, self.mask = bigger, wanted - 1
+        with nogil:
+            memset(self.slots.data, 0xFF, self.slots.size)
+            while first < self.count:
+                block = min(self.count - first, <Py_ssize_t>BLOCK)
+                for row in range(block):
+                    key = self.key(first + row)
+                    hashes[row] = hash64(key.data, key.size)
+                    prefetch_for_write(<InternerSlot*>self.slots.data + (hashes[row] & self.mask))
+                for row in range(block):
+                    slot = self.free_slot(hashes[row])
+                    slot.tag, slot.number = <uint32_t>(hashes[row] >> 32), <int32_t>(first + row)
+                first += block
         return 0
+
+    cdef InternerSlot* free_slot(self, uint64_t hash) noexcept nogil:
+        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
+        cdef uint64_t at = hash & self.mask
+        while slots[at].number >= 0:
+            at = (at + 1) & self.mask
+        return slots + at
 
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil:
@@ -202,8 +222,9 @@ cdef class BytesInterner:
                 if same_key(key, self.key(slots[at].number)):
                     return slots[at].number
             at = (at + 1) & self.mask
-        if not is_adding:
-            return -1
+        return self.add_key(key, hash, slots + at) if is_adding else -1
+
+    cdef int32_t add_key(self, Slice key, uint64_t hash, InternerSlot* slot) except -2 nogil:
         if self.count == 0:
             self.key_bytes = key.size
         elif key.size != self.key_bytes:
@@ -216,7 +237,6 @@ cdef class BytesInterner:
         self.arena.size += key.size
         (<int64_t*>self.ends.data)[self.count] = self.arena.size
         self.ends.size += sizeof(int64_t)
-        slots[at].tag = tag
-        slots[at].number = <int32_t>self.count
+        slot.tag, slot.number = <uint32_t>(hash >> 32), <int32_t>self.count
         self.count += 1
-        return slots[at].number
+        return slot.number

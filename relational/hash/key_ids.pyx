@@ -99,10 +99,27 @@ cdef class KeyInterner:
 
     def keep(self, const int32_t[::1] ids not None):
         """Renumbers the keys of `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""
+        cdef KeyInterner kept = KeyInterner(self.types)
+        kept.add_from(self, ids)
+        self.words, self.encoded = kept.words, kept.encoded
+
+    def add_from(self, KeyInterner source not None, const int32_t[::1] ids not None):
+        """Gives the next ids to the keys of `ids` in `source`, of the same types. REQUIRES that they are distinct and
+        not known here."""
+        cdef Py_ssize_t wrong = first_beyond(&ids[0] if ids.shape[0] else NULL, ids.shape[0], source.count)
+        if wrong >= 0:
+            raise IndexError(f"key number {ids[wrong]} of {source.count}")
         if self.words is not None:
-            self.words.keep(ids)
+            self.words.add_from(source.words, ids)
         else:
-            self.encoded.keep(ids)
+            self.encoded.add_from(source.encoded, ids)
+
+    def reserve(self, Py_ssize_t keys):
+        """Capacity for so many further keys."""
+        if self.words is not None:
+            self.words.make_room(keys)
+        else:
+            self.encoded.make_room(keys)
 
     cdef int find_words(self, Column column, const uint8_t* visible, int32_t* out, bint is_adding) except -1:
         cdef const ColumnView* view = &column.view

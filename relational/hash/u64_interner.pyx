@@ -31,7 +31,7 @@ cdef inline uint64_t spread(uint64_t word) noexcept nogil:
 
 @cython.final
 cdef class U64Interner:
-    """A bijection between words and the ids below `count`. Only `keep` changes ids."""
+    """A bijection between words and the ids below `count`."""
 
     def __init__(self):
         self.null_number = -1
@@ -43,18 +43,20 @@ cdef class U64Interner:
         """Memory used by slots and words."""
         return self.slots.capacity + self.words.capacity
 
-    def keep(self, const int32_t[::1] ids not None):
-        """Renumbers the words of `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""
-        cdef U64Interner kept = U64Interner()
-        cdef Py_ssize_t row
-        kept.make_room(ids.shape[0])
-        for row in range(ids.shape[0]):
-            if ids[row] == self.null_number:
-                kept.null_number = <int32_t>row
-            kept.add_word((<uint64_t*>self.words.data)[ids[row]])
-        self.count, self.null_number, self.shift = kept.count, kept.null_number, kept.shift
-        self.slots, self.words = kept.slots, kept.words
-        fill_slots(self)
+    def add_from(self, U64Interner source not None, const int32_t[::1] ids not None):
+        """Gives the next ids to the words of `ids` in another interner. REQUIRES that they are distinct, and not known
+        here."""
+        cdef const uint64_t* words = <const uint64_t*>source.words.data
+        cdef Py_ssize_t row, rows = ids.shape[0], first = self.count
+        self.make_room(rows)
+        with nogil:
+            for row in range(rows):
+                if row + AHEAD < rows:
+                    prefetch(words + ids[row + AHEAD])
+                if ids[row] == source.null_number:
+                    self.null_number = <int32_t>self.count
+                self.add_word(words[ids[row]])
+            fill_slots(self, first)
 
     cdef int make_room(self, Py_ssize_t more) except -1:
         cdef uint64_t wanted = <uint64_t>1 << FIRST_EXPONENT
@@ -72,7 +74,8 @@ cdef class U64Interner:
         self.slots.size = wanted * sizeof(uint32_t)
         self.shift = shift
         with nogil:
-            fill_slots(self)
+            memset(self.slots.data, 0xFF, self.slots.size)
+            fill_slots(self, 0)
         return 0
 
     cdef void find_words(self, const uint8_t* words, const uint8_t* presence, Py_ssize_t rows, int32_t* out,
@@ -124,14 +127,13 @@ cdef inline uint32_t tag_of(uint64_t hash, int shift, uint32_t ids) noexcept nog
     return <uint32_t>((hash << (64 - shift)) >> 32) & ~ids
 
 
-cdef void fill_slots(U64Interner index) noexcept nogil:
-    """Sets all slots, to every word except "no word"."""
+cdef void fill_slots(U64Interner index, Py_ssize_t first) noexcept nogil:
+    """Fills slots for all words from id `first` on, except "no word". REQUIRES that none of them has one."""
     cdef uint32_t* slots = <uint32_t*>index.slots.data
     cdef const uint64_t* words = <const uint64_t*>index.words.data
     cdef uint64_t hash, at, mask = index.slots.size // sizeof(uint32_t) - 1
     cdef Py_ssize_t number
-    memset(slots, 0xFF, index.slots.size)
-    for number in range(index.count):
+    for number in range(first, index.count):
         if number + AHEAD < index.count:
             prefetch_for_write(slots + (spread(words[number + AHEAD]) >> index.shift))
         if number == index.null_number:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from relational.agg import AggGroups, AggSpec
+from relational.agg import NO_CHANGE, AggGroups, AggSpec
 from relational.agg.spec import PAIR
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
@@ -35,7 +35,7 @@ from stream.executor.agg_state import DistinctTable, ExtremeTable, TableOfInputs
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.flush_pace import EARLY_GROUPS, FlushPace
 from stream.executor.ordered_input import OrderedInput
-from stream.message import Barrier, Message, Stop, Watermark
+from stream.message import PAUSE, Barrier, Message, Stop, Wait, Watermark
 
 SCANNED_SHARE = 4
 """Stored groups are all read at once if there are at most so many times as many as the first chunk needs: reading a row
@@ -223,7 +223,7 @@ class HashAggExecutor(Executor):
             chunks.append(chunk)
         return DataChunk.concat(chunks) if chunks else None
 
-    def _flush(self, *, is_barrier: bool = False) -> Iterator[StreamChunk]:
+    def _flush(self, *, is_barrier: bool = False) -> Iterator[StreamChunk | Wait]:
         for rows in self._ordered:
             rows.settle()
         for each in self._extremes:
@@ -231,6 +231,8 @@ class HashAggExecutor(Executor):
         for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
             distinct.write(values)
         for change in self._groups.flush(self._ordered):
+            if change is NO_CHANGE:
+                yield PAUSE
             for reason, groups in change.failures.items():
                 self._errors.add(reason, groups)
             if change.state is not None:

@@ -42,15 +42,16 @@ def test_looking_without_adding():
     assert index.count == 3
 
 
-def test_keep_renumbers():
-    index = BytesInterner()
-    keys = [number.to_bytes(3, "big") for number in range(5_000)]
-    index.find(column(keys))
-    held = index.size_bytes
-    kept = np.array([4_000, 17, 900], np.int32)
-    index.keep(kept)
-    assert index.count == 3 and index.size_bytes < held
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 7)], ids=["one size", "several sizes"])
+def test_some_keys_of_another_interner_get_the_next_numbers(sizes):
+    source, index = BytesInterner(), BytesInterner()
+    keys = [number.to_bytes(sizes[number % 2], "big") for number in range(5_000)]
+    source.find(column(keys))
+    index.add_from(source, np.array([4_000, 17, 900], np.int32))
+    assert index.count == 3 and index.size_bytes < source.size_bytes
     assert index.find(column([keys[17], keys[4_000], keys[1], keys[900]])).tolist() == [1, 0, 3, 2]
+    index.add_from(source, np.arange(1_000, 3_999, dtype=np.int32))
+    assert index.find(column(keys), is_adding=False)[1_000:4_001].tolist() == [*range(4, 3_003), -1, 0]
 
 
 def test_wrong_arguments():
