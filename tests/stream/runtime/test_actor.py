@@ -5,7 +5,7 @@ import pytest
 from hummock.epoch import EpochPair
 from stream.errors import ChannelClosed
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import WAIT, Add, Barrier, Stop, Wait, Watermark
+from stream.message import PAUSE, WAIT, Add, Barrier, Stop, Wait, Watermark
 from stream.runtime.actor import Actor
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Outputs, SimpleEdge
@@ -83,6 +83,15 @@ def test_an_actor_sends_everything_before_it_reports_a_barrier():
     assert log.events == [(7, 0), (7, 1)]
     assert actor.rows == 7
     assert script.closed
+
+
+def test_an_actor_goes_on_after_a_pause_unless_the_slice_is_over():
+    channel, log, asked = Channel(100), Log(), []
+    actor = Actor(7, Script([barrier(1), PAUSE, Rows(6), PAUSE, Rows(5)]), outputs(channel), log)
+    assert actor.run(lambda: asked.append(0) or len(asked) == 4) is True  # after the second pause
+    assert actor.rows == 6
+    assert actor.run(never) is False
+    assert taken(channel) == [barrier(1), Rows(6), Rows(5)]
 
 
 def test_a_slice_ends_with_a_wait_when_the_quantum_is_over_and_without_room():
