@@ -25,6 +25,7 @@ from relational.chunk.data_chunk cimport DataChunk, mask_pointer
 from relational.chunk.stream_chunk cimport StreamChunk
 from relational.hash.key_ids cimport KeyInterner
 from relational.join.join_rows cimport Changes, JoinRows
+from relational.join.row_lists cimport KeyEntry, has_block
 
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.located_keys import LocatedKeys
@@ -140,12 +141,17 @@ cdef class JoinIndex(JoinRows):
         """The number of matches of each located row: int32[rows], 0 for -1."""
         out = np.empty(ids.shape[0], np.int32)
         cdef int32_t[::1] counts = out
+        cdef const KeyEntry* entry
         cdef Py_ssize_t row, rows = ids.shape[0]
         check_numbers(ids, self.lists.keys)
         for row in range(rows):
             if row + AHEAD < rows:
                 prefetch(self.lists.entry(ids[row + AHEAD]))
-            counts[row] = self.lists.entry(ids[row]).rows if ids[row] >= 0 else 0
+            if row + AHEAD // 2 < rows and ids[row + AHEAD // 2] >= 0:
+                entry = self.lists.entry(ids[row + AHEAD // 2])
+                if has_block(entry):
+                    prefetch(self.lists.head(entry))
+            counts[row] = self.lists.count(self.lists.entry(ids[row])) if ids[row] >= 0 else 0
         return out
 
     def gather(self, const int32_t[::1] row_ids not None, columns=None) -> list:
@@ -310,16 +316,12 @@ cdef class JoinIndex(JoinRows):
     cdef int repack(self, const int32_t[::1] keys) except -1:
         order = np.empty(max(self.lists.rows, 1), np.int32)
         cdef int32_t[::1] numbers = order
-        cdef Py_ssize_t rows, key, row = 0
+        cdef Py_ssize_t rows
         self.lists.keep(keys, &numbers[0])
         rows = self.lists.rows
         self.key_numbers.keep(keys)
         self.records.keep(&numbers[0], rows)
         self.free_row = -1
-        for key in range(self.lists.keys if self.name_count else 0):
-            for row in range(row, row + self.lists.entry(key).rows):
-                self.header(row).key = <int32_t>key + 1
-            row += self.lists.entry(key).rows > 0
         self.generation += 1
         return 0
 

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch
 from relational.join.join_index cimport JoinIndex
-from relational.join.row_lists cimport KeyEntry, RowLists, has_block
+from relational.join.row_lists cimport KeyEntry, RowLists, has_block, is_empty
 
 cdef enum:
     AHEAD = 16
@@ -60,6 +60,7 @@ cdef class JoinProbe:
     cdef Py_ssize_t fill(self, RowLists lists, int32_t* probe_rows, int32_t* row_ids) noexcept nogil:
         """Appends the next matches; returns their number."""
         cdef Py_ssize_t row = self.row, rows = self.ids.shape[0], out = 0, taken, i
+        cdef int32_t count
         cdef const int32_t* ids = &self.ids[0]
         cdef const KeyEntry* entry
         while row < rows and out < self.batch_rows:
@@ -67,23 +68,25 @@ cdef class JoinProbe:
                 prefetch(lists.entry(ids[row + AHEAD]))
             if row + AHEAD // 2 < rows and ids[row + AHEAD // 2] >= 0:
                 entry = lists.entry(ids[row + AHEAD // 2])
-                prefetch(lists.block(entry) if has_block(entry) else <const int32_t*>entry)
+                if has_block(entry):
+                    prefetch(lists.head(entry))
             if ids[row] < 0:
                 row += 1
                 continue
             entry = lists.entry(ids[row])
             if not has_block(entry):
                 probe_rows[out], row_ids[out] = <int32_t>row, entry.start
-                out += entry.rows
+                out += not is_empty(entry)
                 row += 1
                 continue
-            taken = min(<Py_ssize_t>entry.rows - self.position, self.batch_rows - out)
+            count = lists.head(entry).rows
+            taken = min(<Py_ssize_t>count - self.position, self.batch_rows - out)
             for i in range(taken):
                 probe_rows[out + i] = <int32_t>row
-            memcpy(row_ids + out, lists.block(entry) + self.position, <size_t>taken * sizeof(int32_t))
+            memcpy(row_ids + out, lists.row_ids(entry) + self.position, <size_t>taken * sizeof(int32_t))
             out += taken
             self.position += <int32_t>taken
-            if self.position >= entry.rows:
+            if self.position >= count:
                 self.position = 0
                 row += 1
         self.row = row

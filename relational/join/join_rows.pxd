@@ -1,6 +1,6 @@
 """JoinRows: the rows of one input of a join under the ids of their join keys.
 
-    key id  --RowLists-->  row ids, and the tags of their stream keys  --RowRecords-->  header, values
+    key id  --RowLists-->  row ids, and the tags of their stream keys  --RowRecords-->  values
 
 Row ids are assigned in order of arrival, those of deleted rows first: the new half of an update gets the id of the old
 one.
@@ -14,10 +14,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from relational.chunk.column cimport ColumnView
 from relational.join.row_lists cimport RowLists
 from relational.join.row_records cimport RowRecords
-
-cdef struct RowHeader:      # where rows are deleted
-    int32_t key             # key id + 1 of the row, negative until its values are written; 0: no row
-    int32_t position        # of the row among those of its key; without a row, the id of the next free one, or -1
 
 cdef struct Changes:        # of a chunk
     const int32_t* ids      # key id per row, -1: skipped
@@ -45,15 +41,13 @@ cdef class JoinRows:
     # the same without values, up to a row that contradicts or needs values; returns the count. written[i]: a record, or
     # -1
     cdef void mark_written(self, Py_ssize_t rows, const int32_t* written) noexcept nogil
+    # their records, except where it is -1
     cdef void prefetch_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
                             const uint32_t* tags) noexcept nogil
     cdef int32_t find_row(self, const Changes* job, Py_ssize_t row, uint32_t tag) noexcept nogil
-    # the row with the join key and stream key of a row of the chunk; -1: none, UNWRITTEN: not known yet
+    # the position, in the list of its key, of the row with the join key and stream key of a row of the chunk; -1: none,
+    # UNWRITTEN: not known yet
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil
-
-    cdef inline RowHeader* header(self, int64_t row) noexcept nogil:
-        """REQUIRES a stream key."""
-        return <RowHeader*>self.records.record(row)
 
     cdef inline int32_t* degree(self, int64_t row) noexcept nogil:
         """REQUIRES that records have one."""

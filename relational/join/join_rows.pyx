@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from hummock.base.prefetch cimport prefetch_for_write
 from relational.chunk.canonical cimport add_hashes
-from relational.join.row_lists cimport KeyEntry, RowLists, has_block
+from relational.join.row_lists cimport KeyEntry, RowLists, has_block, is_empty
 from relational.join.row_records cimport RowRecords
 
 cdef enum:
@@ -25,19 +25,16 @@ cdef class JoinRows:
 
     def __init__(self, types, name, bint has_degrees):
         """Rows of `types`; `name`: the columns of the stream key."""
-        cdef Py_ssize_t header_bytes = sizeof(RowHeader) if name else 0
         cdef int i
-        self.free_row, self.degree_at = -1, -1
-        if has_degrees:
-            self.degree_at = header_bytes
-            header_bytes += sizeof(int32_t)
+        self.free_row, self.degree_at = -1, 0 if has_degrees else -1
         self.name_count = len(name)
         self.name = <int*>malloc((self.name_count + 1) * sizeof(int))
         if self.name == NULL:
             raise MemoryError("no memory for the columns of a stream key")
         for i in range(self.name_count):
             self.name[i] = name[i]
-        self.lists, self.records = RowLists(self.name_count > 0), RowRecords(types, header_bytes)
+        self.lists = RowLists(self.name_count > 0)
+        self.records = RowRecords(types, sizeof(int32_t) if has_degrees else 0)
 
     def __dealloc__(self):
         free(self.name)
@@ -57,8 +54,7 @@ cdef class JoinRows:
                 add_hashes(job.named[i], first, block, hashes)
             for row in range(block):
                 tags[row] = <uint32_t>(hashes[row] >> 32)
-            if self.name_count:
-                self.prefetch_rows(job, first, block, tags)
+            self.prefetch_rows(job, first, block, tags)
             self.records.clear_next(block)
             row = 0
             while row < block:
@@ -76,39 +72,49 @@ cdef class JoinRows:
         cdef Py_ssize_t row
         for row in range(rows):
             if written[row] >= 0:
-                self.header(written[row]).key = -self.header(written[row]).key
+                self.records.mark_written(written[row])
 
     cdef void prefetch_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
                        const uint32_t* tags) noexcept nogil:
-        """Prefetches the memory of a block: entries, then the lists they point to, then rows that may be deleted."""
+        """Prefetches the memory of a block: entries, then the lists they point to, heads first, then rows that may be
+        deleted."""
         cdef const int32_t* ids = job.ids + first
         cdef const KeyEntry* entry
+        cdef int32_t position
         cdef Py_ssize_t row
         cdef uint32_t after
         for row in range(rows):
             prefetch_for_write(self.lists.entry(ids[row]))
+            if self.lists.has_tags:
+                prefetch_for_write(self.lists.only_tag(ids[row]))
         for row in range(rows):
-            if ids[row] >= 0:
-                entry = self.lists.entry(ids[row])
-                if has_block(entry):
-                    self.lists.prefetch_block(entry, tags[row])
-        if job.ops == NULL:
+            if ids[row] >= 0 and has_block(self.lists.entry(ids[row])):
+                prefetch_for_write(self.lists.head(self.lists.entry(ids[row])))
+        for row in range(rows):
+            if ids[row] >= 0 and has_block(self.lists.entry(ids[row])):
+                self.lists.prefetch_block(self.lists.entry(ids[row]), tags[row])
+        if job.ops == NULL or not self.lists.has_tags:
             return
         for row in range(rows):
             if job.ops[first + row] & GOES and ids[row] >= 0:
-                after = 0
-                prefetch_for_write(self.header(self.lists.candidate(self.lists.entry(ids[row]), tags[row], &after)))
+                after, entry = 0, self.lists.entry(ids[row])
+                position = self.lists.candidate(ids[row], tags[row], &after)
+                if position >= 0:
+                    prefetch_for_write(self.records.record(self.lists.row_at(entry, position)))
 
     cdef int32_t find_row(self, const Changes* job, Py_ssize_t row, uint32_t tag) noexcept nogil:
-        cdef int32_t key = job.ids[row], meant
-        cdef const KeyEntry* entry = self.lists.entry(key)
+        cdef const KeyEntry* entry = self.lists.entry(job.ids[row])
+        cdef int32_t position, meant
         cdef uint32_t after = 0
         while True:
-            meant = self.lists.candidate(entry, tag, &after)
-            if meant < 0 or (self.header(meant).key == key + 1 and self.is_named(job, row, meant)):
-                return meant
-            if self.header(meant).key == -key - 1:
+            position = self.lists.candidate(job.ids[row], tag, &after)
+            if position < 0:
+                return position
+            meant = self.lists.row_at(entry, position)
+            if not self.records.is_written(meant):
                 return UNWRITTEN
+            if self.is_named(job, row, meant):
+                return position
 
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil:
         """Whether the record has the stream key of a row of the chunk."""
@@ -120,8 +126,7 @@ cdef class JoinRows:
 
     cdef Py_ssize_t link_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags,
                               int32_t* written) except -1 nogil:
-        cdef RowHeader* header
-        cdef int32_t number, moved, position
+        cdef int32_t number, position
         cdef uint8_t op
         cdef Py_ssize_t row, at
         for row in range(rows):
@@ -130,31 +135,25 @@ cdef class JoinRows:
             if job.ids[at] < 0 or (job.visible != NULL and not job.visible[at]):
                 continue
             op = job.ops[at] if job.ops != NULL else <uint8_t>INSERT
-            number = -1
-            if self.lists.has_tags and self.lists.entry(job.ids[at]).rows:
-                number = self.find_row(job, at, tags[row])
-            if number == UNWRITTEN:
+            position = -1
+            if self.lists.has_tags and not is_empty(self.lists.entry(job.ids[at])):
+                position = self.find_row(job, at, tags[row])
+            if position == UNWRITTEN:
                 return row
-            if (number < 0) == (op & GOES):
+            if (position < 0) == (op & GOES):
                 self.is_contradicted = True
                 return row
             if op & GOES:
-                header = self.header(number)
-                moved = self.lists.remove(job.ids[at], header.position)
-                if moved >= 0:
-                    self.header(moved).position = header.position
-                header.key, header.position = 0, self.free_row
-                self.records.release(number)
+                number = self.lists.row_at(self.lists.entry(job.ids[at]), position)
+                self.lists.remove(job.ids[at], position)
+                self.records.release(number, self.free_row)
                 self.free_row = number
                 continue
             number = self.free_row
             if number >= 0:
-                self.free_row = self.header(number).position
+                self.free_row = self.records.next_free(number)
             number = self.records.next_row(number)
-            position = self.lists.add(job.ids[at], number, tags[row])
-            if self.name_count:
-                header = self.header(number)
-                header.key, header.position = -job.ids[at] - 1, position
+            self.lists.add(job.ids[at], number, tags[row])
             if self.degree_at >= 0 and job.degrees != NULL:
                 self.degree(number)[0] = job.degrees[at]
             written[row] = number

@@ -1,6 +1,6 @@
 """RowLists: the row ids of each key id, each with an optional tag.
 
-    one row: its id is in the entry              several: contiguous in a block of `numbers`, followed by their tags
+    one row: its id is in the entry of the key      several: in a block of `lists`: a head, row ids, then their tags
     sizes of blocks: 2, 4, 8, 12, 16, 24, 32 … row ids
 
 So a probe finds all rows of a key without touching any of them, and a search for a row among those of its key reads
@@ -16,16 +16,23 @@ from relational.join.tag_table cimport TagTable
 cdef enum:
     SIZES = 60              # of blocks
     SCANNED_CLASS = 8       # of blocks of 64 row ids, the longest ones that are searched linearly
+    NO_ROW = -0x80000000    # start of a key without rows: no block has that position
 
 cdef struct KeyEntry:
-    int32_t rows            # of this key
-    int32_t start           # the id of the only row; negative: the complement of the position of its block in `numbers`
+    int32_t start           # the id of the only row; negative: the complement of the position of its block in `lists`
     uint32_t touched        # set by the owner; 0 for a new key
-    uint32_t tag            # of the only row; or the size class of its block
+
+cdef struct BlockHead:
+    int32_t rows
+    uint32_t size_class
+
+
+cdef inline bint is_empty(const KeyEntry* entry) noexcept nogil:
+    return entry.start == NO_ROW
 
 
 cdef inline bint has_block(const KeyEntry* entry) noexcept nogil:
-    return entry.start < 0
+    return entry.start < 0 and entry.start != NO_ROW
 
 
 cdef inline int64_t block_rows(uint32_t size_class) noexcept nogil:
@@ -42,20 +49,21 @@ cdef class RowLists:
     cdef readonly Py_ssize_t rows       # of all keys
     cdef readonly bint has_tags
     cdef RecordArena entries            # KeyEntry per key id
-    cdef RecordArena numbers            # int32, in blocks
+    cdef RecordArena only_tags          # if rows have tags: uint32 per key id, that of the only row
+    cdef RecordArena lists              # blocks of words of 4 bytes
     cdef TagTable tagged                # rows of longer blocks
     cdef int32_t free_blocks[SIZES]     # first free block of each class, -1: none; linked through their first words
     cdef Py_ssize_t free_bytes          # of these blocks
 
     cdef int grow(self, Py_ssize_t keys) except -1                          # adds keys without rows, up to `keys`
-    cdef int32_t add_further(self, KeyEntry* entry, int32_t row, uint32_t tag) except -1 nogil
-    cdef int widen(self, KeyEntry* entry) except -1 nogil                   # allocates a block, or the next longer one
-    cdef int32_t remove(self, int32_t key, int32_t position) noexcept nogil
-    # returns the row that is now at `position`, or -1; REQUIRES that there was one
-    cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil
-    # a row with that tag, of the key or, where it has many, of another one; -1: none is left. `after`: 0, then as it is
+    cdef int add_further(self, int32_t key, int32_t row, uint32_t tag) except -1 nogil
+    cdef int widen(self, int32_t key) except -1 nogil                       # allocates a block, or the next longer one
+    cdef int remove(self, int32_t key, int32_t position) noexcept nogil
+    # the last row of the key is at `position` then; REQUIRES that there was one
+    cdef int32_t candidate(self, int32_t key, uint32_t tag, uint32_t* after) noexcept nogil
+    # the position of a row of the key with that tag; -1: none is left. `after`: 0, then as it is
     cdef void prefetch_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil
-    # prefetches the memory of `candidate` and `add`; REQUIRES that it has a block
+    # prefetches the memory of `candidate` and `add` behind its head; REQUIRES that it has a block
     cdef int32_t allocate_block(self, uint32_t size_class) except -1 nogil
     cdef void free_block(self, const KeyEntry* entry) noexcept nogil        # frees its block; REQUIRES that it has one
     cdef int pack(self) except -1                                           # removes free blocks; changes no id
@@ -63,8 +71,8 @@ cdef class RowLists:
     # renumbers `keys` to 0, 1, 2 … and drops the others; order[r]: the row that becomes row r, in key order
 
     cdef inline Py_ssize_t block_bytes(self, uint32_t size_class) noexcept nogil:
-        """The bytes of a block of a class, with its tags."""
-        return (4 * block_rows(size_class)) << self.has_tags
+        """The bytes of a block of a class."""
+        return <Py_ssize_t>sizeof(BlockHead) + ((4 * block_rows(size_class)) << self.has_tags)
 
     cdef inline void clear_free(self) noexcept nogil:
         """No block is free."""
@@ -77,20 +85,39 @@ cdef class RowLists:
         """Valid until `grow` or `keep`."""
         return <KeyEntry*>self.entries.data + key
 
-    cdef inline int32_t* block(self, const KeyEntry* entry) noexcept nogil:
-        """The row ids of a key that has a block. Valid until a row is added."""
-        return <int32_t*>self.numbers.data + ~entry.start
+    cdef inline uint32_t* only_tag(self, int64_t key) noexcept nogil:
+        """REQUIRES that rows have tags. Likewise."""
+        return <uint32_t*>self.only_tags.data + key
+
+    cdef inline BlockHead* head(self, const KeyEntry* entry) noexcept nogil:
+        """The block of a key that has one. Valid until a row is added."""
+        return <BlockHead*>(<int32_t*>self.lists.data + ~entry.start)
+
+    cdef inline int32_t* row_ids(self, const KeyEntry* entry) noexcept nogil:
+        """Those in its block; likewise."""
+        return <int32_t*>(self.head(entry) + 1)
 
     cdef inline uint32_t* tags(self, const KeyEntry* entry) noexcept nogil:
         """Their tags, if any."""
-        return <uint32_t*>self.block(entry) + block_rows(entry.tag)
+        return <uint32_t*>self.row_ids(entry) + block_rows(self.head(entry).size_class)
 
-    cdef inline int32_t add(self, int32_t key, int32_t row, uint32_t tag) except -1 nogil:
-        """Adds a row; returns its position among those of its key."""
+    cdef inline int32_t count(self, const KeyEntry* entry) noexcept nogil:
+        """The rows of a key."""
+        if entry.start >= 0:
+            return 1
+        return 0 if is_empty(entry) else self.head(entry).rows
+
+    cdef inline int32_t row_at(self, const KeyEntry* entry, int32_t position) noexcept nogil:
+        """REQUIRES a row at that position."""
+        return self.row_ids(entry)[position] if entry.start < 0 else entry.start
+
+    cdef inline int add(self, int32_t key, int32_t row, uint32_t tag) except -1 nogil:
         cdef KeyEntry* entry = self.entry(key)
-        if entry.rows:
-            return self.add_further(entry, row, tag)
-        entry.start, entry.tag, entry.rows = row, tag, 1
+        if not is_empty(entry):
+            return self.add_further(key, row, tag)
+        entry.start = row
+        if self.has_tags:
+            self.only_tag(key)[0] = tag
         self.empty_keys -= 1
         self.rows += 1
         return 0

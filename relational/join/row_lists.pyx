@@ -14,10 +14,6 @@ cdef enum:
     MOST_ROWS = 1 << 30     # of one key
     MIN_PACKED = 1 << 20    # bytes of free blocks below which they stay
 
-ENTRY = np.dtype({
-    "names": ["rows", "touched"], "formats": [np.int32, np.uint32], "offsets": [0, 8], "itemsize": sizeof(KeyEntry),
-})
-
 
 @cython.final
 cdef class RowLists:
@@ -25,154 +21,181 @@ cdef class RowLists:
 
     def __init__(self, bint has_tags):
         self.has_tags = has_tags
-        self.entries, self.numbers, self.tagged = RecordArena(), RecordArena(), TagTable()
+        self.entries, self.only_tags = RecordArena(), RecordArena()
+        self.lists, self.tagged = RecordArena(), TagTable()
         self.clear_free()
 
     @property
     def size_bytes(self):
         """Memory used."""
-        return self.entries.capacity + self.numbers.capacity + self.tagged.slots.capacity
+        return self.entries.capacity + self.only_tags.capacity + self.lists.capacity + self.tagged.slots.capacity
 
     def columns(self):
         """(rows int32, touched uint32) of each key, as a copy."""
-        entries = np.frombuffer((<const char*>self.entries.data)[:self.entries.size] if self.keys else b"", ENTRY)
-        return entries["rows"], entries["touched"]
+        counts, times = np.empty(self.keys, np.int32), np.empty(self.keys, np.uint32)
+        cdef int32_t[::1] rows = counts
+        cdef uint32_t[::1] touched = times
+        cdef const KeyEntry* entry
+        cdef Py_ssize_t key
+        for key in range(self.keys):
+            entry = self.entry(key)
+            rows[key], touched[key] = self.count(entry), entry.touched
+        return counts, times
 
     cdef int grow(self, Py_ssize_t keys) except -1:
+        cdef Py_ssize_t key
         if keys > self.keys:
             self.entries.extend((keys - self.keys) * sizeof(KeyEntry))
+            if self.has_tags:
+                self.only_tags.extend((keys - self.keys) * sizeof(uint32_t))
+            for key in range(self.keys, keys):
+                self.entry(key).start = NO_ROW
             self.empty_keys += keys - self.keys
             self.keys = keys
         return 0
 
-    cdef int32_t add_further(self, KeyEntry* entry, int32_t row, uint32_t tag) except -1 nogil:
-        if not has_block(entry) or entry.rows == block_rows(entry.tag):
-            self.widen(entry)
-        self.block(entry)[entry.rows] = row
+    cdef int add_further(self, int32_t key, int32_t row, uint32_t tag) except -1 nogil:
+        cdef KeyEntry* entry = self.entry(key)
+        cdef BlockHead* head
+        if not has_block(entry) or self.head(entry).rows == block_rows(self.head(entry).size_class):
+            self.widen(key)
+        head = self.head(entry)
+        self.row_ids(entry)[head.rows] = row
         if self.has_tags:
-            self.tags(entry)[entry.rows] = tag
-            if entry.tag > SCANNED_CLASS:
-                self.tagged.put(tag, row)
-        entry.rows += 1
+            self.tags(entry)[head.rows] = tag
+            if head.size_class > SCANNED_CLASS:
+                self.tagged.put(tag, head.rows)
+        head.rows += 1
         self.rows += 1
-        return entry.rows - 1
-
-    cdef int widen(self, KeyEntry* entry) except -1 nogil:
-        cdef KeyEntry wider = entry[0]
-        cdef Py_ssize_t bytes = <Py_ssize_t>entry.rows * sizeof(int32_t), i
-        if entry.rows >= MOST_ROWS:
-            with gil:
-                raise OverflowError(f"{entry.rows} rows of one key")
-        wider.tag = entry.tag + 1 if has_block(entry) else 0
-        wider.start = ~self.allocate_block(wider.tag)
-        if not has_block(entry):
-            self.block(&wider)[0] = entry.start
-            if self.has_tags:
-                self.tags(&wider)[0] = entry.tag
-        else:
-            memcpy(self.block(&wider), self.block(entry), <size_t>bytes)
-            if self.has_tags:
-                memcpy(self.tags(&wider), self.tags(entry), <size_t>bytes)
-            self.free_block(entry)
-        entry[0] = wider
-        if self.has_tags and entry.tag == SCANNED_CLASS + 1:
-            for i in range(entry.rows):
-                self.tagged.put(self.tags(entry)[i], self.block(entry)[i])
         return 0
 
-    cdef int32_t remove(self, int32_t key, int32_t position) noexcept nogil:
+    cdef int widen(self, int32_t key) except -1 nogil:
         cdef KeyEntry* entry = self.entry(key)
-        cdef int32_t* numbers
-        entry.rows -= 1
-        self.rows -= 1
-        self.empty_keys += entry.rows == 0
-        if not has_block(entry):
-            return -1
-        numbers = self.block(entry)
+        cdef KeyEntry wider = entry[0]
+        cdef int32_t rows = self.count(entry), i
+        cdef uint32_t size_class = self.head(entry).size_class + 1 if has_block(entry) else 0
+        cdef size_t bytes = <size_t>rows * sizeof(int32_t)
+        if rows >= MOST_ROWS:
+            with gil:
+                raise OverflowError(f"{rows} rows of one key")
+        wider.start = ~self.allocate_block(size_class)
+        self.head(&wider).rows, self.head(&wider).size_class = rows, size_class
+        memcpy(self.row_ids(&wider), self.row_ids(entry) if has_block(entry) else &entry.start, bytes)
         if self.has_tags:
-            if entry.tag > SCANNED_CLASS:
-                self.tagged.drop(self.tags(entry)[position], numbers[position])
-            self.tags(entry)[position] = self.tags(entry)[entry.rows]
-        if entry.rows == 0:
+            memcpy(self.tags(&wider), self.tags(entry) if has_block(entry) else self.only_tag(key), bytes)
+        if has_block(entry):
             self.free_block(entry)
-            entry.start = 0
-            return -1
-        numbers[position] = numbers[entry.rows]
-        return numbers[position] if position < entry.rows else -1
+        entry[0] = wider
+        if self.has_tags and size_class == SCANNED_CLASS + 1:
+            for i in range(rows):
+                self.tagged.put(self.tags(entry)[i], i)
+        return 0
 
-    cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil:
+    cdef int remove(self, int32_t key, int32_t position) noexcept nogil:
+        cdef KeyEntry* entry = self.entry(key)
+        cdef BlockHead* head
+        cdef int32_t last
+        self.rows -= 1
+        if not has_block(entry):
+            entry.start = NO_ROW
+            self.empty_keys += 1
+            return 0
+        head = self.head(entry)
+        head.rows -= 1
+        last = head.rows
+        if self.has_tags:
+            if head.size_class > SCANNED_CLASS:
+                self.tagged.drop(self.tags(entry)[position], position)
+                if position < last:
+                    self.tagged.move(self.tags(entry)[last], last, position)
+            self.tags(entry)[position] = self.tags(entry)[last]
+        self.row_ids(entry)[position] = self.row_ids(entry)[last]
+        if last == 0:
+            self.free_block(entry)
+            entry.start = NO_ROW
+            self.empty_keys += 1
+        return 0
+
+    cdef int32_t candidate(self, int32_t key, uint32_t tag, uint32_t* after) noexcept nogil:
+        cdef const KeyEntry* entry = self.entry(key)
         cdef const uint32_t* tags
-        cdef int32_t position, found = 0
+        cdef int32_t position, found = 0, rows
         cdef uint32_t at
         if not has_block(entry):
             after[0] += 1
-            return entry.start if entry.rows and entry.tag == tag and after[0] == 1 else -1
-        if entry.tag > SCANNED_CLASS:
+            return 0 if after[0] == 1 and not is_empty(entry) and self.only_tag(key)[0] == tag else -1
+        tags, rows = self.tags(entry), self.head(entry).rows
+        if self.head(entry).size_class > SCANNED_CLASS:
             at = self.tagged.home(tag) + after[0]
-            while self.tagged.slot(at).row >= 0:
+            while self.tagged.slot(at).position >= 0:
+                position = self.tagged.slot(at).position
                 at += 1
                 after[0] += 1
-                if self.tagged.slot(at - 1).tag == tag:
-                    return self.tagged.slot(at - 1).row
+                if self.tagged.slot(at - 1).tag == tag and position < rows and tags[position] == tag:
+                    return position
             return -1
-        tags = self.tags(entry)
-        for position in range(entry.rows):         # usually there is none, and this loop is branchless
+        for position in range(rows):                # usually there is none, and this loop is branchless
             found += tags[position] == tag
         if found == 0:
             return -1
-        for position in range(<int32_t>after[0], entry.rows):
+        for position in range(<int32_t>after[0], rows):
             if tags[position] == tag:
                 after[0] = <uint32_t>position + 1
-                return self.block(entry)[position]
+                return position
         return -1
 
     cdef void prefetch_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil:
+        cdef const BlockHead* head = self.head(entry)
         cdef Py_ssize_t line
-        prefetch_for_write(self.block(entry) + entry.rows)
-        prefetch_for_write(self.tags(entry) + entry.rows)
-        if entry.tag > SCANNED_CLASS:
+        prefetch_for_write(self.row_ids(entry) + head.rows)
+        if not self.has_tags:
+            return
+        prefetch_for_write(self.tags(entry) + head.rows)
+        if head.size_class > SCANNED_CLASS:
             prefetch_for_write(self.tagged.slot(self.tagged.home(tag)))
             return
-        for line in range(0, entry.rows, 16):   # tags per line
+        for line in range(0, head.rows, 16):        # tags per line
             prefetch(self.tags(entry) + line)
 
     cdef int32_t allocate_block(self, uint32_t size_class) except -1 nogil:
         cdef int32_t block = self.free_blocks[size_class]
         cdef Py_ssize_t size = self.block_bytes(size_class)
         if block >= 0:
-            self.free_blocks[size_class] = (<int32_t*>self.numbers.data)[block]
+            self.free_blocks[size_class] = (<int32_t*>self.lists.data)[block]
             self.free_bytes -= size
             return block
-        if (self.numbers.size + size) // <Py_ssize_t>sizeof(int32_t) > INT32_MAX:
+        if (self.lists.size + size) // <Py_ssize_t>sizeof(int32_t) > INT32_MAX:
             with gil:
                 raise OverflowError(f"{self.rows} rows of keys with several: their positions are int32")
-        self.numbers.reserve(size)
-        block = <int32_t>(self.numbers.size // <Py_ssize_t>sizeof(int32_t))
-        self.numbers.size += size
+        self.lists.reserve(size)
+        block = <int32_t>(self.lists.size // <Py_ssize_t>sizeof(int32_t))
+        self.lists.size += size
         return block
 
     cdef void free_block(self, const KeyEntry* entry) noexcept nogil:
-        self.block(entry)[0] = self.free_blocks[entry.tag]
-        self.free_blocks[entry.tag] = ~entry.start
-        self.free_bytes += self.block_bytes(entry.tag)
+        cdef uint32_t size_class = self.head(entry).size_class
+        (<int32_t*>self.head(entry))[0] = self.free_blocks[size_class]
+        self.free_blocks[size_class] = ~entry.start
+        self.free_bytes += self.block_bytes(size_class)
 
     cdef int pack(self) except -1:
-        cdef RecordArena before = self.numbers
+        cdef RecordArena before = self.lists
         cdef KeyEntry* entry
+        cdef const BlockHead* head
         cdef Py_ssize_t key, size
         if self.free_bytes < max(<Py_ssize_t>MIN_PACKED, before.size // 4):
             return 0
-        self.numbers = RecordArena()
-        self.numbers.reserve(before.size - self.free_bytes)
+        self.lists = RecordArena()
+        self.lists.reserve(before.size - self.free_bytes)
         with nogil:
             for key in range(self.keys):
                 entry = self.entry(key)
                 if has_block(entry):
-                    size = self.block_bytes(entry.tag)
-                    memcpy(self.numbers.data + self.numbers.size, before.data + 4 * <Py_ssize_t>~entry.start,
-                           <size_t>size)
-                    entry.start = ~<int32_t>(self.numbers.size // <Py_ssize_t>sizeof(int32_t))
-                    self.numbers.size += size
+                    head = <const BlockHead*>(<const int32_t*>before.data + ~entry.start)
+                    size = self.block_bytes(head.size_class)
+                    memcpy(self.lists.data + self.lists.size, head, <size_t>size)
+                    entry.start = ~<int32_t>(self.lists.size // <Py_ssize_t>sizeof(int32_t))
+                    self.lists.size += size
         self.clear_free()
         return 0
 
@@ -180,24 +203,22 @@ cdef class RowLists:
         cdef RowLists kept = RowLists(self.has_tags)
         cdef Py_ssize_t key
         cdef const KeyEntry* entry
+        cdef const uint32_t* tags = NULL
         cdef int32_t position, row = 0
         kept.grow(keys.shape[0])
         with nogil:
             for key in range(keys.shape[0]):
                 entry = self.entry(keys[key])
                 kept.entry(key).touched = entry.touched
-                if not has_block(entry):
-                    for position in range(entry.rows):
-                        order[row] = entry.start
-                        kept.add(<int32_t>key, row, entry.tag)
-                        row += 1
-                    continue
-                for position in range(entry.rows):
-                    order[row] = self.block(entry)[position]
-                    kept.add(<int32_t>key, row, self.tags(entry)[position] if self.has_tags else 0)
+                if self.has_tags:
+                    tags = self.tags(entry) if has_block(entry) else self.only_tag(keys[key])
+                for position in range(self.count(entry)):
+                    order[row] = self.row_at(entry, position)
+                    kept.add(<int32_t>key, row, tags[position] if self.has_tags else 0)
                     row += 1
         self.keys, self.empty_keys, self.rows = kept.keys, kept.empty_keys, kept.rows
-        self.entries, self.numbers, self.tagged = kept.entries, kept.numbers, kept.tagged
+        self.entries, self.only_tags = kept.entries, kept.only_tags
+        self.lists, self.tagged = kept.lists, kept.tagged
         memcpy(self.free_blocks, kept.free_blocks, sizeof(self.free_blocks))
         self.free_bytes = kept.free_bytes
         return 0

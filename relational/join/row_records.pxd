@@ -1,15 +1,16 @@
 """RowRecords: rows of a chunk as fixed-size records, one after the other in memory.
 
-    record   header, if any | a bit per column: the value is there | values, side by side
+    record   header, if any | a bit per column: the value is there; a bit: written | values, side by side
     value    as in Arrow; BOOLEAN a byte; VARCHAR, BYTEA, JSONB its position (int64) and size (int32) in `arena`
 
-A row is one or two cache lines, however many columns it has. The header belongs to the owner of the records. An
-all-zero record is a row of NULLs, and represents row -1.
+A row is one or two cache lines, however many columns it has. The header belongs to the owner of the records, and so
+does the bit behind those of the columns. An all-zero record is a row of NULLs, and represents row -1. A record that is
+not used holds the number of another such one, if it is released.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView
@@ -52,10 +53,23 @@ cdef class RowRecords:
         """Valid until `grow` or `keep`."""
         return self.records.data + (row + 1) * self.width
 
-    cdef inline void release(self, int64_t row) noexcept nogil:
-        """Its strings are not needed any more."""
+    cdef inline bint is_written(self, int64_t row) noexcept nogil:
+        return (self.record(row)[self.bits + (self.count >> 3)] >> (self.count & 7)) & 1
+
+    cdef inline void mark_written(self, int64_t row) noexcept nogil:
+        self.record(row)[self.bits + (self.count >> 3)] |= <uint8_t>(1 << (self.count & 7))
+
+    cdef inline void release(self, int64_t row, int32_t next_free) noexcept nogil:
+        """Its values are not needed any more; it holds `next_free` from now on."""
         if self.has_strings:
             self.dead_bytes += self.string_bytes(row)
+        memcpy(self.record(row), &next_free, sizeof(int32_t))
+
+    cdef inline int32_t next_free(self, int64_t row) noexcept nogil:
+        """REQUIRES that it is released."""
+        cdef int32_t number
+        memcpy(&number, self.record(row), sizeof(int32_t))
+        return number
 
     cdef inline void clear_next(self, Py_ssize_t rows) noexcept nogil:
         """Zeroes the next `rows` records for later use; REQUIRES capacity."""

@@ -33,7 +33,7 @@ cdef class RowRecords:
         self.slots = <FieldSlot*>calloc(self.count + 1, sizeof(FieldSlot))
         if self.slots == NULL:
             raise MemoryError("no memory for the layout of columns")
-        self.width = header_bytes + (self.count + 7) // 8
+        self.width = header_bytes + self.count // 8 + 1
         if any([data_type.is_nested for data_type in self.types]):
             raise ValueError(f"records hold no STRUCT and no LIST, so not {', '.join(map(str, self.types))}")
         for i in range(self.count):
@@ -43,6 +43,7 @@ cdef class RowRecords:
             self.width += self.slots[i].width
             self.has_strings |= has_bytes(self.slots[i].kind)
             self.value_bytes += OFFSET_BYTES if has_bytes(self.slots[i].kind) else self.slots[i].width
+        self.width = max(self.width, <Py_ssize_t>sizeof(int32_t))
         if header_bytes:
             self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
         self.records, self.arena, self.rows = RecordArena(), ByteBuffer(), -1

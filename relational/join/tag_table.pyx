@@ -1,4 +1,4 @@
-"""TagTable: row ids by a tag. One writer, no locks."""
+"""TagTable: positions of rows by a tag. One writer, no locks."""
 
 cimport cython
 from libc.stdint cimport int32_t, uint32_t
@@ -12,34 +12,40 @@ cdef enum:
 
 @cython.final
 cdef class TagTable:
-    """A row is present at most once."""
+    """A tag and a position may be present several times, once for each list that has them."""
 
     def __init__(self):
         self.slots = RecordArena()
 
-    cdef int put(self, uint32_t tag, int32_t row) except -1 nogil:
+    cdef int put(self, uint32_t tag, int32_t position) except -1 nogil:
         cdef uint32_t at
         if self.count * 8 >= self.slots.size // <Py_ssize_t>sizeof(TagSlot) * 5:
             with gil:
                 self.grow()
         at = self.home(tag)
-        while self.slot(at).row >= 0:
+        while self.slot(at).position >= 0:
             at += 1
-        self.slot(at).tag, self.slot(at).row = tag, row
+        self.slot(at).tag, self.slot(at).position = tag, position
         self.count += 1
         return 0
 
-    cdef void drop(self, uint32_t tag, int32_t row) noexcept nogil:
-        cdef uint32_t hole = self.home(tag), at
-        while self.slot(hole).row != row:
-            hole += 1
-        at = hole + 1
-        while self.slot(at).row >= 0:           # entries not reachable across the hole move into it
+    cdef uint32_t find(self, uint32_t tag, int32_t position) noexcept nogil:
+        cdef uint32_t at = self.home(tag)
+        while self.slot(at).tag != tag or self.slot(at).position != position:
+            at += 1
+        return at
+
+    cdef void move(self, uint32_t tag, int32_t position, int32_t to) noexcept nogil:
+        self.slot(self.find(tag, position)).position = to
+
+    cdef void drop(self, uint32_t tag, int32_t position) noexcept nogil:
+        cdef uint32_t hole = self.find(tag, position), at = hole + 1
+        while self.slot(at).position >= 0:           # entries not reachable across the hole move into it
             if ((at - self.home(self.slot(at).tag)) & self.mask) >= ((at - hole) & self.mask):
                 self.slot(hole)[0] = self.slot(at)[0]
                 hole = at
             at += 1
-        self.slot(hole).row = -1
+        self.slot(hole).position = -1
         self.count -= 1
 
     cdef int grow(self) except -1:
@@ -56,10 +62,10 @@ cdef class TagTable:
         memset(self.slots.data, 0xFF, self.slots.size)
         with nogil:
             for i in range(count):
-                if slots[i].row < 0:
+                if slots[i].position < 0:
                     continue
                 at = self.home(slots[i].tag)
-                while self.slot(at).row >= 0:
+                while self.slot(at).position >= 0:
                     at += 1
                 self.slot(at)[0] = slots[i]
         return 0
