@@ -22,10 +22,16 @@ cdef enum:
     FIRST_SLOTS = 1024
     KEPT_BYTES = 64 << 20   # larger buffers are released by `clear`
     MOST_KEYS = 0x7FFFFFF0
+    EMPTY = 0xFFFFFFFF      # slot
 
 
 cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
     return a.size == b.size and same_bytes(a.data, b.data, a.size)
+
+
+cdef inline uint32_t tag_of(uint64_t hash, uint64_t mask) noexcept nogil:
+    """The bits of a slot that do not belong to the id."""
+    return <uint32_t>(hash >> 32) & ~<uint32_t>mask
 
 
 @cython.final
@@ -119,7 +125,7 @@ cdef class BytesInterner:
                 for row in range(block):
                     key = source.key(ids[first + row])
                     hashes[row] = hash64(key.data, key.size)
-                    prefetch_for_write(<InternerSlot*>self.slots.data + (hashes[row] & self.mask))
+                    prefetch_for_write(<uint32_t*>self.slots.data + (hashes[row] & self.mask))
                 for row in range(block):
                     self.add_key(source.key(ids[first + row]), hashes[row], self.free_slot(hashes[row]))
                 first += block
@@ -145,7 +151,6 @@ cdef class BytesInterner:
         cdef uint64_t wanted = FIRST_SLOTS
         cdef uint64_t hashes[BLOCK]
         cdef Py_ssize_t first = 0, block, row
-        cdef InternerSlot* slot
         cdef Slice key
         cdef ByteBuffer bigger
         if self.count + more > MOST_KEYS:
@@ -155,8 +160,8 @@ cdef class BytesInterner:
         if wanted <= self.mask + 1 and self.slots.size > 0:
             return 0
         bigger = ByteBuffer()
-        bigger.reserve(wanted * sizeof(InternerSlot))
-        bigger.size = wanted * sizeof(InternerSlot)
+        bigger.reserve(wanted * sizeof(uint32_t))
+        bigger.size = wanted * sizeof(uint32_t)
         self.slots, self.mask = bigger, wanted - 1
         with nogil:
             memset(self.slots.data, 0xFF, self.slots.size)
@@ -165,24 +170,24 @@ cdef class BytesInterner:
                 for row in range(block):
                     key = self.key(first + row)
                     hashes[row] = hash64(key.data, key.size)
-                    prefetch_for_write(<InternerSlot*>self.slots.data + (hashes[row] & self.mask))
+                    prefetch_for_write(<uint32_t*>self.slots.data + (hashes[row] & self.mask))
                 for row in range(block):
-                    slot = self.free_slot(hashes[row])
-                    slot.tag, slot.number = <uint32_t>(hashes[row] >> 32), <int32_t>(first + row)
+                    self.free_slot(hashes[row])[0] = tag_of(hashes[row], self.mask) | <uint32_t>(first + row)
                 first += block
         return 0
 
-    cdef InternerSlot* free_slot(self, uint64_t hash) noexcept nogil:
-        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
+    cdef uint32_t* free_slot(self, uint64_t hash) noexcept nogil:
+        cdef uint32_t* slots = <uint32_t*>self.slots.data
         cdef uint64_t at = hash & self.mask
-        while slots[at].number >= 0:
+        while slots[at] != EMPTY:
             at = (at + 1) & self.mask
         return slots + at
 
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil:
         cdef uint64_t hashes[BLOCK]
-        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
+        cdef const uint32_t* slots = <const uint32_t*>self.slots.data
+        cdef uint32_t ids = <uint32_t>self.mask, tag
         cdef Slice key
         cdef Py_ssize_t row
         cdef uint64_t at
@@ -191,10 +196,10 @@ cdef class BytesInterner:
             hashes[row] = hash64(key.data, key.size)
             prefetch(slots + (hashes[row] & self.mask))
         for row in range(rows):
-            at = hashes[row] & self.mask
-            while slots[at].number >= 0 and slots[at].tag != <uint32_t>(hashes[row] >> 32):
+            at, tag = hashes[row] & self.mask, tag_of(hashes[row], self.mask)
+            while slots[at] != EMPTY and (slots[at] & ~ids) != tag:
                 at = (at + 1) & self.mask
-            out[row] = slots[at].number
+            out[row] = -1 if slots[at] == EMPTY else <int32_t>(slots[at] & ids)
             if out[row] >= 0:
                 prefetch(self.arena.data + out[row] * self.key_bytes if self.key_bytes >= 0
                          else self.ends.data + 8 * <int64_t>out[row])
@@ -214,29 +219,38 @@ cdef class BytesInterner:
         return 0
 
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil:
-        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
-        cdef uint32_t tag = <uint32_t>(hash >> 32)
+        cdef uint32_t* slots = <uint32_t*>self.slots.data
+        cdef uint32_t ids = <uint32_t>self.mask, tag = tag_of(hash, self.mask)
         cdef uint64_t at = hash & self.mask
-        while slots[at].number >= 0:
-            if slots[at].tag == tag:
-                if same_key(key, self.key(slots[at].number)):
-                    return slots[at].number
+        while slots[at] != EMPTY:
+            if (slots[at] & ~ids) == tag and same_key(key, self.key(slots[at] & ids)):
+                return <int32_t>(slots[at] & ids)
             at = (at + 1) & self.mask
         return self.add_key(key, hash, slots + at) if is_adding else -1
 
-    cdef int32_t add_key(self, Slice key, uint64_t hash, InternerSlot* slot) except -2 nogil:
+    cdef int32_t add_key(self, Slice key, uint64_t hash, uint32_t* slot) except -2 nogil:
         if self.count == 0:
             self.key_bytes = key.size
-        elif key.size != self.key_bytes:
-            self.key_bytes = -1
+        elif self.key_bytes >= 0 and key.size != self.key_bytes:
+            self.note_ends()
         if self.arena.capacity - self.arena.size < key.size:
             self.arena.reserve(key.size)
-        if self.ends.capacity - self.ends.size < <Py_ssize_t>sizeof(int64_t):
-            self.ends.reserve(sizeof(int64_t))
         memcpy(self.arena.data + self.arena.size, key.data, <size_t>key.size)
         self.arena.size += key.size
-        (<int64_t*>self.ends.data)[self.count] = self.arena.size
-        self.ends.size += sizeof(int64_t)
-        slot.tag, slot.number = <uint32_t>(hash >> 32), <int32_t>self.count
+        if self.key_bytes < 0:
+            if self.ends.capacity - self.ends.size < <Py_ssize_t>sizeof(int64_t):
+                self.ends.reserve(sizeof(int64_t))
+            (<int64_t*>self.ends.data)[self.count] = self.arena.size
+            self.ends.size += sizeof(int64_t)
+        slot[0] = tag_of(hash, self.mask) | <uint32_t>self.count
         self.count += 1
-        return slot.number
+        return <int32_t>(self.count - 1)
+
+    cdef int note_ends(self) except -1 nogil:
+        cdef Py_ssize_t number
+        self.ends.reserve(self.count * sizeof(int64_t))
+        for number in range(self.count):
+            (<int64_t*>self.ends.data)[number] = (number + 1) * self.key_bytes
+        self.ends.size = self.count * sizeof(int64_t)
+        self.key_bytes = -1
+        return 0

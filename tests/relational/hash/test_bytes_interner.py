@@ -54,6 +54,26 @@ def test_some_keys_of_another_interner_get_the_next_numbers(sizes):
     assert index.find(column(keys), is_adding=False)[1_000:4_001].tolist() == [*range(4, 3_003), -1, 0]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_keys_of_one_size_take_no_positions_until_another_size_comes(seed):
+    rng = random.Random(f"sizes {seed}")
+    index, numbers, width = BytesInterner(), {}, rng.choice([0, 1, 8, 18])
+    keys = [rng.randrange(256**width).to_bytes(width, "big") for _ in range(rng.choice([1, 5_000]))]
+    assert index.find(column(keys)).tolist() == [numbers.setdefault(key, len(numbers)) for key in keys]
+    one_size = index.size_bytes
+    if len(numbers) > 1_000:
+        assert one_size - width * len(numbers) <= 13 * len(numbers), "slots are at most 5/8 used, and doubled"
+    keys = [*rng.sample(list(numbers), 1), b"x" * (width + 1), *(b"y" * rng.randrange(40) for _ in range(50))]
+    rng.shuffle(keys)
+    assert index.find(column(keys)).tolist() == [numbers.setdefault(key, len(numbers)) for key in keys]
+    assert index.size_bytes >= one_size + 8 * len(numbers)
+    by_number = list(numbers)
+    assert list(index.keys(np.arange(index.count, dtype=np.int32))) == by_number
+    kept = np.array(rng.sample(range(index.count), index.count // 2), np.int32)
+    index.keep(kept)
+    assert list(index.keys(np.arange(index.count, dtype=np.int32))) == [by_number[number] for number in kept]
+
+
 def test_wrong_arguments():
     index = BytesInterner()
     with pytest.raises(ValueError, match="row 1 has no key"):
