@@ -183,7 +183,7 @@ cdef class RowLists:
         cdef KeyEntry* entry
         cdef const BlockHead* head
         cdef Py_ssize_t key, size
-        if self.free_bytes < max(<Py_ssize_t>MIN_PACKED, before.size // 4):
+        if self.free_bytes < max(<Py_ssize_t>MIN_PACKED, before.size // 8):
             return 0
         self.lists = RecordArena()
         self.lists.reserve(before.size - self.free_bytes)

@@ -98,7 +98,7 @@ def test_evicted_keys_are_counted():
     assert index.memory().used_bytes > index.size_bytes, "that filter counts as well"
 
 
-BESIDE = {("append-only", 16): 16, ("retracting", 16): 27, ("retracting", 8): 24,
+BESIDE = {("append-only", 16): 16, ("retracting", 16): 20, ("retracting", 8): 24,
           ("append-only", 1): 36, ("retracting", 1): 40}  # fmt: skip
 
 
