@@ -1,16 +1,14 @@
 """A process that works on a store up to a named point, where it exits at once, as by `kill -9`.
 
-    python child.py URL SEED ROUNDS POINT NTH
-
-POINT is a step of CHECKPOINT.md (`inject`, `collect`, `sync`, `commit`, `committed`, `notify`), or a call
+`main` runs in a process of its own (`tests/support/drivers/spawned.py`). `point` is a step of CHECKPOINT.md (`inject`, `collect`, `sync`, `commit`, `committed`, `notify`), or a call
 of a store, before or after its effect (`put:before`, `put:after`, `transaction:before`,
-`transaction:after`), or `none`. The process exits when it reaches the point for the NTH time. It prints each
+`transaction:after`), or `none`. The process exits when it reaches the point for the `nth` time. It sends each
 acknowledged round before the next one begins."""
 
 from __future__ import annotations
 
 import os
-import sys
+from multiprocessing.connection import Connection
 
 from hummock.meta import open_meta_store
 from hummock.meta.store.base import MetaStore
@@ -92,7 +90,7 @@ class KilledMetaStore(MetaStore):
         self._store.close()
 
 
-def main(url: str, seed: int, count: int, point: str, nth: int) -> None:
+def main(url: str, seed: int, count: int, point: str, nth: int, link: Connection) -> None:
     killer = Killer(point, nth)
     playground = Playground(
         KilledObjectStore(open_object_store(url), killer),
@@ -108,15 +106,10 @@ def main(url: str, seed: int, count: int, point: str, nth: int) -> None:
         if is_new:
             session_workload.create(session, seed)
         done = session_workload.committed_round(session, made) if not is_new else 0
-        print(f"round {done}", flush=True)
+        link.send(f"round {done}")
         for number in range(done + 1, len(made)):
             for statement in made[number].statements:
                 session.sql(statement)
             session.flush()
-            print(f"round {number}", flush=True)
+            link.send(f"round {number}")
         killer.is_armed = False
-
-
-if __name__ == "__main__":
-    url, seed, count, point, nth = sys.argv[1:]
-    main(url, int(seed), int(count), point, int(nth))

@@ -1,12 +1,12 @@
 """A process that serves the inbox of a store up to a named point, where it exits at once, as by `kill -9`.
 
-    python -m tests.simulation.inbox_child URL POINT NTH
-
-POINT as in child.py. It prints `serving`, and ends by itself when its input ends."""
+`main` runs in a process of its own (`tests/support/drivers/spawned.py`), with a point as in child.py. It ends by itself
+once the other end of its link is closed."""
 
 from __future__ import annotations
 
-import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
 from hummock.meta import open_meta_store
 from hummock.object_store import open_object_store
@@ -16,7 +16,7 @@ from stream.session.session import Session
 from tests.simulation.child import NEVER_MS, KilledMetaStore, KilledObjectStore, Killer
 
 
-def main(url: str, point: str, nth: int) -> None:
+def main(url: str, point: str, nth: int, link: Connection) -> None:
     killer = Killer(point, nth)
     playground = Playground(
         KilledObjectStore(open_object_store(url), killer),
@@ -26,10 +26,6 @@ def main(url: str, point: str, nth: int) -> None:
     )
     with Session(playground):
         killer.is_armed = True
-        print("serving", flush=True)
-        sys.stdin.read()
+        with suppress(EOFError):
+            link.recv()
         killer.is_armed = False
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

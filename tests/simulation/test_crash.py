@@ -3,37 +3,29 @@
 The table must have the state of some round, no earlier than the last acknowledged one; every view must be consistent
 with that table; and the next process continues from there to the end."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import stream
 from tests.simulation import session_workload
-from tests.simulation.child import KILLED
+from tests.simulation.child import KILLED, main
+from tests.support.drivers.spawned import Spawned
 
-ROOT = Path(__file__).resolve().parents[2]
 NEVER_MS = 3_600_000
 STEPS = ("inject", "collect", "sync", "commit", "committed", "notify")
 CALLS = ("put:before", "put:after", "transaction:before", "transaction:after")
 POINTS = STEPS + CALLS
 ROUNDS = 6
+ENDS_SECONDS = 120.0
 pytestmark = pytest.mark.timeout(300)
 
 
 def run(url, seed, rounds, point, nth):
     """Run a child; its exit code and the last round it acknowledged (None: not even the views were created)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.child", url, str(seed), str(rounds), point, str(nth)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode in (0, KILLED), done.stderr
-    acknowledged = [int(line.split()[1]) for line in done.stdout.splitlines()]
-    return done.returncode, acknowledged[-1] if acknowledged else None
+    child = Spawned(main, url, seed, rounds, point, nth)
+    code = child.ended(ENDS_SECONDS)
+    assert code in (0, KILLED)
+    acknowledged = [int(line.split()[1]) for line in child.said()]
+    return code, acknowledged[-1] if acknowledged else None
 
 
 def check_a_kill(url, seed, point, nth):

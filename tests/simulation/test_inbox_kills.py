@@ -2,10 +2,7 @@
 again, several times: each row is in the table once, and the view agrees with it."""
 
 import random
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,28 +11,15 @@ from relational.errors import RequestRefused
 from relational.inbox.client import Inbox
 from relational.inbox.records import Outcome
 from tests.simulation.child import KILLED
+from tests.simulation.inbox_child import main
 from tests.simulation.inbox_world import TABLE, VIEW, rows_of, stored
 from tests.simulation.test_crash import POINTS
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
+from tests.support.drivers.spawned import Spawned
 
-ROOT = Path(__file__).resolve().parents[2]
-BATCHES, ROWS, KILLS = 6, 25, 2
+BATCHES, ROWS, KILLS = 6, 25, amount(1, 2)
 ANSWER_MS, ENDS_SECONDS = 120_000, 60
 pytestmark = pytest.mark.timeout(300)
-
-
-def start(url, point, nth):
-    return subprocess.Popen([sys.executable, "-m", "tests.simulation.inbox_child", url, point, str(nth)], cwd=ROOT,
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def ended(server):
-    """The exit code of a server that is to be killed at its point."""
-    try:
-        return server.wait(ENDS_SECONDS)
-    finally:
-        server.kill()
-        server.communicate()
 
 
 class Client(threading.Thread):
@@ -84,14 +68,14 @@ def check_kills(tmp_path, kills, batches=BATCHES):
     clients = [Client(url, "one", 0, batches), Client(url, "two", 10_000, batches)]
     for client in clients:
         client.start()
-    codes = [ended(start(url, point, nth)) for point, nth in kills]
-    server = start(url, "none", 0)
+    codes = [Spawned(main, url, point, nth).ended(ENDS_SECONDS) for point, nth in kills]
+    server = Spawned(main, url, "none", 0)
     for client in clients:
         client.join(ANSWER_MS / 1_000)
         assert not client.is_alive() and client.error is None, client.error
         assert client.outcomes == [Outcome.WRITTEN] * batches
-    server.communicate(timeout=ENDS_SECONDS)
-    assert codes == [KILLED] * len(kills) and server.returncode == 0
+    server.finish()
+    assert codes == [KILLED] * len(kills) and server.ended(ENDS_SECONDS) == 0
     with stream.connect(url) as session:
         assert stored(session) == sorted(number for client in clients for number in
                                          range(client.first, client.first + batches * ROWS))

@@ -1,7 +1,5 @@
 """A transaction takes effect wholly or not at all [R58], whatever fails, and wherever the process dies."""
 
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -12,10 +10,12 @@ from stream.message import ReplayedBlock
 from stream.protocol import Step
 from tests.simulation import transfers
 from tests.simulation.child import KILLED
-from tests.simulation.test_crash import ROOT
 from tests.simulation.test_recovery import Stage
+from tests.simulation.transfer_child import main
+from tests.support.drivers.spawned import Spawned
 
 COUNT, MOST, RECOVERIES = 12, 1_000, 12
+ENDS_SECONDS = 100.0
 REST_SECONDS = 0.2       # between failures: a transaction that is sent again must be able to end
 NEVER_MS = 3_600_000
 pytestmark = pytest.mark.timeout(120)
@@ -25,12 +25,9 @@ def check_a_kill(url, seed, point, nth):
     """Kill a process that transfers, check what it left, and go on from there in this one."""
     with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
         session.sql(transfers.CREATE)
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.transfer_child", url, str(seed), "1000", point, str(nth)],
-        cwd=ROOT, capture_output=True, text=True, timeout=100,
-    )
-    assert run.returncode == KILLED, run.stderr
-    acknowledged = max((int(line.split()[1]) for line in run.stdout.splitlines()), default=-1)
+    child = Spawned(main, url, seed, 1_000, point, nth)
+    assert child.ended(ENDS_SECONDS) == KILLED
+    acknowledged = max((int(line.split()[1]) for line in child.said()), default=-1)
     with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
         found = transfers.done(session, seed)
         assert found in (acknowledged, acknowledged + 1)
