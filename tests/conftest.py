@@ -12,6 +12,7 @@ from hummock.spark.session import C1_ONLY, SERIAL_GC
 from hummock.spark.worker import NICENESS
 from tests.support.drivers import seeds
 from tests.support.drivers.file_scheduler import FileScheduling, import_share
+from tests.support.drivers.quick_files import quick_root
 from tests.support.servers.postgres_server import running_server
 from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
@@ -19,6 +20,7 @@ WORKER_DAEMON = "tests.support.servers.spark_daemon"
 
 seeds.run_seed()        # one for all processes of this run: children inherit it through the environment
 seeds.vary()
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", quick_root())     # of `tmp_path`
 JVM = f"{C1_ONLY} {SERIAL_GC}"              # a JVM that lives for seconds compiles in vain
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", JVM)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} -Dspark.python.daemon.module={WORKER_DAEMON}")

@@ -14,9 +14,10 @@ from contextlib import ExitStack
 import pytest
 
 from tests.model.hummock_world import STEPS, World
-from tests.reliability.children import quick_directory
+from tests.support.drivers.quick_files import quick_directory
+from tests.support.drivers.seeds import amount
 
-PROGRAMS, OPERATIONS = 250, (16, 60, 16, 16, 16)
+PROGRAMS, OPERATIONS = amount(100, 250), (16, 60, 16, 16, 16)
 SLOW_PROGRAMS, SLOW_OPERATIONS = 2_000, 100
 PARTS, SLOW_PARTS = 10, 20
 ON_DISK = 5             # one program in so many stores its objects as files
@@ -52,7 +53,7 @@ def test_random_programs(part):
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(SLOW_PARTS))
 def test_many_long_random_programs(part):
-    for seed in range(PROGRAMS + part, PROGRAMS + SLOW_PROGRAMS, SLOW_PARTS):
+    for seed in range(1_000 + part, 1_000 + SLOW_PROGRAMS, SLOW_PARTS):
         run_program(seed, SLOW_OPERATIONS)
 
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -98,12 +97,3 @@ def started(directory: Path) -> Iterator[Children]:
         yield children
     finally:
         children.close()
-
-
-@contextmanager
-def quick_directory() -> Iterator[Path]:
-    """A directory in shared memory, if available: its files survive a killed process too."""
-    memory = Path("/dev/shm")
-    where = str(memory) if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="hummock-", dir=where) as directory:
-        yield Path(directory)

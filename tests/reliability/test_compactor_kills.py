@@ -8,8 +8,9 @@ import shutil
 import pytest
 
 from tests.reliability import compactor_process, maintenance, store_workload
-from tests.reliability.children import When, can_compile, quick_directory, started
+from tests.reliability.children import When, can_compile, started
 from tests.reliability.test_kills import every_call
+from tests.support.drivers.quick_files import quick_directory
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
 PARTS = 12              # of a sweep over every call

@@ -13,7 +13,8 @@ import pytest
 
 from tests.hummock.object_store.test_local_disk import FOREVER, NUMBERS
 from tests.reliability import failing_cycle
-from tests.reliability.children import can_compile, quick_directory, started
+from tests.reliability.children import can_compile, started
+from tests.support.drivers.quick_files import quick_directory
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
 META = ("log", None)            # None: SQLite

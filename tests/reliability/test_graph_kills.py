@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.reliability import graph_workload
-from tests.reliability.children import Children, End, When, can_compile, quick_directory, started
+from tests.reliability.children import Children, End, When, can_compile, started
+from tests.support.drivers.quick_files import quick_directory
 from tests.support.drivers.seeds import run_seed
 
 MANY_KILLS = int(os.environ.get("HUMMOCK_GRAPH_KILLS", "200"))
@@ -31,14 +33,21 @@ def children(tmp_path_factory):
         yield children
 
 
+@pytest.fixture(scope="module")
+def first(children):
+    """The directory of a store that a first process has filled, and the file calls of one that opens and checks it."""
+    with quick_directory() as directory:
+        lives = Lives(children, directory, random.Random(f"{run_seed()} first"), 0)
+        children.run(FIRST, directory).value()
+        yield directory, len(lives.unharmed().calls)
+
+
 class Lives:
     """The lives of processes on one store; `committed` rows have been seen."""
 
-    def __init__(self, children: Children, directory: Path, rng: random.Random) -> None:
-        self.children, self.directory, self.rng = children, directory, rng
+    def __init__(self, children: Children, directory: Path, rng: random.Random, calls: int) -> None:
+        self.children, self.directory, self.rng, self.calls = children, directory, rng, calls
         self.committed = self.kills = self.interrupted = 0
-        children.run(FIRST, directory).value()
-        self.calls = len(self.unharmed().calls)
 
     def killed(self, phase: str) -> None:
         """A life that ends in the phase: at a random moment, or at a file call, which may be one of its start too."""
@@ -69,10 +78,12 @@ class Lives:
                 self.committed = int(number)
 
 
-def check_kills(children: Children, phase: str, kills: int) -> Lives:
+def check_kills(children: Children, first: tuple[Path, int], phase: str, kills: int) -> Lives:
+    """Kills the processes of a copy of the store that `first` names."""
     rng = random.Random(f"{run_seed()} {phase}")
     with quick_directory() as directory:
-        lives = Lives(children, directory, rng)
+        shutil.copytree(first[0], directory, dirs_exist_ok=True)
+        lives = Lives(children, directory, rng, first[1])
         for _ in range(kills):
             lives.killed(phase)
         lives.unharmed()
@@ -80,16 +91,16 @@ def check_kills(children: Children, phase: str, kills: int) -> Lives:
 
 
 @pytest.mark.parametrize("phase", graph_workload.PHASES)
-def test_a_killed_process_leaves_each_row_once(children, phase):
-    check_kills(children, phase, 1)
+def test_a_killed_process_leaves_each_row_once(children, first, phase):
+    check_kills(children, first, phase, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", graph_workload.PHASES)
-def test_however_often_it_is_killed(children, phase):
+def test_however_often_it_is_killed(children, first, phase):
     left, kills, interrupted = MANY_KILLS // len(graph_workload.PHASES), 0, 0
     while left:
-        lives = check_kills(children, phase, min(left, KILLS_OF_A_STORE))
+        lives = check_kills(children, first, phase, min(left, KILLS_OF_A_STORE))
         left -= lives.kills
         kills, interrupted = kills + lives.kills, interrupted + lives.interrupted
     print(f"{phase}: {kills} processes killed, {interrupted} interrupted creations continued")

@@ -8,12 +8,13 @@ import random
 import pytest
 
 from tests.reliability import inbox_workload
-from tests.reliability.children import When, can_compile, quick_directory, started
-from tests.support.drivers.seeds import run_seed
+from tests.reliability.children import When, can_compile, started
+from tests.support.drivers.quick_files import quick_directory
+from tests.support.drivers.seeds import amount, run_seed
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler"), pytest.mark.timeout(900)]
 WORK = f"{inbox_workload.__name__}:work"
-KILLS = 8
+KILLS = amount(4, 8)
 EXPECTED = [number for batch in range(inbox_workload.BATCHES) for number in inbox_workload.ids_of(batch)]
 
 

@@ -8,8 +8,9 @@ import shutil
 import pytest
 
 from tests.reliability import store_workload
-from tests.reliability.children import When, can_compile, quick_directory, started
-from tests.support.drivers.seeds import run_seed
+from tests.reliability.children import When, can_compile, started
+from tests.support.drivers.quick_files import quick_directory
+from tests.support.drivers.seeds import amount, run_seed
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
 
@@ -90,11 +91,11 @@ def every_call(calls):
     return [(at, when) for at, letter in enumerate(calls, 1) for when in When if when != When.TORN or letter == "w"]
 
 
-@pytest.mark.parametrize(("first", "step"), [pytest.param(1, 3, id="a new store"),
+@pytest.mark.parametrize(("first", "step"), [pytest.param(1, amount(6, 3), id="a new store"),
                                              pytest.param(1, 1, id="each call of a new store", marks=pytest.mark.slow),
                                              pytest.param(4, 1, id="a store in use", marks=pytest.mark.slow)])
 def test_a_kill_at_any_file_call_loses_no_acknowledged_epoch(children, first, step):
-    """By default at every third call, from one to the third of them."""
+    """By default at every sixth call, from one to the sixth of them."""
     def points(calls):
         return every_call(calls)[run_seed() % step :: step]
 

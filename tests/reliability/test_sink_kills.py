@@ -8,8 +8,9 @@ import shutil
 import pytest
 
 from tests.reliability import sink_workload
-from tests.reliability.children import When, can_compile, quick_directory, started
-from tests.support.drivers.seeds import run_seed
+from tests.reliability.children import When, can_compile, started
+from tests.support.drivers.quick_files import quick_directory
+from tests.support.drivers.seeds import amount, run_seed
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler"), pytest.mark.timeout(600)]
 WORK = f"{sink_workload.__name__}:work"
@@ -33,7 +34,7 @@ def test_each_change_is_delivered_once_however_often_the_process_is_killed(child
             shutil.rmtree(directory / "store")
             shutil.rmtree(directory / "out")
             killed = 0
-            for _ in range(8):
+            for _ in range(amount(4, 8)):
                 at, when = rng.randint(calls // 20, calls // 3), rng.choice(list(When))
                 killed += children.run(WORK, directory, kill_at=at, when=when).was_killed
                 found = sink_workload.delivered(directory)

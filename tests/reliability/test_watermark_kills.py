@@ -8,8 +8,9 @@ import shutil
 import pytest
 
 from tests.reliability import watermark_workload
-from tests.reliability.children import When, can_compile, quick_directory, started
+from tests.reliability.children import When, can_compile, started
 from tests.reliability.watermark_workload import ROWS
+from tests.support.drivers.quick_files import quick_directory
 from tests.support.drivers.seeds import run_seed
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler"), pytest.mark.timeout(600)]

@@ -4,7 +4,9 @@ import errno
 import mmap
 import os
 import random
+import tempfile
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,13 +15,20 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.options import RetryOptions
-from tests.reliability.children import quick_directory
+from tests.support.drivers.quick_files import quick_directory
 from tests.support.servers.file_calls import between
 
 CALLS = ("open", "close", "pwrite", "pread", "preadv", "fsync", "ftruncate", "fstat", "stat", "lstat", "link", "unlink",
          "rename", "replace", "mkdir", "scandir", "listdir", "utime")
 NUMBERS = (errno.ENOSPC, errno.EIO)
 FOREVER = 1 << 30
+
+
+@pytest.fixture
+def tmp_path():
+    """On a disk, which has ways to write that memory has not."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 class Disk:

@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -28,6 +27,7 @@ from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard
 from hummock.meta.store.sqlite import SqliteMetaStore
+from tests.support.drivers.quick_files import quick_directory
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
 from tests.support.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
@@ -382,11 +382,10 @@ class TestDamage:
         return "right"
 
     @pytest.fixture
-    def directory(self, tmp_path):
-        """A directory for damaged stores, on tmpfs if there is one: thousands of syncs are slow on disk."""
-        shared = Path("/dev/shm")
-        with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as directory:
-            yield Path(directory)
+    def directory(self):
+        """A directory for damaged stores."""
+        with quick_directory() as directory:
+            yield directory
 
     def test_flipped_bits_give_right_answers_or_typed_errors(self, tmp_path, directory):
         counts = self.sweep(tmp_path, directory, 1, 500)
