@@ -21,7 +21,7 @@ from tests.relational.agg.test_groups import (
     random_row,
     spec,
 )
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 SUMS = [COUNT_ALL, spec("count", 3), spec("bool_and", 9), spec("bool_or", 9),
         *(spec(kind, column) for column in (1, 3, 10) for kind in ("var_samp", "stddev_pop")),
@@ -47,7 +47,7 @@ def states_of(changes, specs):
 def test_parts_of_the_changes_add_up(specs, appends, mode):
     rng = random.Random(run_seed())
     present, view, stored, groups = LiveRows(rng), {}, {}, None
-    for _ in range(60):
+    for _ in range(amount(30, 60)):
         if groups is None or mode == "reloaded":
             groups = AggGroups([0], [TYPES[0]], specs)
         if appends:

@@ -11,7 +11,7 @@ from relational.agg import MOST_VALUES, REFILLED_VALUES, AggGroups, AggSpec
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError, EncodingError
 from relational.types import DataType
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 KINDS = [DataType.SMALLINT, DataType.BIGINT, DataType.REAL, DataType.DOUBLE, DataType.DATE, DataType.TIMESTAMP]
 GROUP_TYPES = (DataType.INT,)
@@ -137,7 +137,7 @@ def values_of(data_type):
 def test_results_are_those_of_all_values_and_the_state_is_bounded(kind, data_type):
     rng = np.random.default_rng(run_seed())
     model, values = Model(kind, data_type), values_of(data_type)
-    for _ in range(40):
+    for _ in range(amount(20, 40)):
         for _ in range(int(rng.integers(1, 4))):
             deletes = float(rng.choice([0.05, 0.5, 0.95]))
             model.apply(random_changes(rng, model.present, 5, values, int(rng.integers(1, 800)), deletes))

@@ -26,7 +26,7 @@ from relational.table.state_table import StateTable
 from relational.types import DataType, OrderType, SortKey, TypeKind
 from tests.relational.random_rows import ORDERS, TYPES, random_value, sort_key, sql_value
 from tests.support.drivers.query_chunks import query_chunks
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import run_seed, seeds
 
 EPOCH = 2 << 16
 EXACT = Context(prec=100)
@@ -161,7 +161,7 @@ def _scans(plan: BatchNode) -> list[BatchScan]:
     return [plan] if isinstance(plan, BatchScan) else [scan for each in plan.inputs for scan in _scans(each)]
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", seeds(25, 60))
 def test_conditions_read_what_a_filter_keeps(number):
     rng = random.Random(f"{run_seed()} {number}")
     table = RandomTable(rng)

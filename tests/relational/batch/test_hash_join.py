@@ -45,42 +45,58 @@ def session():
     return session
 
 
-def check(session, text):
-    (statement,) = bind_sql(text, session.catalog)
-    tables = {}
+@pytest.fixture(scope="module")
+def expected(session):
+    """Text of a query, and its plan -> the rows that the interpreter computes."""
+    tables, known = {}, {}
     for name in ("l", "r", "none"):
         table = session.catalog.resolve(ObjectName.parse(name))
         chunks = query_chunks(Scan(table), session.store, session.epoch)
         tables[table.id] = [row for chunk in chunks for row in chunk.rows()]
-    found = rows_of(run_query(statement.plan, session.store, session.epoch))
-    assert_same_rows(found, visible(statement.plan, interpret(statement.plan, tables)), ordered=False)
-    return found
+
+    def rows(text, plan):
+        if text not in known:
+            known[text] = visible(plan, interpret(plan, tables))
+        return known[text]
+
+    return rows
+
+
+@pytest.fixture(scope="module")
+def check(expected):
+    def rows(text):
+        (statement,) = bind_sql(text, session.catalog)
+        found = rows_of(run_query(statement.plan, session.store, session.epoch))
+        assert_same_rows(found, expected(text, statement.plan), ordered=False)
+        return found
+
+    return rows
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_join_has_the_pairs_and_the_rows_without_a_partner(kind, condition, session, monkeypatch):
+def test_a_join_has_the_pairs_and_the_rows_without_a_partner(kind, condition, check, monkeypatch):
     monkeypatch.setattr("relational.batch.hash_join.BATCH_ROWS", 7)
-    check(session, f"SELECT * FROM l {kind} r ON {CONDITIONS[condition]}")
-    check(session, f"SELECT count(*), min(r.id) FROM l {kind} r ON {CONDITIONS[condition]}")
+    check(f"SELECT * FROM l {kind} r ON {CONDITIONS[condition]}")
+    check(f"SELECT count(*), min(r.id) FROM l {kind} r ON {CONDITIONS[condition]}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_side_may_be_empty(kind, session):
+def test_a_side_may_be_empty(kind, check):
     for text in (f"SELECT * FROM l {kind} none ON l.k = none.k", f"SELECT * FROM none {kind} r ON none.k = r.k"):
-        assert len(check(session, text)) in (0, 40)
+        assert len(check(text)) in (0, 40)
 
 
-def test_three_relations_and_a_comma(session):
-    check(session, "SELECT a.id, b.id, c.id FROM l AS a JOIN r AS b ON a.k = b.k LEFT JOIN l AS c ON b.t = c.t, none")
-    found = check(session, "SELECT a.id, c.k FROM l AS a, l AS b RIGHT JOIN none AS c ON b.k = c.k")
+def test_three_relations_and_a_comma(check):
+    check("SELECT a.id, b.id, c.id FROM l AS a JOIN r AS b ON a.k = b.k LEFT JOIN l AS c ON b.t = c.t, none")
+    found = check("SELECT a.id, c.k FROM l AS a, l AS b RIGHT JOIN none AS c ON b.k = c.k")
     assert found == []
-    assert len(check(session, "SELECT 1 FROM l, r")) == 1_600
+    assert len(check("SELECT 1 FROM l, r")) == 1_600
 
 
-def test_values_of_types_without_a_common_one_are_compared_pair_by_pair(session):
+def test_values_of_types_without_a_common_one_are_compared_pair_by_pair(check, session):
     """Sums have 38 digits before the point; with two behind it no type has all values of both."""
-    check(session, "SELECT r.id, x.s FROM r JOIN (SELECT t, sum(CAST(k AS BIGINT)) AS s FROM l GROUP BY t) AS x "
+    check("SELECT r.id, x.s FROM r JOIN (SELECT t, sum(CAST(k AS BIGINT)) AS s FROM l GROUP BY t) AS x "
                    "ON r.n < 2 AND r.n = x.s - x.s + 1")
     (statement,) = bind_sql("SELECT 1 FROM r JOIN (SELECT sum(CAST(k AS BIGINT)) AS s FROM l) AS x ON r.n = x.s",
                             session.catalog)
@@ -98,7 +114,7 @@ PARTNERS = {
 
 @pytest.mark.parametrize("limits", [(1, 0), (10, 0), (10, 100), (10, 3), (1 << 20, 1 << 20)], ids=str)
 @pytest.mark.parametrize("condition", PARTNERS)
-def test_whichever_input_is_kept_or_looked_up(condition, limits, session, monkeypatch):
+def test_whichever_input_is_kept_or_looked_up(condition, limits, check, monkeypatch):
     """Few rows are read in turns, so that either input is the smaller one, or few enough to look up partners."""
     monkeypatch.setattr("relational.batch.hash_join.ROUND_ROWS", limits[0])
     monkeypatch.setattr("relational.batch.hash_join.LOOKUP_ROWS", limits[1])
@@ -107,9 +123,9 @@ def test_whichever_input_is_kept_or_looked_up(condition, limits, session, monkey
     for left in ("l", "(SELECT * FROM l WHERE id < 7)", "(SELECT * FROM l WHERE id < 0)"):
         for right in ("r", "(SELECT id, k, t, n FROM r WHERE id % 3 <> 1)", "(SELECT * FROM r WHERE id < 4)"):
             for kind in KINDS:
-                check(session, f"SELECT * FROM {left} AS l {kind} {right} AS r ON {on}")
+                check(f"SELECT * FROM {left} AS l {kind} {right} AS r ON {on}")
             for word in ("EXISTS", "NOT EXISTS"):
-                check(session, f"SELECT l.* FROM {left} AS l WHERE {word} (SELECT 1 FROM {right} AS r WHERE {on})")
+                check(f"SELECT l.* FROM {left} AS l WHERE {word} (SELECT 1 FROM {right} AS r WHERE {on})")
 
 
 def test_a_join_by_the_key_of_a_table_may_look_it_up(session):
@@ -123,9 +139,9 @@ def test_a_join_by_the_key_of_a_table_may_look_it_up(session):
     assert "or by key" not in explained("SELECT l.id FROM l JOIN (SELECT id FROM r LIMIT 3) AS r ON l.k = r.id")
 
 
-def test_many_rows_of_one_key_are_paired_in_parts(session, monkeypatch):
+def test_many_rows_of_one_key_are_paired_in_parts(check, monkeypatch):
     monkeypatch.setattr("relational.batch.hash_join.BATCH_ROWS", 3)
-    assert len(check(session, "SELECT l.id, r.id FROM l JOIN r ON l.id - l.id = r.id - r.id")) == 1_600
+    assert len(check("SELECT l.id, r.id FROM l JOIN r ON l.id - l.id = r.id - r.id")) == 1_600
 
 
 def test_joins_in_any_order_have_the_same_rows(session):

@@ -10,7 +10,7 @@ import pytest
 
 from relational.spark.held_reads import ENDED_MS, STARTS_MS, HeldReads, Query
 from relational.spark.query_activity import scans_in
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import run_seed, seeds
 
 POLL_MS = 5_000
 HOUR_MS = 3_600_000
@@ -99,7 +99,7 @@ class Application:
             assert all(frame.table.is_open for frame in query.frames), query
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", seeds(4, 12))
 def test_no_running_query_loses_its_files_and_all_are_given_up_in_the_end(number):
     application = Application(random.Random(f"{run_seed()} {number}"), Clock())
     for _ in range(600):

@@ -18,7 +18,7 @@ from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.sql_mutations import Mutator
 from tests.support.suites.sql_cases import CASES, create_all
 
-TEXTS = int(os.environ.get("HUMMOCK_SQL_MUTATIONS", "3000"))
+TEXTS = int(os.environ.get("HUMMOCK_SQL_MUTATIONS", "1500"))
 SEED = run_seed()
 MESSAGE_BYTES = 2_048
 FEW = RecursionLimits(rounds=100, rows=10_000)

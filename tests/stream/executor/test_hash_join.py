@@ -26,6 +26,7 @@ from stream.plan.stream_plan import HashJoinNode, ProjectNode, StreamScanNode
 from stream.worker.actor_builder import join_sides
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
+from tests.support.drivers.seeds import seeds
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, random_changes
 
 LEFT = Schema.of(id="bigint", k="int", x="int")
@@ -157,7 +158,7 @@ OPTIONS = {
 def test_a_join_is_what_all_pairs_say_at_every_epoch(kind, condition, options):
     on = CONDITIONS[condition]
     node = join_node(kind, on)
-    for seed in range(2):
+    for seed in seeds(1, 2):
         epochs = random_epochs(seed)
         inputs, found = (Folded((0,)), Folded((0,))), Folded(node.stream_key)
         for changes, made in zip(epochs, run(node, MemoryStateStore(), epochs, **options), strict=True):

@@ -21,7 +21,7 @@ from tests.support.drivers.seeds import seeds
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, random_changes, run_epochs
 
 EPOCHS = 6
-SEEDS = range(4)
+SEEDS = seeds(2, 4)
 RECOVERED = seeds(2, 4)
 """Seeds of recoveries: one of them is of the even barriers, one of the odd ones."""
 
