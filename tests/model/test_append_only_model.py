@@ -22,10 +22,10 @@ from relational.table.storage_table import StorageTable
 from relational.types import Schema, VnodeRule
 from tests.model.table_stores import FileBackend
 from tests.support.drivers.catalogs import table_catalog
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 SCHEMA = Schema.of(v="bigint", text="varchar", _row_id="bigint")
-PROGRAMS, STEPS_EACH = 8, 40
+PROGRAMS, STEPS_EACH = amount(4, 8), 40
 
 
 class Twin:

@@ -23,7 +23,7 @@ from tests.support.drivers.random_queries import TABLES, QueryMaker, rows
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, rows_of
 
-PROGRAMS = int(os.environ.get("HUMMOCK_VIEW_PROGRAMS", "5"))
+PROGRAMS = int(os.environ.get("HUMMOCK_VIEW_PROGRAMS", "3"))
 ONE = os.environ.get("HUMMOCK_VIEW_SEED")
 EPOCHS, VIEWS = 8, 4
 MOST_ROWS = 200

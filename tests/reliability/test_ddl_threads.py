@@ -17,7 +17,7 @@ import pytest
 import stream
 from tests.support.drivers.seeds import run_seed
 
-SECONDS = float(os.environ.get("HUMMOCK_DDL_SECONDS", "6"))
+SECONDS = float(os.environ.get("HUMMOCK_DDL_SECONDS", "3"))
 BATCHES = (1, 10, 1_000, 20_000)
 DROPPED_ROWS = 100_000
 ROWS_LIMIT = 2_000_000

@@ -16,8 +16,7 @@ PATIENT = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_m
                        idle_ms=2_000)
 IMPATIENT = RetryOptions(attempts=64, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=500,
                          idle_ms=150)
-AWAY = RetryOptions(attempts=1_000, first_delay_ms=20, max_delay_ms=80, deadline_ms=1_000, connect_ms=1_000,
-                    idle_ms=1_000)
+AWAY = RetryOptions(attempts=1_000, first_delay_ms=20, max_delay_ms=80, deadline_ms=400, connect_ms=300, idle_ms=300)
 LIES = sorted(LYING, key=lambda kind: kind.name)
 CALL_SECONDS = 60.0         # the longest that a call may take during an outage
 

@@ -14,9 +14,9 @@ import pytest
 
 import stream
 from tests.support.drivers import feed
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
-POISON_ROWS = int(os.environ.get("HUMMOCK_POISON_ROWS", "40"))
+POISON_ROWS = int(os.environ.get("HUMMOCK_POISON_ROWS", amount(20, 40)))
 SOON_SECONDS = 30.0
 REFUSING, SKIPPING = ("a", "b"), "c"
 JOBS = (*REFUSING, SKIPPING)

@@ -19,6 +19,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
 from tests.support.drivers.compaction_files import run_ranges
+from tests.support.drivers.seeds import amount, seeds
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.support.worlds.manager_parts import StandingClock, cancel_task, epoch_of, open_manager, task_answers
@@ -26,7 +27,7 @@ from tests.support.worlds.manager_parts import StandingClock, cancel_task, epoch
 OPTIONS = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=2_000, base_level_bytes=4_000, level_multiplier=2,
                             sstable_bytes=1_500, block_bytes=300, range_bytes=3_000, threads=1, memory_bytes=1 << 20,
                             task_lease_ms=1_000, task_stall_ms=5_000, task_retry_ms=100, task_tries=4)
-SEEDS = 6
+SEEDS = amount(2, 6)
 MANY_SEEDS = 50
 ROUNDS = 4
 
@@ -230,7 +231,7 @@ def test_in_memory(scenario):
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_on_disk(scenario, tmp_path):
-    for seed in range(2):
+    for seed in seeds(1, 2):
         store = SqliteMetaStore(tmp_path / f"{seed}.sqlite")
         run(store, scenario, seed)
         store.close()

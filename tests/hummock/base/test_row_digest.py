@@ -14,6 +14,7 @@ from hummock.sstable.meta import SstableMeta
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import U64, content_hash, hash64
 from tests.hummock.sstable.test_builder import block_of, build
+from tests.support.drivers.seeds import amount
 
 SIZES = (0, 1, 2, 7, 8, 9, 10, 15, 16, 17, 23, 31, 32, 33, 48, 100)
 
@@ -81,7 +82,7 @@ def changed(rng, rows):
 
 def test_other_rows_have_another_number_and_the_same_in_another_order_the_same():
     rng, seen = random.Random(11), set()
-    for _ in range(40):
+    for _ in range(amount(15, 40)):
         rows = random_rows(rng)
         for _ in range(40):
             kind, others = changed(rng, rows)

@@ -24,13 +24,13 @@ from relational.types import Schema
 from stream.connector import Connector, SplitReader, validated
 from stream.connector.base import Start, StartKind, open_reader
 from stream.errors import ConnectorError, InvalidOffset, MalformedRows
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 Change = tuple[int, tuple]
 HOLDS = {Relation.EQUAL: operator.eq, Relation.LESS: operator.lt, Relation.LESS_EQUAL: operator.le,
          Relation.GREATER: operator.gt, Relation.GREATER_EQUAL: operator.ge}
 LONG_AGO, FAR_AHEAD = datetime(1980, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-CHECKED_OFFSETS = 60
+CHECKED_OFFSETS = amount(15, 60)
 
 
 def read(reader: SplitReader, schema: Schema, rng: random.Random, most: int = 300) -> list[Change]:
@@ -99,7 +99,7 @@ class ConnectorSuite:
             first = connector().open_split(split, self.all_columns(schema))
             expected = read(first, schema, rng)
             first.close()
-            for _ in range(12):
+            for _ in range(amount(5, 12)):
                 reader = connector().open_split(split, self.all_columns(schema))
                 seen: list[Change] = []
                 wanted = rng.randint(0, len(expected))

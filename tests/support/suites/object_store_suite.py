@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError, StoreClosed
+from tests.support.drivers.seeds import amount
 
 BAD_PATHS = ["", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\0b", "a\nb", "a\\b",
              "x" * 1025, "\ud800", "\x7f"]
@@ -172,7 +173,7 @@ class ObjectStoreSuite:
 
         reader = threading.Thread(target=read)
         reader.start()
-        for number in range(50):
+        for number in range(amount(15, 50)):
             store.put("a", b"%d" % (number % 10) * 200_000)
         stop.set()
         reader.join()
