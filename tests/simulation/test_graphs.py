@@ -17,7 +17,7 @@ from tests.simulation.graph_steps import steps_of
 from tests.support.drivers.seeds import amount, run_seed
 
 STEPS = amount(50, 70)
-SEEDS, MANY_SEEDS = 2, int(os.environ.get("HUMMOCK_GRAPH_SEEDS", "300"))
+SEEDS, MANY_SEEDS = amount(1, 2), int(os.environ.get("HUMMOCK_GRAPH_SEEDS", "300"))
 pytestmark = pytest.mark.timeout(300 + 30 * MANY_SEEDS)
 
 

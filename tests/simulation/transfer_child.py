@@ -1,7 +1,7 @@
 """A process that commits transfers up to a named point of `tests/simulation/child.py`, where it exits at once.
 
-`main` runs in a process of its own (`tests/support/drivers/spawned.py`). Barriers come all the time, also between the statements of a transaction. It sends each
-transfer whose COMMIT has returned."""
+`main` runs in a process of its own (`tests/support/drivers/spawned.py`). Barriers come all the time, also between the
+statements of a transaction. It sends each transfer whose COMMIT has returned."""
 
 from __future__ import annotations
 

@@ -11,9 +11,10 @@ import stream
 from relational.types import Interval
 from stream.errors import InvalidStatement
 from tests.support.drivers.arrow_cases import FORMS, cases_of
+from tests.support.drivers.seeds import amount
 
 SEED = int(os.environ.get("ARROW_ENTRY_SEED", "14"))
-ROUNDS = int(os.environ.get("ARROW_ENTRY_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("ARROW_ENTRY_ROUNDS", amount(1, 2)))
 COUNTED = []
 
 
@@ -89,5 +90,5 @@ def test_a_case_is_stored_and_read_back_or_refused_with_column_and_row(tmp_path,
 def test_there_were_enough_cases():
     """Checked only if the whole file runs."""
     if len(COUNTED) == len(FORMS):
-        assert sum(COUNTED) >= 2_000, sum(COUNTED)
+        assert sum(COUNTED) >= 1_000 * ROUNDS, sum(COUNTED)
         print(f"{sum(COUNTED)} cases")

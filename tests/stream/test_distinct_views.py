@@ -84,7 +84,7 @@ def test_bids_that_change(tmp_path, cache_bytes):
             if turn == 0:
                 db.sql(f"CREATE TABLE bid (id BIGINT PRIMARY KEY, {COLUMNS})")
                 create(db)
-            for _ in range(amount(3, 4)):
+            for _ in range(amount(2, 4)):
                 table = bids(numbers, 1_000)
                 db.table("bid").insert(table.add_column(0, "id", pa.array(range(made, made + 1_000))))
                 made += 1_000

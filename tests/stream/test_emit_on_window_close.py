@@ -11,11 +11,11 @@ import pytest
 from relational.errors import BindError, ParseError
 from tests.stream.test_watermarks import START, WINDOWS, disordered, feed, rows, windows_of  # noqa: F401
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import run_seed, seeds
 
 
 @pytest.mark.parametrize("what", ["SOURCE", "TABLE"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_view_has_the_windows_that_the_watermark_has_passed(feed, what, seed):  # noqa: F811
     """One file an epoch: the watermark of each epoch is known. Crashes and compaction change nothing."""
     rng = random.Random(f"{run_seed()} closed {what} {seed}")

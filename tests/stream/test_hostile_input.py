@@ -168,28 +168,27 @@ def test_unsound_memory_is_refused_by_column_and_row(db, table_of, kind, row, co
 
 
 LISTS_OF_VIEWS = """
-import sys, tempfile
-import numpy as np, pyarrow as pa
+import itertools, tempfile
+import pyarrow as pa
 import stream
-given = pa.array([[1, 2], None, [], [3, None]], pa.{kind}(pa.{element}()))
 with tempfile.TemporaryDirectory() as folder, stream.connect("file://" + folder) as db:
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT[])")
-    for part in (given, given.slice(1), given.slice(1, 2), given.slice(0, 0)):
-        db.sql("DELETE FROM t")
-        db.table("t").insert(pa.table({{"id": range(len(part)), "v": part}}))
-        db.flush()
-        rows = sorted(db.sql("SELECT * FROM t").rows(), key=lambda row: row["id"])
-        assert [row["v"] for row in rows] == part.to_pylist(), rows
+    for kind, element in itertools.product((pa.list_view, pa.large_list_view), (pa.int64(), pa.int16())):
+        given = pa.array([[1, 2], None, [], [3, None]], kind(element))
+        print(given.type, flush=True)
+        for part in (given, given.slice(1), given.slice(1, 2), given.slice(0, 0)):
+            db.sql("DELETE FROM t")
+            db.table("t").insert(pa.table({"id": range(len(part)), "v": part}))
+            db.flush()
+            rows = sorted(db.sql("SELECT * FROM t").rows(), key=lambda row: row["id"])
+            assert [row["v"] for row in rows] == part.to_pylist(), rows
 print("alive")
 """
 
 
-@pytest.mark.parametrize("kind", ["list_view", "large_list_view"])
-@pytest.mark.parametrize("element", ["int64", "int16"])
-def test_lists_of_views_are_read_without_harm(kind, element):
-    script = LISTS_OF_VIEWS.format(kind=kind, element=element)
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0 and "alive" in ran.stdout, ran.stderr[-2_000:]
+def test_lists_of_views_are_read_without_harm():
+    ran = subprocess.run([sys.executable, "-c", LISTS_OF_VIEWS], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and "alive" in ran.stdout, ran.stdout + ran.stderr[-2_000:]
 
 
 def test_views_that_multiply_are_refused_before_they_take_memory(table_of):

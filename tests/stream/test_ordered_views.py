@@ -12,7 +12,7 @@ import pytest
 
 from relational.errors import BindError, EvaluationError
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 from tests.support.suites.duck import answer, assert_same_rows, oracle, rows_of
 
 TABLE = "CREATE TABLE t (id BIGINT PRIMARY KEY, g INT, h VARCHAR, x INT, d DOUBLE PRECISION, s VARCHAR, " \
@@ -94,7 +94,8 @@ def change(rng, db, made):
     return made
 
 
-def compare(db):
+def compare(db, in_batch=True):
+    """The views, and their queries `in_batch`, are what DuckDB computes."""
     with oracle() as duck:
         t = db.sql("SELECT * FROM t").to_arrow()
         duck.register("t", t)
@@ -103,7 +104,8 @@ def compare(db):
             expected = rows_of(duck.sql(query).to_arrow_table())
             try:
                 assert_same_rows(rows_of(db.sql(f"SELECT * FROM {name}").to_arrow()), expected, ordered=False)
-                assert_same_rows(rows_of(db.sql(ours(query)).to_arrow()), expected, ordered=False)
+                if in_batch:
+                    assert_same_rows(rows_of(db.sql(ours(query)).to_arrow()), expected, ordered=False)
             except AssertionError as error:
                 raise AssertionError(f"{name}, seed {run_seed()}") from error
 
@@ -126,12 +128,12 @@ def test_views_are_what_duckdb_computes(engine):
         made = change(rng, db, made)
         for name, query in VIEWS.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {ours(query)}")
-        for _ in range(4):
+        for turn in range(amount(2, 4)):
             made = change(rng, db, made)
             db.flush()
             assert not db.failed_jobs
-            compare(db)
-            if rng.random() < 0.4:
+            compare(db, turn > 0 or engine == "graph")
+            if turn == 0 or rng.random() < 0.4:
                 db.close()
                 db = opened()
         db.sql("DELETE FROM t")

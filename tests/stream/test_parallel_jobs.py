@@ -14,7 +14,7 @@ from stream.errors import InvalidStatement
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import Barrier
 from stream.worker.compute_node import JOIN_SECONDS
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 SOON = 60.0
 VIEWS = {
@@ -86,7 +86,7 @@ def test_views_equal_their_queries_at_every_epoch(parallelism):
         insert(db, range(500))
         for name, query in VIEWS.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-        for _ in range(15):
+        for _ in range(amount(7, 15)):
             for _ in range(rng.randrange(4)):
                 change(db, rng)
             check_views(db)

@@ -18,7 +18,7 @@ from stream.errors import ConnectorError, UnknownConnector
 from stream.session import session as session_module
 from stream.session.session import Session
 from tests.stream.test_sources import bids, connected, eventually
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 INSERTED = (0, 2)
 
@@ -209,7 +209,7 @@ def test_files_hold_each_change_once_however_often_the_process_ends(tmp_path, in
     with connected(tmp_path / "store") as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
         db.sql(f"CREATE SINK s FROM t WITH (connector = 'parquet', path = '{out}', interval_ms = {interval_ms})")
-    for _ in range(8):
+    for _ in range(amount(5, 8)):
         db = connected(tmp_path / "store", barrier_interval_ms=rng.choice((2, 20)))
         work(db, rng, 6)
         if rng.random() < 0.5:

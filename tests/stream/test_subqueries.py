@@ -10,6 +10,7 @@ import pytest
 
 import stream
 from relational.errors import EvaluationError
+from tests.support.drivers.seeds import amount
 from tests.support.suites.duck import assert_same_rows, rows_of
 
 QUERIES = """
@@ -64,7 +65,7 @@ def kept(request, tmp_path_factory):
             duck.execute(f"CREATE TABLE {table}")
         for number, query in enumerate(QUERIES):
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
-        for change in ("", *CHANGES):
+        for at, change in enumerate(("", *CHANGES)):
             if change:
                 db.sql(change)
                 duck.execute(change)
@@ -72,7 +73,8 @@ def kept(request, tmp_path_factory):
             for number, query in enumerate(QUERIES):
                 expected = rows_of(duck.sql(query).to_arrow_table())
                 found[query].append((rows_of(db.sql(f"SELECT * FROM v{number}").to_arrow()), expected))
-                assert_same_rows(rows_of(db.sql(query).to_arrow()), expected, ordered=False)
+                if at % amount(3, 1) == amount(1, 0):
+                    assert_same_rows(rows_of(db.sql(query).to_arrow()), expected, ordered=False)
     return found
 
 

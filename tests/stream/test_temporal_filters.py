@@ -11,7 +11,8 @@ from relational.errors import BindError, ParseError
 from tests.support.drivers.engine_store import EngineStore
 from tests.support.drivers.seeds import amount, run_seed
 
-KEY_COUNT = 12
+KEY_COUNT, LIFE = 12, amount(2, 4)
+"""Keys, and the steps of a session."""
 VIEWS = {
     "recent": "SELECT id, at FROM t WHERE at > now() - INTERVAL '1 minute'",
     "due": "SELECT id, at FROM t WHERE at <= now()",
@@ -95,14 +96,14 @@ def test_views_hold_the_rows_of_their_time_on_both_engines_and_after_restarts(st
         change(session, rows, rng, epoch_time(session))
     for name, query in VIEWS.items():
         session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-    for step in range(amount(4 + 4 * len(engines), 12)):
+    for step in range(LIFE * (1 + len(engines))):
         for _ in range(rng.randrange(4)):
             change(session, rows, rng, epoch_time(session))
         check(session, rows, us)
         store.now_ms += rng.choice([1_000, 10_000, 45_000])
-        if step % 4 == 3:
+        if step % LIFE == LIFE - 1:
             session.close()
-            session = store.open(slots=engines[(step // 4) % len(engines)])
+            session = store.open(slots=engines[(step // LIFE) % len(engines)])
             check(session, rows, us)
     session.close()
 

@@ -7,8 +7,10 @@ import pytest
 
 from relational.errors import BindError, ParseError
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
+LIFE = amount(2, 4)
+"""The steps of a session."""
 JOIN = "FROM s JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON s.k = t.k"
 LEFT = "FROM s LEFT JOIN t FOR SYSTEM_TIME AS OF PROCTIME() AS d ON s.k % 5 = d.k AND d.v > 1"
 
@@ -53,7 +55,7 @@ def test_each_row_meets_the_version_of_its_epoch_once(store, engines, cache_byte
     session.sql(f"CREATE MATERIALIZED VIEW inner_ AS SELECT s.id, t.v, t.w {JOIN}")
     session.sql(f"CREATE MATERIALIZED VIEW outer_ AS SELECT s.id, d.v {LEFT}")
     session.sql(f"CREATE MATERIALIZED VIEW counts AS SELECT t.v, count(*) AS n {JOIN} GROUP BY t.v")
-    for step in range(10):
+    for step in range(LIFE * (1 + len(engines))):
         for _ in range(rng.randrange(3)):
             change(session, table, rng)
         session.flush()
@@ -67,9 +69,9 @@ def test_each_row_meets_the_version_of_its_epoch_once(store, engines, cache_byte
         assert rows(session, "SELECT * FROM inner_") == sorted(joined, key=repr), step
         assert rows(session, "SELECT * FROM outer_") == sorted(outer, key=repr), step
         assert sum(n for _, n in rows(session, "SELECT v, n FROM counts")) == len(joined)
-        if step % 4 == 3:
+        if step % LIFE == LIFE - 1:
             session.close()
-            slots = engines[(step // 4) % len(engines)]
+            slots = engines[(step // LIFE) % len(engines)]
             session = store.open(slots=slots, join_cache_bytes=cache_bytes)
     session.close()
 

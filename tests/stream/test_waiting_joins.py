@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 from tests.support.drivers.stored_views import entries, tables_of
 
 QUERIES = {
@@ -19,7 +19,7 @@ QUERIES = {
     "y": "SELECT b.id, a.share FROM (SELECT id, 12 / category AS share FROM auction WHERE category > 0) a"
          " JOIN bid b ON b.auction = a.id AND b.price > a.share",
 }
-AUCTIONS = 40
+AUCTIONS, STEPS = 40, amount(6, 8)
 
 
 def rows_of(session, query):
@@ -51,8 +51,8 @@ def test_only_rows_without_a_partner_are_kept(engines, cache_bytes):
         for name, query in QUERIES.items():
             session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         unknown, bids = rng.sample(range(AUCTIONS), AUCTIONS), 0
-        for step in range(8):
-            if step == 4:
+        for step in range(STEPS):
+            if step == STEPS // 2:
                 session.close()
                 session = store.open(slots=engines[-1], join_cache_bytes=cache_bytes)
             changes = []

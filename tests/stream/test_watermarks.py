@@ -145,7 +145,7 @@ def disordered(rng, first, rows):
 
 
 @pytest.mark.parametrize("what", ["SOURCE", "TABLE"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_a_view_has_the_rows_that_were_not_below_the_watermark_of_their_epoch(feed, what, seed):
     """One file an epoch, read by one actor: the watermark of each epoch is known. Crashes change nothing."""
     rng = random.Random(f"{run_seed()} late {what} {seed}")
@@ -228,7 +228,7 @@ def test_the_column_of_a_watermark_stays_and_its_table_is_not_loaded_in_bulk(tmp
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("seed", seeds(2, 3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_views_of_windows_equal_their_query_over_the_rows_that_were_not_late(feed, parallelism, seed):
     """Several files at once, several actors, crashes at any time, recoveries, compaction: the table `e` has what was
     not late, whatever that was."""
@@ -268,7 +268,7 @@ def test_views_of_windows_equal_their_query_over_the_rows_that_were_not_late(fee
     assert feed.late("e") > 0 and feed.watermarks("w.agg0.groups")
 
 
-@pytest.mark.parametrize("seed", seeds(2, 3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_no_row_is_lost_while_the_splits_of_a_source_move_between_actors(feed, seed):
     """A row below the watermark that another actor has emitted would replace a group whose state is gone: then the
     view would have fewer rows than were read and not late."""

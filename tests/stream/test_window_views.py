@@ -16,7 +16,7 @@ import pytest
 
 import stream
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed, seeds
+from tests.support.drivers.seeds import amount, run_seed, seeds
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
 TABLE = "CREATE TABLE sold (id INT PRIMARY KEY, shop INT, moment TIMESTAMP, price NUMERIC(12, 2), n INT, s VARCHAR)"
@@ -50,7 +50,7 @@ IN_SESSIONS = """(SELECT *, min(moment) OVER (PARTITION BY shop, session) AS win
     (SELECT *, lag(moment) OVER (PARTITION BY shop ORDER BY moment) AS before FROM sold WHERE moment IS NOT NULL)))"""
 """The sessions of the views in DuckDB's words."""
 NEVER_MS = 3_600_000
-SHOPS, EPOCHS = 4, 8
+SHOPS, EPOCHS = 4, amount(6, 8)
 
 
 def statements(rng: random.Random, known: dict[int, int], first: int) -> list[str]:
@@ -94,10 +94,10 @@ def keep(seed: str, rng: random.Random, connected: Callable[[], stream.Session])
             if epoch == 1:
                 for name, query in VIEWS.items():
                     db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-            if epoch in (3, 6):
+            if epoch in (2, 4):
                 db.close()
                 db = connected()
-            if epoch == 5:
+            if epoch == 3:
                 for name in rng.sample(sorted(VIEWS), 4):
                     db.sql(f"ALTER MATERIALIZED VIEW {name} SET PARALLELISM = {rng.choice((1, 2, 4))}")
             for text in statements(rng, known, 100 * epoch):
@@ -108,7 +108,7 @@ def keep(seed: str, rng: random.Random, connected: Callable[[], stream.Session])
             for name, query in VIEWS.items() if epoch else ():
                 theirs = query.replace("SESSION(sold, moment, INTERVAL '15 minutes', shop)", IN_SESSIONS)
                 expected = rows_of(duck.sql(theirs).to_arrow_table())
-                for text in (query, f"SELECT * FROM {name}"):
+                for text in (f"SELECT * FROM {name}", query)[: 1 + (epoch % amount(3, 1) == amount(2, 0))]:
                     try:
                         assert_same_rows(rows_of(db.sql(text).to_arrow()), expected, ordered=False)
                     except Exception as error:
@@ -117,7 +117,7 @@ def keep(seed: str, rng: random.Random, connected: Callable[[], stream.Session])
         db.close()
 
 
-@pytest.mark.parametrize("number", seeds(2, 3))
+@pytest.mark.parametrize("number", seeds(1, 3))
 def test_views_hold_what_duckdb_computes(tmp_path, number):
     seed = f"{run_seed()} {number}"
     rng, url = random.Random(seed), f"file://{tmp_path}/store"

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 import stream
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
 COLUMNS = "a INT, b VARCHAR, c NUMERIC(8, 2), d DATE, e DOUBLE PRECISION"
@@ -115,7 +115,7 @@ def run(both: Both, steps: int, *, has_restarts: bool = False) -> None:
 @pytest.mark.parametrize("options", ["", " WITH (row_format = 'cell', vnode_count = 3)"])
 def test_changes_and_queries_by_key(key, options):
     rng = random.Random(f"{run_seed()} {key} {options}")
-    run(Both(rng, "memory://", key, options), 8)
+    run(Both(rng, "memory://", key, options), amount(5, 8))
 
 
 def test_queries_through_indexes(tmp_path):
@@ -125,7 +125,7 @@ def test_queries_through_indexes(tmp_path):
         both.change()
     for number, index in enumerate(INDEXES):
         both.db.sql(f"CREATE INDEX i{number} ON t {index}")
-    run(both, 12, has_restarts=True)
+    run(both, amount(8, 12), has_restarts=True)
 
 
 def test_many_rows_of_an_index_are_read_from_the_table(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import stream
 from relational.errors import BindError
 from stream.errors import DuplicateKey, InvalidStatement
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 NEVER_MS = 3_600_000
 CONFLICTS = {"error": ("", ""), "ignore": (" ON CONFLICT IGNORE", " OR IGNORE"),
@@ -110,7 +110,7 @@ def test_random_statements_agree_with_sqlite(conflict, row_format):
     failed = 0
     with stream.connect("memory://", barrier_interval_ms=2) as db:
         db.sql(f"CREATE TABLE t (k INT PRIMARY KEY, v INT){ours} WITH (row_format = '{row_format}')")
-        for _ in range(50):
+        for _ in range(amount(30, 50)):
             key, value = rng.randint(1, 15), rng.randint(0, 99)
             verb, rest = rng.choice([
                 ("INSERT", f"INTO t VALUES ({key}, {value}), ({key + 20}, 0), ({rng.randint(1, 15) + 40}, 7)"),

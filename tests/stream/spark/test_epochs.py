@@ -25,8 +25,10 @@ from stream.spark.parallel_actors import ParallelActors
 from stream.spark.shuffle_nodes import PartialAggNode
 from stream.spark.stages import BUNDLE_BYTES, EdgeKind, StageGraph, bundled
 from tests.support.drivers.engine_store import EngineStore
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
+WIDENED = amount(6, 12)
+"""The epoch in which a column is added."""
 QUERY = "SELECT v % 7 AS g, count(*) AS n, sum(v) AS s, min(k) AS low FROM t GROUP BY v % 7"
 
 
@@ -230,7 +232,7 @@ def test_engines_take_turns_over_one_store(store):
     db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
     db.sql("CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS groups, sum(s) AS s FROM m")
     db.close()
-    for turn in range(8):
+    for turn in range(amount(4, 8)):
         db = store.open(slots=turn % 2 * rng.randrange(1, 4))
         for _ in range(3):
             new = {key: rng.randrange(100) for key in rng.sample(range(1_000), 30) if key not in expected}
@@ -581,8 +583,8 @@ def test_groups_stay_in_the_process_of_a_task_until_others_have_changed_them(sto
     db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
     db.sql("CREATE MATERIALIZED VIEW whole AS SELECT sum(n) AS n, max(s) AS s FROM m")
     model: dict[int, int] = {}
-    for epoch in range(24):
-        if epoch == 12:
+    for epoch in range(2 * WIDENED):
+        if epoch == WIDENED:
             db.sql("ALTER TABLE t ADD COLUMN w BIGINT")
         for _ in range(rng.randint(0, 2)):
             first, value = rng.randrange(100), rng.randrange(50)
@@ -590,7 +592,7 @@ def test_groups_stay_in_the_process_of_a_task_until_others_have_changed_them(sto
             db.sql(f"DELETE FROM t WHERE k >= {keys[0]} AND k <= {keys[-1]}")
             model = {k: v for k, v in model.items() if k not in keys}
             if rng.random() < 0.7:
-                db.table("t").insert([(k, value, *([None] if epoch >= 12 else [])) for k in keys])
+                db.table("t").insert([(k, value, *([None] if epoch >= WIDENED else [])) for k in keys])
                 model |= dict.fromkeys(keys, value)
         db.flush()
         groups = {}

@@ -17,12 +17,14 @@ import stream
 from relational.errors import RequestRefused
 from relational.inbox.records import ANSWERS, InboxAnswer, Outcome
 from tests.simulation.child import KILLED
+from tests.simulation.inbox_child import main
 from tests.simulation.inbox_world import TABLE, VIEW, rows_of, stored
-from tests.simulation.test_inbox_kills import ended, start
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.spawned import Spawned
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SCHEMA = "id long, v long"
+ENDS_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def failure(query):
     raise AssertionError("the query did not fail")
 
 
-@pytest.mark.parametrize("turns", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_query_that_is_started_again_and_again_writes_each_row_once(pipeline, turns):
     rng = random.Random(f"restarts {run_seed()}")
     with pipeline.created() as session:
@@ -116,12 +118,12 @@ def test_a_query_goes_on_while_its_session_is_killed_at_the_commit_and_started_a
     for _ in range(6):
         pipeline.add(rng.randrange(1, 60))
     query = pipeline.run()
-    codes = [ended(start(pipeline.url, point, nth)) for point, nth in
+    codes = [Spawned(main, pipeline.url, point, nth).ended(ENDS_SECONDS) for point, nth in
              (("commit", 1), ("committed", 1), ("transaction:before", 2), ("notify", 2), ("sync", 1))]
-    server = start(pipeline.url, "none", 0)
+    server = Spawned(main, pipeline.url, "none", 0)
     query.awaitTermination(120)
-    assert query.exception() is None and codes == [KILLED] * 5
-    server.communicate(timeout=60)
+    server.finish()
+    assert query.exception() is None and codes == [KILLED] * 5 and server.ended(ENDS_SECONDS) == 0
     with pipeline.session() as session:
         assert stored(session) == pipeline.expected
 
@@ -276,8 +278,6 @@ def test_nobody_serves(pipeline):
     with pipeline.session() as session:          # the request is still there, and the query repeats the batch
         pipeline.run().awaitTermination(120)
         assert stored(session) == pipeline.expected
-
-
 
 
 def test_a_session_with_a_spark_engine_carries_out_requests_and_batches_once(pipeline):
