@@ -63,7 +63,7 @@ def expected(session):
 
 
 @pytest.fixture(scope="module")
-def check(expected):
+def check(session, expected):
     def rows(text):
         (statement,) = bind_sql(text, session.catalog)
         found = rows_of(run_query(statement.plan, session.store, session.epoch))
