@@ -26,7 +26,7 @@ from tests.support.drivers.random_queries import TABLES, QueryMaker, rows
 from tests.support.drivers.seeds import run_seed
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
-QUERIES = int(os.environ.get("HUMMOCK_RANDOM_QUERIES", "24"))
+QUERIES = int(os.environ.get("HUMMOCK_RANDOM_QUERIES", "16"))
 ROWS = 14
 pytestmark = pytest.mark.timeout(300 + QUERIES)
 

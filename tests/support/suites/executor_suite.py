@@ -17,10 +17,10 @@ from hummock.store.memory_store import MemoryStateStore
 from relational.types import Schema
 from stream.executor.base import Executor
 from stream.message import Barrier, Message
-from tests.support.drivers.seeds import seeds
+from tests.support.drivers.seeds import amount, seeds
 from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, random_changes, run_epochs
 
-EPOCHS = 6
+EPOCHS = amount(4, 6)
 SEEDS = seeds(2, 4)
 RECOVERED = seeds(2, 4)
 """Seeds of recoveries: one of them is of the even barriers, one of the odd ones."""
