@@ -12,6 +12,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 PACKAGES = ("hummock", "relational", "stream")
@@ -54,16 +55,28 @@ def shared() -> Extension:
     return Extension(SHARED, [f"{SHARED.replace('.', '/')}.c"], extra_compile_args=["-O2", "-g0", "-DNDEBUG"])
 
 
-if __name__ == "__main__":
-    os.chdir(ROOT)
-    setup(
-        ext_modules=cythonize(
-            [shared(), *(extension(source) for source in sources())],
+class BuildExtensions(build_ext):
+    """Writes the C of the rooms only where they are built: other commands of an installation need none."""
+
+    def build_extensions(self) -> None:
+        made = cythonize(
+            self.extensions,
             shared_utility_qualified_name=SHARED,
             nthreads=WORKERS,
             annotate=not DEBUG,
             compiler_directives=DIRECTIVES,
             build_dir=GENERATED,
-        ),
+        )
+        written = {each.name: each for each in made}
+        for each in self.extensions:
+            each.sources, each.depends = written[each.name].sources, written[each.name].depends
+        super().build_extensions()
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    setup(
+        ext_modules=[shared(), *(extension(source) for source in sources())],
+        cmdclass={"build_ext": BuildExtensions},
         options={"build_ext": {"parallel": WORKERS}},
     )
