@@ -70,8 +70,10 @@ def test_keys_of_one_size_take_no_positions_until_another_size_comes(seed):
     by_number = list(numbers)
     assert list(index.keys(np.arange(index.count, dtype=np.int32))) == by_number
     kept = np.array(rng.sample(range(index.count), index.count // 2), np.int32)
-    index.keep(kept)
-    assert list(index.keys(np.arange(index.count, dtype=np.int32))) == [by_number[number] for number in kept]
+    fewer = BytesInterner()
+    fewer.add_from(index, kept)
+    assert list(fewer.keys(np.arange(fewer.count, dtype=np.int32))) == [by_number[number] for number in kept]
+    assert fewer.find(column(by_number), is_adding=False)[kept].tolist() == list(range(len(kept)))
 
 
 def test_wrong_arguments():
