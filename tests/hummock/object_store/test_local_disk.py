@@ -156,6 +156,9 @@ def check(root, outcome):
 
 
 def count_calls(directory, monkeypatch):
+    """The calls of the workload, without those that its first run in a process makes in addition, such as imports."""
+    prepare(directory / "first")
+    workload(directory / "first", {})
     prepare(directory / "count")
     with Disk().inserted(monkeypatch) as disk:
         workload(directory / "count", outcome := {})
