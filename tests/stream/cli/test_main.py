@@ -19,7 +19,7 @@ def url(tmp_path):
 @pytest.fixture
 def hummock(monkeypatch):
     prepared = []
-    monkeypatch.setattr("stream.cli.main.prepare_process", lambda: prepared.append(True))
+    monkeypatch.setattr("stream.cli.main.prepare_process", lambda kept_bytes: prepared.append(True))
 
     def run(*arguments, **keywords):
         result = CliRunner().invoke(main, arguments, **keywords)
