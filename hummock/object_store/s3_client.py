@@ -1,7 +1,7 @@
 """Signed requests to an S3-compatible store, without retries, with typed errors.
 
-botocore signs and encodes requests and decodes responses; `HttpClient` sends them, because it supports a timeout per
-attempt. GETs bypass botocore: one signature of an object serves all its ranges for half an hour, which takes a third of
+boto3 signs and encodes requests and decodes responses; `HttpClient` sends them, because it supports a timeout per
+attempt. GETs bypass boto3: one signature of an object serves all its ranges for half an hour, which takes a third of
 the CPU time of a signature per request.
 """
 
@@ -11,7 +11,6 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from functools import cache
 from typing import Any
 
 from hummock.epoch import monotonic_seconds
@@ -40,14 +39,6 @@ CODE = re.compile(rb"<Code>([^<]{1,100})</Code>")
 MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 
 
-@cache
-def _described_services() -> Any:
-    """botocore's descriptions of services: all clients share them, because they take a tenth of a second to parse."""
-    from botocore.session import Session
-
-    return Session().get_component("data_loader")
-
-
 class S3Client:
     """Sends requests to one bucket. A forked process gets its own connections: processes must not share a socket."""
 
@@ -61,7 +52,7 @@ class S3Client:
         self._open()
 
     def call(self, operation: str, path: str, seconds: float, **parameters: Any) -> dict[str, Any]:
-        """Performs botocore's `operation` on the bucket. Raises errors of `path`."""
+        """Performs boto3's `operation` on the bucket. Raises errors of `path`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if self._pid != os.getpid():
@@ -99,10 +90,10 @@ class S3Client:
         self._boto.close()
 
     def _open(self) -> None:
+        import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
         from botocore.httpsession import get_cert_path
-        from botocore.session import Session
 
         with self._lock:
             if self._pid == os.getpid():
@@ -115,20 +106,19 @@ class S3Client:
                 request_checksum_calculation="when_required", response_checksum_validation="when_required",
                 s3={"addressing_style": style})
             try:
-                session = Session()
-                session.register_component("data_loader", _described_services())
-                region = options.get("region") or session.get_config_variable("region") or "us-east-1"
-                self._boto = session.create_client("s3", region_name=region, endpoint_url=options.get("endpoint"),
-                                                   config=config)
+                session = boto3.session.Session()
+                region = options.get("region") or session.region_name or "us-east-1"
+                self._boto = session.client("s3", region_name=region, endpoint_url=options.get("endpoint"),
+                                            config=config)
             except (BotoCoreError, ValueError) as error:
-                raise InvalidOption("url", self._address.url, f"a store that botocore can open: {error}") from error
+                raise InvalidOption("url", self._address.url, f"a store that boto3 can open: {error}") from error
             self._boto.meta.events.register("before-send.s3", self._send)
             self._http = HttpClient(self._retry.connect_ms / 1000, self._retry.idle_ms / 1000,
                                     os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))
             self._pid = os.getpid()
 
     def _send(self, request: Any, event_name: str, **_: Any) -> Any:
-        """Sends botocore's request through HttpClient; botocore uses the return value as the response."""
+        """Sends boto3's request through HttpClient; boto3 uses the return value as the response."""
         from botocore.awsrequest import AWSResponse
 
         headers = {name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -175,7 +165,7 @@ class S3Client:
 
 
 class _Body:
-    """A received body with the interface that botocore reads a response by."""
+    """A received body with the interface that boto3 reads a response by."""
 
     def __init__(self, data: bytes):
         self._data = data
@@ -201,7 +191,7 @@ def typed_error(path: str, status: int, code: str, message: str) -> ObjectStoreE
 
 
 def _typed_client_error(path: str, error: Exception) -> ObjectStoreError:
-    """The error for a failure within botocore: no credentials, or a response that it cannot decode."""
+    """The error for a failure within boto3: no credentials, or a response that it cannot decode."""
     from botocore.exceptions import NoCredentialsError, PartialCredentialsError
 
     final = isinstance(error, NoCredentialsError | PartialCredentialsError)

@@ -149,6 +149,7 @@ COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
 # Third-party packages and the only modules that may import them (numpy and pyarrow are unrestricted).
 FOREIGN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("hummock.metrics", "stream.error_counts", "stream.actor_metrics"),
+    "boto3": ("hummock.object_store.s3_client",),
     "botocore": ("hummock.object_store.s3_client",),
     "urllib3": ("hummock.object_store.http",),
     "opendal": ("hummock.object_store.opendal",),

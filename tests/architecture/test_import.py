@@ -6,9 +6,9 @@ import sys
 import stream
 from stream.cli.main import COMMANDS, LazyCommand, main
 
-NOT_AT_IMPORT = ("pandas", "pyspark", "sqlglot", "botocore", "opendal", "psycopg", "duckdb", "polars", "pybloom_live",
+NOT_AT_IMPORT = ("pandas", "pyspark", "sqlglot", "boto3", "opendal", "psycopg", "duckdb", "polars", "pybloom_live",
                  "prometheus_client", "http.client", "stream.examples.flights.connector", "stream.spark.driver")
-NOT_BY_A_SESSION = ("pandas", "pyspark", "botocore", "opendal", "psycopg", "duckdb", "polars", "pybloom_live",
+NOT_BY_A_SESSION = ("pandas", "pyspark", "boto3", "opendal", "psycopg", "duckdb", "polars", "pybloom_live",
                     "stream.examples.flights.connector", "stream.session.bulk_load")
 
 

@@ -48,7 +48,7 @@ def test_the_table_has_no_cycle() -> None:
         ("stream.meta.barrier_manager", "stream.worker.compute_node"),
         ("stream.executor.filter", "hummock.sstable.block"),
         ("relational.plan.logical", "sqlglot"),
-        ("hummock.store.storage", "botocore"),
+        ("hummock.store.storage", "boto3"),
     ],
 )
 def test_a_forbidden_import_breaks(importer: str, imported: str) -> None:
