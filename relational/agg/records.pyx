@@ -159,7 +159,7 @@ cdef class GroupRecords:
         totals = np.cumsum(by_age)
         oldest = min(int(np.searchsorted(totals, wanted, "right")), <Py_ssize_t>AGES - 1)
         skipped = max(<Py_ssize_t>totals[oldest] - wanted, <Py_ssize_t>0)   # of those of the oldest age, the first ones
-        found = np.empty(min(wanted, int(totals[-1])), np.int32)
+        found = np.empty(min(wanted, int(totals[AGES - 1])), np.int32)
         out = found
         with nogil:
             for group in range(groups):

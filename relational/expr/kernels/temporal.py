@@ -82,7 +82,7 @@ def _intervals(
 
 def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, data_type: DataType) -> pa.Array:
     """A TIMESTAMP, TIMESTAMPTZ or TIME plus (sign 1) or minus (sign -1) an INTERVAL."""
-    length = None if data_type.kind is TypeKind.TIME else constant_length(interval)
+    length = None if data_type.kind is TypeKind.TIME else _constant_length(interval)
     if length is not None and isinstance(moment, pa.Array):
         return _moved(evaluation, moment, sign * length, data_type)
     moment, interval = evaluation.column(moment), evaluation.column(interval)
@@ -114,7 +114,7 @@ def _moved(evaluation: EvalContext, moment: pa.Array, length: int, data_type: Da
     return from_numbers(result, data_type.arrow, valid & ~beyond)
 
 
-def constant_length(interval: Value) -> int | None:
+def _constant_length(interval: Value) -> int | None:
     """The microseconds of an INTERVAL that is a constant without months, of at most MAX_DAYS days; else None."""
     if not isinstance(interval, pa.Scalar) or not interval.is_valid:
         return None
@@ -132,7 +132,7 @@ def at_clock(evaluation: EvalContext, day: Value, clock: Value) -> pa.Array:
 def bin_moments(evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
     """date_bin: the start of the stride, counted from the origin, that contains a moment."""
     by, moment, since = args
-    size = constant_length(by)
+    size = _constant_length(by)
     is_constant = isinstance(since, pa.Scalar) and since.is_valid
     if size is not None and size > 0 and is_constant and isinstance(moment, pa.Array):
         return _binned(evaluation, moment, size, int(since.value), data_type)
