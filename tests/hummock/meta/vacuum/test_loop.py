@@ -40,9 +40,10 @@ def test_the_thread_works_until_it_is_closed(world):
     remove = vacuum.run
     vacuum.run = lambda **options: (remove(**options), done.set())[0]
     with VacuumLoop(vacuum).start() as loop:
-        assert done.wait(20)
+        started = loop._thread
+        assert started.is_alive() and done.wait(20)
     assert world.stored == names(world.manager.version) and loop.error is None
-    assert "vacuum" not in [thread.name for thread in threading.enumerate()]
+    assert not started.is_alive()
     loop.close()
 
 
