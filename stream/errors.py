@@ -17,6 +17,7 @@ StreamError
 ├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
 │   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
 ├── KernelsChanged                     a view whose rows an older release computed differently
+├── ReadOnlySession (ValueError)       a change, or a question to running jobs, in a session that only reads
 ├── StatementsLost                     statements that a recovery undid and could not send again
 ├── JobFailed                          a table or view that was set aside, with the reason and the remedy
 ├── JobCreating                        a view that has not read all existing rows of its tables yet
@@ -206,6 +207,17 @@ class KernelsChanged(StreamError):
         super().__init__(f"view {view!r} is of an older release, which computed {listed} otherwise: it is built anew")
         self.view = view
         self.expressions = tuple(expressions)
+
+
+class ReadOnlySession(StreamError, ValueError):
+    """`what` needs the session that runs the jobs of this store; this one was connected to read."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f'{what}: this session reads beside the one that runs the jobs. connect() without role="reader" takes '
+            "changes if no other session runs, and stream.Inbox hands rows to one that does"
+        )
+        self.what = what
 
 
 class StatementsLost(StreamError):

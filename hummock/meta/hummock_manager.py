@@ -40,6 +40,7 @@ from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_registry import UploadTable
 from hummock.meta.version_log import LogPosition, append, create
 from hummock.meta.version_state import Change, VersionState, retry_overtaken
+from hummock.meta.writer_process import process_row
 from hummock.meta_client import NO_RULE_CHANGES, NO_WATERMARKS, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
@@ -119,7 +120,8 @@ class HummockManager:
                 self.refresh()
                 return held
             session = WriterSession(held.generation + 1, node, token)
-            claim = MetaOperations(require={WRITER: row}, put={WRITER: encode(session)})
+            put = {WRITER: encode(session), **process_row(node, self._clock())}
+            claim = MetaOperations(require={WRITER: row}, put=put)
             if self._keeper.position.head_bytes is None:
                 claim += create()[0]
             try:

@@ -17,7 +17,8 @@ from relational.errors import RelationalError
 from relational.relation import Relation
 from stream.cli.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 from stream.errors import StreamError
-from stream.session.session import Session, connect
+from stream.session.connect import connect
+from stream.session.session import Session
 from stream.session.table import Table
 
 USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
@@ -86,11 +87,11 @@ def _reported(console: Console) -> Iterator[None]:
 def _session(console: Console, url: str, accept_rollback: bool, allow_user_functions: bool) -> Session:
     """A session on `url`; prints the jobs that are set aside. If the connector of a table is not installed sources are
     paused, so that existing rows can still be read."""
-    session = connect(url, accept_rollback=accept_rollback, allow_user_functions=allow_user_functions)
+    session = connect(url, create=True, accept_rollback=accept_rollback, allow_user_functions=allow_user_functions)
     failed = session.failed_jobs
     if any(failure.is_retried for failure in failed):
         session.abandon()
-        session = connect(url, sources_paused=True, allow_user_functions=allow_user_functions)
+        session = connect(url, create=True, sources_paused=True, allow_user_functions=allow_user_functions)
         console.print("[yellow]sources are paused[/yellow]", end=": ")
     for failure in failed:
         if failure.follows is None:

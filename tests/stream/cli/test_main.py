@@ -101,7 +101,7 @@ def test_storage_commands_are_there_too(hummock, url):
 
 def test_a_store_whose_connector_is_gone_can_still_be_looked_at(hummock, url, monkeypatch):
     register_connector("history", HistoryConnector)
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql(
             "CREATE TABLE events (id BIGINT PRIMARY KEY, kind VARCHAR, value BIGINT) "
             "WITH (connector = 'history', seed = '1', steps = '10')"
@@ -116,15 +116,15 @@ def test_a_store_whose_connector_is_gone_can_still_be_looked_at(hummock, url, mo
 def test_a_paused_session_cannot_resume_a_source_without_its_connector(url, monkeypatch):
     register_connector("history", HistoryConnector)
     options = "WITH (connector = 'history', seed = '1', steps = '10')"
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         db.sql(f"CREATE TABLE events (id BIGINT PRIMARY KEY, kind VARCHAR, value BIGINT) {options}")
     with monkeypatch.context() as patched:
         patched.setattr("stream.connector.base._FACTORIES", {})
-        with stream.connect(url, sources_paused=True) as db:
+        with stream.connect(url, create=True, sources_paused=True) as db:
             with pytest.raises(stream.errors.UnknownConnector):
                 db.resume()
             assert db.sql("SELECT COUNT(*) AS n FROM events").to_arrow()["n"].to_pylist() == [0]
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         db.resume()
         while db.source_offsets("events") != {"all": "10"}:
             db.flush()
