@@ -16,6 +16,7 @@ from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.errors import WriterRunning
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
+from hummock.meta.commit_socket import CommitAnnouncer
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
 from hummock.meta.writer_process import running_writer
@@ -113,6 +114,9 @@ class Playground:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
+            self._announcer = None if self.url.startswith("memory:") else CommitAnnouncer(meta_store.url)
+            if self._announcer is not None:
+                undo.callback(self._announcer.close)
             self._check_functions(self.catalog.refresh())
             self._set_missing_rules()
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
@@ -250,11 +254,13 @@ class Playground:
             return stored_since(StorageTable(table, self.storage), epoch)
 
     def _delivering(self, observer: StepObserver) -> StepObserver:
-        """The observer, and the sinks, which are notified of each commit."""
+        """The observer; and the sinks and other processes, which are notified of each commit."""
 
         def observed(step: Step, epoch: int) -> None:
             observer(step, epoch)
             if step is Step.NOTIFY:
+                if self._announcer is not None:
+                    self._announcer.announce(Epoch(epoch))
                 self.deliveries.committed()
 
         return observed

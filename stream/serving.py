@@ -1,7 +1,8 @@
 """ServingNode: catalog and storage of a process that reads a store, beside the one that writes it.
 
-It follows the commits of the writer: between processes a version and the catalog are read from the meta store one after
-the other, the catalog first. So a name may be known here a moment before its rows: `settle` waits for those."""
+It follows the commits of the writer: on the same host as soon as they are there (`hummock.meta.commit_socket`), and in
+any case every `refresh_ms`. The catalog and a version are read from the meta store one after the other, the catalog
+first. So a name may be known here a moment before its rows: `settle` waits for those."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Epoch
+from hummock.errors import HummockError
 from hummock.meta import open_meta_store
+from hummock.meta.commit_socket import CommitListener
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
 from hummock.metrics import Metrics
@@ -67,6 +70,7 @@ class ServingNode:
             )
             undo.callback(self.storage.close)
             self.storage.follow_versions()
+            undo.callback(CommitListener(meta_store.url, self._refresh).close)
             self._undo = undo.pop_all()
 
     def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
@@ -80,6 +84,11 @@ class ServingNode:
         newest = max((changes[table_id].epoch for table_id in tables if table_id in changes), default=0)
         if newest > self.storage.committed_epoch:
             self.storage.wait_epoch(Epoch(newest))
+
+    def _refresh(self) -> None:
+        """Reads what was committed. An error is that of the next look, which the storage has."""
+        with contextlib.suppress(HummockError):
+            self.manager.refresh()
 
     def close(self) -> None:
         """Releases what it reads. Idempotent."""
