@@ -134,7 +134,7 @@ class SessionQueries:
         self, host: Host, transaction: Transaction, settings: Settings, worker: SessionWorker | None
     ) -> None:
         self.transaction, self.settings = transaction, settings
-        self._host, self._storage, self._worker = host, host.storage, worker
+        self.host, self._storage, self._worker = host, host.storage, worker
         self._catalog = host.catalog
         self._rows_limit = host.options.stream.statement_rows
         self._bytes_limit = host.options.stream.ingest_bytes
@@ -189,7 +189,7 @@ class SessionQueries:
         found = self._planned.get(id(plan))
         if found is not None and found.source is plan and found.known is known:
             return found
-        planned = plan_for(plan, plan.visible, known, self._host)
+        planned = plan_for(plan, plan.visible, known, self.host)
         with self._lock:
             self._planned[id(plan)] = planned
             while len(self._planned) > MOST_PLANS:
@@ -203,11 +203,11 @@ class SessionQueries:
     def replanned(self, planned: PlannedQuery) -> PlannedQuery:
         """For the current catalog."""
         known = self._catalog.snapshot
-        return plan_for(planned.source, planned.shown, known, self._host)
+        return plan_for(planned.source, planned.shown, known, self.host)
 
     def _without_indexes(self, planned: PlannedQuery) -> PlannedQuery:
         """For an older epoch, at which an index may lack rows."""
-        return plan_for(planned.source, planned.shown, None, self._host) if planned.query.indexes else planned
+        return plan_for(planned.source, planned.shown, None, self.host) if planned.query.indexes else planned
 
     @contextmanager
     def _pinned(self, planned: PlannedQuery, past: int | None = None) -> Iterator[tuple[PlannedQuery, Epoch]]:
@@ -240,14 +240,14 @@ class SessionQueries:
         def settled(node: LogicalPlan) -> LogicalPlan:
             return replace(node, epoch=committed) if isinstance(node, Scan) and node.epoch in late else node
 
-        return plan_for(transformed(planned.source, settled), planned.shown, None, self._host)
+        return plan_for(transformed(planned.source, settled), planned.shown, None, self.host)
 
     def _check_fresh(self, planned: PlannedQuery, *, is_past: bool = False) -> None:
         """JobFailed for a table that was set aside, unless an older epoch is read; JobCreating."""
         if not is_past:
-            self._host.settle(planned.tables)
+            self.host.settle(planned.tables)
         known = self._catalog.snapshot
-        failed = self._host.failed_jobs(known)
+        failed = self.host.failed_jobs(known)
         if failed or known.creating:
             for table_id in () if is_past else planned.tables:
                 if table_id in failed:
@@ -310,7 +310,7 @@ class SessionQueries:
 
     def _planned_now(self, query: LogicalPlan) -> PlannedQuery:
         """A query of which all columns are read, without indexes: they could be dropped meanwhile."""
-        return plan_for(query, range(len(query.schema)), None, self._host)
+        return plan_for(query, range(len(query.schema)), None, self.host)
 
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
         """The committed rows of `query` as the first ones of a new table, None if there are none. EvaluationError;

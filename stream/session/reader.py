@@ -17,12 +17,14 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
 from relational.plan.logical import Scan
-from relational.relation import Relation, TableRelation
+from relational.relation import Relation
 from stream.error_counts import RunningErrorCounts, committed_errors
 from stream.errors import ReadOnlySession, SessionClosed
+from stream.session.change_feed import ChangeFeed
 from stream.session.job_status import jobs_table
 from stream.session.queries import SessionQueries
 from stream.session.snapshot import CommittedOffsets, Snapshot
+from stream.session.table import StoredRelation
 
 if TYPE_CHECKING:
     from relational.sql.parameters import Given
@@ -102,11 +104,11 @@ class ReaderSession(ClosedAtExit):
 
     # -- what there is ---------------------------------------------------------------------------------
 
-    def table(self, name: str) -> TableRelation:
+    def table(self, name: str) -> StoredRelation:
         """The table or materialized view of that name. NotFound; CatalogError for a view: `relation` reads it."""
         whole = ObjectName.parse(name)
         found = self._relation_of(whole)
-        if not isinstance(found, TableRelation):
+        if not isinstance(found, StoredRelation):
             kind = self._host.catalog.resolve(whole).kind
             raise CatalogError(f"{name!r} is {kind.one}, which has no rows of its own: relation({name!r})", name=name)
         return found
@@ -132,8 +134,8 @@ class ReaderSession(ClosedAtExit):
             return Relation(Scan(table), self._queries)
         return self._handle_of(table)
 
-    def _handle_of(self, table: TableCatalog) -> TableRelation:
-        return TableRelation.of(table, self._queries)
+    def _handle_of(self, table: TableCatalog) -> StoredRelation:
+        return StoredRelation.of(table, self._queries)
 
     def at(self, epoch: int | None = None) -> Snapshot:
         """A snapshot of everything committed up to `epoch`, by default the newest one, for several consistent reads;
@@ -156,6 +158,13 @@ class ReaderSession(ClosedAtExit):
             return self._offsets.of(name)
         with self.at(epoch) as snapshot:
             return snapshot.offsets(name)
+
+    def changes(self, name: str, since: int | None = None, *, follow: bool = True) -> ChangeFeed:
+        """What changes in a table or materialized view: an iterator, also an asynchronous one, over Arrow batches, see
+        `ChangeFeed`. It begins with the rows that are there, or with what changed after the epoch `since`. It waits for
+        what comes; unless `follow`, it ends with what is committed by now. NotFound; CatalogError for a view, which has
+        no rows of its own; JobCreating, JobFailed; EpochTooOld and InvalidEpoch for `since`."""
+        return self.table(name).changes(since, follow=follow)
 
     def wait_epoch(self, epoch: int, *, timeout_ms: int | None = None) -> None:
         """Wait until what was committed up to `epoch` can be read here, such as that of a `flush()` elsewhere.
