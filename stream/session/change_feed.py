@@ -9,7 +9,8 @@
 
 A feed reads the difference between the rows of two epochs. If several epochs were committed since its last look, their
 changes come together, of each key what is left of them. So a slow reader gets larger steps, never a longer queue, and
-of its own position on every epoch stays readable for it. Nothing is read for an epoch that did not change the table.
+from its own position on every epoch stays readable for it. Nothing is read for an epoch that did not change the table.
+A cursor keeps the position under a name, see `change_cursor`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,15 +26,16 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from hummock.epoch import NEVER, Epoch, monotonic_seconds, pure_epoch
-from hummock.errors import InvalidEpoch
+from hummock.errors import HummockError, InvalidEpoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk
 from relational.chunk.arrow_export import OP_COLUMN
 from relational.errors import CatalogError, NotFound
 from relational.table.storage_table import StorageTable
-from stream.errors import SessionClosed
+from stream.errors import SessionClosed, StreamError
 from stream.meta.creations import check_created
 from stream.meta.job_failures import job_error
+from stream.session.change_cursor import ChangeCursor
 
 if TYPE_CHECKING:
     from stream.serving import Host
@@ -53,7 +55,16 @@ class ChangeFeed(ClosedAtExit):
     JobFailed if its job is set aside, CatalogError if it loses a column; SnapshotExpired if this process was suspended
     for so long that what it reads was given up."""
 
-    def __init__(self, host: Host, table: TableCatalog, since: int | None, *, follow: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        table: TableCatalog,
+        since: int | None,
+        *,
+        follow: bool,
+        cursor: str | None = None,
+        retention_ms: int | None = None,
+    ) -> None:
         if not table.kind.has_rows:
             raise CatalogError(f"{table.name!r} is {table.kind.one}, which has no rows of its own", name=table.name)
         host.settle([table.id])
@@ -67,10 +78,16 @@ class ChangeFeed(ClosedAtExit):
         self.error: Exception | None = None
         """What ended `start`."""
         self._pins = ExitStack()
-        self._target = self._pin(None if since is None else _checked(since))
-        self.epoch = Epoch(NEVER) if since is None else self._target
+        self.epoch = Epoch(NEVER)
         """All changes up to this epoch were given, and the next batch was asked for."""
-        self._batches = iter(()) if since is not None else self._between(self.epoch, self._target)
+        self._cursor = None
+        if cursor is not None:
+            self._cursor = ChangeCursor(host.manager, host.meta_store, cursor, table.id, retention_ms)
+        try:
+            self._batches = self._first_step(since)
+        except BaseException:
+            self._pins.close()
+            raise
         self._commits = host.manager.subscribe(lambda version: self._notify())
 
     @property
@@ -90,7 +107,7 @@ class ChangeFeed(ClosedAtExit):
             self._pass(self._target)
             if not self._find_target(deadline):
                 return None
-            self._batches = self._between(self.epoch, self._target)
+            self._batches = self._step()
 
     def start(self, on_batch: Callable[[pa.RecordBatch], object]) -> Self:
         """Calls `on_batch` with each batch, from a thread of its own, until `close`; what it or the feed raises ends
@@ -108,12 +125,15 @@ class ChangeFeed(ClosedAtExit):
         return self
 
     def close(self) -> None:
-        """Idempotent."""
+        """Ends a waiting `read`, and notes in the cursor what was passed. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if self._cursor is not None and self.epoch == self._target != self._cursor.epoch:
+            with suppress(HummockError, StreamError):  # then it comes again, by its epoch
+                self._cursor.begin(self.epoch, self.epoch)
         self._commits.close()
         self._pins.close()
 
@@ -138,6 +158,25 @@ class ChangeFeed(ClosedAtExit):
             yield batch
 
     # -- epochs ----------------------------------------------------------------------------------------
+
+    def _first_step(self, since: int | None) -> Iterator[pa.RecordBatch]:
+        """Goes on at the cursor, else after `since`, else with the rows that are there."""
+        cursor = self._cursor
+        if cursor is not None and cursor.epoch is not None and cursor.target is not None:
+            cursor.begin(cursor.epoch, cursor.target)  # from now on it is of this feed
+            self.epoch, self._target = cursor.epoch, cursor.target
+            if self._target > self._storage.committed_epoch:
+                self._storage.wait_epoch(self._target)
+            self._pin(self._target if self.epoch == NEVER else self.epoch)
+        else:
+            self._target = self._pin(None if since is None else _checked(since))
+            self.epoch = Epoch(NEVER) if since is None else self._target
+        return self._step()
+
+    def _step(self) -> Iterator[pa.RecordBatch]:
+        if self._cursor is not None:
+            self._cursor.begin(self.epoch, self._target)
+        return iter(()) if self.epoch == self._target else self._between(self.epoch, self._target)
 
     def _pin(self, epoch: Epoch | None) -> Epoch:
         """The epoch, None: the newest one: it and all later ones are readable, in place of those since the last call.
@@ -172,6 +211,8 @@ class ChangeFeed(ClosedAtExit):
             self._changed.wait_for(lambda: self._is_closed or self._storage.committed_epoch > known, max(left, 0))
         self._check_open()
         self._check_runs()
+        if self._cursor is not None:
+            self._cursor.note(self.epoch)
         return self._storage.committed_epoch > known or deadline is None or monotonic_seconds() < deadline
 
     def _notify(self) -> None:

@@ -20,6 +20,7 @@ from relational.plan.logical import Scan
 from relational.relation import Relation
 from stream.error_counts import RunningErrorCounts, committed_errors
 from stream.errors import ReadOnlySession, SessionClosed
+from stream.session.change_cursor import cursors_of, drop_cursor
 from stream.session.change_feed import ChangeFeed
 from stream.session.job_status import jobs_table
 from stream.session.queries import SessionQueries
@@ -159,12 +160,41 @@ class ReaderSession(ClosedAtExit):
         with self.at(epoch) as snapshot:
             return snapshot.offsets(name)
 
-    def changes(self, name: str, since: int | None = None, *, follow: bool = True) -> ChangeFeed:
+    def changes(
+        self,
+        name: str,
+        since: int | None = None,
+        *,
+        follow: bool = True,
+        cursor: str | None = None,
+        retention_ms: int | None = None,
+    ) -> ChangeFeed:
         """What changes in a table or materialized view: an iterator, also an asynchronous one, over Arrow batches, see
         `ChangeFeed`. It begins with the rows that are there, or with what changed after the epoch `since`. It waits for
         what comes; unless `follow`, it ends with what is committed by now. NotFound; CatalogError for a view, which has
-        no rows of its own; JobCreating, JobFailed; EpochTooOld and InvalidEpoch for `since`."""
-        return self.table(name).changes(since, follow=follow)
+        no rows of its own; JobCreating, JobFailed; EpochTooOld and InvalidEpoch for `since`.
+
+        `cursor`: a name under which the store keeps the position, for a later feed of any process, which goes on there,
+        whatever its `since`; what was not passed before comes again, with the same `_epoch`, so that a follower which
+        keeps the number beside what it writes has each change once. `retention_ms`: how long that position is kept
+        after its last use, a day by default. InvalidOption, CursorTaken, CursorExpired."""
+        return self.table(name).changes(since, follow=follow, cursor=cursor, retention_ms=retention_ms)
+
+    def cursors(self) -> pa.Table:
+        """The cursors of change feeds: name, table, the epoch up to which each has passed, NULL for none yet."""
+        self._check_open()
+        known, found = self._host.catalog.snapshot, list(cursors_of(self._host.meta_store))
+        tables = [known.tables.get(row.table) for _, row in found]
+        return pa.table({
+            "name": pa.array([name for name, _ in found], pa.string()),
+            "table": pa.array([None if table is None else str(known.name_of(table)) for table in tables], pa.string()),
+            "epoch": pa.array([row.epoch or None for _, row in found], pa.uint64()),
+        })
+
+    def drop_cursor(self, name: str) -> None:
+        """Forget the cursor of a change feed, and the epochs that it keeps readable. NotFound."""
+        self._check_open()
+        drop_cursor(self._host.manager, self._host.meta_store, name)
 
     def wait_epoch(self, epoch: int, *, timeout_ms: int | None = None) -> None:
         """Wait until what was committed up to `epoch` can be read here, such as that of a `flush()` elsewhere.

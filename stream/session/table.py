@@ -20,9 +20,17 @@ class StoredRelation(TableRelation):
 
     runner: SessionQueries
 
-    def changes(self, since: int | None = None, *, follow: bool = True) -> ChangeFeed:
+    def changes(
+        self,
+        since: int | None = None,
+        *,
+        follow: bool = True,
+        cursor: str | None = None,
+        retention_ms: int | None = None,
+    ) -> ChangeFeed:
         """What changes, as `ReaderSession.changes`."""
-        return ChangeFeed(self.runner.host, self.table, since, follow=follow)
+        host, table = self.runner.host, self.table
+        return ChangeFeed(host, table, since, follow=follow, cursor=cursor, retention_ms=retention_ms)
 
 
 class Table(StoredRelation):
