@@ -6,6 +6,7 @@ come from where each service's own tools look for them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hummock.errors import InvalidOption
 
+BEGINS_AS_URL = re.compile(r"[A-Za-z][\w+.-]*:")
 HIDDEN = "a URL with credentials"
 
 
@@ -44,9 +46,10 @@ class Address:
 
 
 def store_url(location: str | PathLike[str]) -> str:
-    """The URL of a store that is named by a URL or by a path, `~` and relative ones included."""
+    """The URL of a store that is named by a URL or by a path, `~` and relative ones included. What begins as a URL
+    does, or is only the scheme of one, is left to whoever opens it."""
     text = fspath(location)
-    if "://" in text or text.startswith(("file:", "memory:")) or not text:
+    if not text or "://" in text or BEGINS_AS_URL.match(text) or text in ("memory", "file"):
         return text
     return Path(text).expanduser().absolute().as_uri()
 

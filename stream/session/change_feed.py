@@ -19,6 +19,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -43,7 +44,12 @@ if TYPE_CHECKING:
 EPOCH_COLUMN = "_epoch"
 LOOK_SECONDS = 1.0
 """Between two looks whether the job of the table was set aside, which no commit need tell."""
-OPS = pa.array([str(op) for op in Op])
+
+
+@cache
+def op_names() -> pa.Array:
+    """The text of each op, by its number."""
+    return pa.array([str(op) for op in Op])
 
 
 class ChangeFeed(ClosedAtExit):
@@ -251,7 +257,7 @@ class ChangeFeed(ClosedAtExit):
     def _batch(self, chunk: StreamChunk, epoch: Epoch) -> pa.RecordBatch:
         rows = chunk.compact()
         epochs = pa.array(np.full(rows.capacity, epoch, np.uint64))
-        ops = OPS.take(pa.array(rows.ops))
+        ops = op_names().take(pa.array(rows.ops))
         return pa.RecordBatch.from_arrays([ops, epochs, *rows.arrays], schema=self.schema)
 
 

@@ -15,7 +15,7 @@ import hummock
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
-from hummock.errors import EpochTooOld, HummockError, InvalidEpoch, MetaStoreError
+from hummock.errors import EpochTooOld, HummockError, InvalidEpoch, StoreNotFound
 from hummock.object_store import local
 from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_version
@@ -115,9 +115,7 @@ def look(directory: str, seed: int) -> int:
 def look_once(directory: str, seed: int) -> int:
     try:
         storage = opened(directory, "reader")
-    except MetaStoreError as error:
-        assert type(error) is MetaStoreError, error
-        assert "there is no store" in str(error), error
+    except StoreNotFound:
         return 0
     with storage:
         version = storage.version

@@ -241,7 +241,7 @@ def test_ddl_of_a_fenced_session_changes_nothing(tmp_path):
     url = f"file://{tmp_path}/store"
     former = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS)
     former.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
-    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as latter:
+    with stream.connect(url, take_over=True, barrier_interval_ms=NEVER_MS) as latter:
         latter.sql("ALTER TABLE t ADD COLUMN v INT")
         for late in ("ALTER TABLE t ADD COLUMN w INT", "DROP TABLE t", "CREATE SCHEMA s"):
             with pytest.raises(Fenced):

@@ -80,7 +80,7 @@ def test_every_call_of_a_store_is_refused_in_a_child():
 
 PROGRAM = """
 import os, sys, stream
-db = stream.connect(sys.argv[1])
+db = stream.connect(sys.argv[1], create=True)
 db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1); FLUSH")
 child = os.fork()
 if child == 0:

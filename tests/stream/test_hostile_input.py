@@ -171,7 +171,7 @@ LISTS_OF_VIEWS = """
 import itertools, tempfile
 import pyarrow as pa
 import stream
-with tempfile.TemporaryDirectory() as folder, stream.connect("file://" + folder) as db:
+with tempfile.TemporaryDirectory() as folder, stream.connect(folder, create=True) as db:
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT[])")
     for kind, element in itertools.product((pa.list_view, pa.large_list_view), (pa.int64(), pa.int16())):
         given = pa.array([[1, 2], None, [], [3, None]], kind(element))

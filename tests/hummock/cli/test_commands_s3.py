@@ -25,7 +25,7 @@ def run_json(*arguments, status=0):
 
 
 def test_a_bucket_is_looked_at_verified_compacted_and_vacuumed(s3_url):
-    assert run_json("version", s3_url, status=1)["error"].startswith("MetaStore")
+    assert run_json("version", s3_url, status=1)["error"].startswith("StoreNotFound")
     with hummock.open(s3_url, role="writer", compaction=False) as store:
         epochs = hummock.EpochGenerator()
         for number in range(COMMITS):
