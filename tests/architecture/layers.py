@@ -163,6 +163,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "sqlglot": ("relational.sql",),
     "rich": COMMANDS,
     "click": COMMANDS,
+    "prompt_toolkit": ("stream.cli.shell.editor",),
+    "pygments": ("stream.cli.shell.editor",),
     "pandas": ("relational.relation",),
     "polars": ("relational.relation",),
 }
