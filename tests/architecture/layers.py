@@ -140,7 +140,10 @@ MAY_IMPORT: dict[str, str] = {
         "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
-    "stream.cli": "session spark hummock.base hummock.spark relational.display relational.relation",
+    "stream.cli": (
+        "session spark hummock.base hummock.spark relational.relation relational.catalog relational.display "
+        "relational.expr relational.sql relational.types"
+    ),
     "stream.__main__": "cli",
     "stream": "session connector relational.expr relational.inbox relational.types",
 }
