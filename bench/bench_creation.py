@@ -96,7 +96,7 @@ def show(when: str, latencies: dict[str, np.ndarray]) -> None:
 
 
 def test_creation_beside_writes(benchmark: Any, tmp_path: Path) -> None:
-    with stream.connect(f"file://{tmp_path}") as db:
+    with stream.connect(f"file://{tmp_path}", create=True) as db:
         load(db)
         writer = Writer(db)
         writer.start()
@@ -137,7 +137,7 @@ def progress(db: Session) -> float:
 
 def test_kill_during_a_creation(benchmark: Any, tmp_path: Path) -> None:
     url = f"file://{tmp_path}"
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         load(db)
     child = subprocess.Popen([sys.executable, "-m", "bench.bench_creation", url], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -146,7 +146,7 @@ def test_kill_during_a_creation(benchmark: Any, tmp_path: Path) -> None:
         seen = float(child.stdout.readline())
     child.send_signal(signal.SIGKILL)
     child.wait()
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         kept = progress(db)
 
         def finish() -> None:
@@ -159,7 +159,7 @@ def test_kill_during_a_creation(benchmark: Any, tmp_path: Path) -> None:
 
 def main(url: str) -> None:
     """Create the view; print its progress until the process is killed."""
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         threading.Thread(target=lambda: db.sql(VIEW), daemon=True).start()
         while True:
             print(progress(db), flush=True)

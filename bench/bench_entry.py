@@ -41,7 +41,7 @@ def rows_from(first: int, note: pa.Array) -> pa.Table:
 
 @pytest.fixture
 def session(tmp_path: Any) -> Iterator[Session]:
-    with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=3_600_000) as opened:
+    with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=3_600_000) as opened:
         yield opened
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.benchmark(timer=time.perf_counter)
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stream.Session]:
     history = HISTORY_MS[request.param]
     options = {} if history is None else {"history_ms": history}
-    with stream.connect(f"file://{tmp_path}/store", column_cache_bytes=0, **options) as session:
+    with stream.connect(f"file://{tmp_path}/store", create=True, column_cache_bytes=0, **options) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT, w DOUBLE) ON CONFLICT OVERWRITE")
         yield session
 

@@ -73,7 +73,7 @@ def test_sources_to_digest(benchmark: Any, name: str, is_declared: bool, files: 
     rows = sum(map(rows_of, INPUTS[name]))
     figures: dict[str, float] = {}
     ends = ends_of([kind for kind in INPUTS[name] if not (is_declared and kind == "auction")], files)
-    with stream.connect(f"file://{tmp_path}") as db:
+    with stream.connect(f"file://{tmp_path}", create=True) as db:
         def run() -> None:
             began = time.process_time()
             for kind in INPUTS[name]:

@@ -53,7 +53,7 @@ KINDS = {"source": (create_source, use_source), "table": (create_table, use_tabl
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_views(benchmark: Any, kind: str, tmp_path: Path) -> None:
     create, use = KINDS[kind]
-    with stream.connect(f"file://{tmp_path}", parallelism=PARALLELISM) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=PARALLELISM) as db:
         create(db)
         began = time.perf_counter()
         for number in range(VIEWS):

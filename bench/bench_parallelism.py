@@ -75,7 +75,7 @@ def files() -> Iterator[Path]:
 def main(directory: str, store: str, parallelism: int, query: str) -> None:
     """Run `query` into a digest sink in this process; print seconds, CPU seconds, the digest and the barriers."""
     end = f"{-(-(ROWS // FILES) // BATCH_ROWS)}:0"
-    with stream.connect(store, parallelism=parallelism) as db:
+    with stream.connect(store, create=True, parallelism=parallelism) as db:
         for path in sorted(Path(directory).iterdir()):
             columns = COLUMNS if path.name == "bid" else KEY_COLUMNS
             db.sql(f"CREATE SOURCE {path.name} ({columns}) WITH (connector = 'arrow', path = '{path}')")

@@ -27,7 +27,7 @@ POINT = "SELECT id, region, amount, x FROM t WHERE id = ?"
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stream.Session]:
     url = f"file://{tmp_path_factory.mktemp('points')}/store"
-    with stream.connect(url, barrier_interval_ms=1_000, inbox_poll_ms=0) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=1_000, inbox_poll_ms=0) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, region VARCHAR, amount DOUBLE PRECISION, x BIGINT)")
         for first in range(0, ROWS, 500_000):
             db.table("t").insert(rows(first, 500_000))

@@ -109,7 +109,7 @@ def read_source(
 ) -> dict[str, Any]:
     """Runs `create`, which creates the job `name`, to the ends of all files; the row that `state` selects then."""
     rows, end = ROWS * FILES * LINKS, f"{-(-ROWS // BATCH_ROWS)}:0"
-    with stream.connect(f"file://{directory}") as db:
+    with stream.connect(f"file://{directory}", create=True) as db:
         db.sql(f"CREATE SOURCE bid ({COLUMNS}) WITH (connector = 'arrow', path = '{files}')")
         figures: dict[str, float] = {}
 

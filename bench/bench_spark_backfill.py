@@ -40,7 +40,7 @@ MASTERS = {"two threads": "local[2]", "one executor": "local-cluster[1,1,1024]",
 
 def filled(url: str) -> stream.Session:
     """A session over the table, made unless it is there."""
-    session = stream.connect(url, statement_rows=BATCH, barrier_interval_ms=1_000)
+    session = stream.connect(url, create=True, statement_rows=BATCH, barrier_interval_ms=1_000)
     if not session.names():
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT, x DOUBLE)")
         session.sql("CREATE TABLE beside (id BIGINT PRIMARY KEY)")

@@ -67,7 +67,7 @@ class Bench:
 
     def load(self) -> Any:
         target = self.directory / f"store-{self.round}"
-        with stream.connect(f"file://{target}") as session:
+        with stream.connect(f"file://{target}", create=True) as session:
             session.create_table("t", CREATE, primary_key="id")
             report = session.bulk_load(self.frame(), "t", partitions=self.partitions)
             debt = session._playground.manager.compaction_debt()
@@ -79,7 +79,7 @@ class Bench:
         """(seconds, CPU seconds) of inserts by 50,000 with a flush after each, and of the compaction to one level."""
         target = self.directory / "stream"
         table = pa.concat_tables(pq.read_table(file) for file in sorted((self.directory / "input").iterdir()))
-        with stream.connect(f"file://{target}", barrier_interval_ms=1_000) as session:
+        with stream.connect(f"file://{target}", create=True, barrier_interval_ms=1_000) as session:
             made = session.create_table("t", CREATE, primary_key="id")
 
             def run() -> None:

@@ -102,7 +102,7 @@ def make(directory: Path, rows: int, spark: Any) -> None:
     table = rows_of(np.arange(rows), SEED)
     write_parquet(directory / "parquet-0", table)
     epochs = []
-    with stream.connect(f"file://{directory}/store") as session:
+    with stream.connect(f"file://{directory}/store", create=True) as session:
         made = session.create_table("rows", COLUMNS, primary_key="id", on_conflict="overwrite")
         session.bulk_load(spark.read.parquet(str(directory / "parquet-0")), "rows", partitions=4)
         epochs.append(session.flush())
@@ -134,7 +134,7 @@ def make_flights(directory: Path, rows: int, spark: Any) -> None:
         table = shifted.add_column(0, "id", ids)
         pq.write_table(table, directory / "parquet-0" / f"year-{number}.parquet", compression="none")
     columns = {field.name: SQL_TYPES.get(str(field.type), "timestamptz") for field in table.schema}
-    with stream.connect(f"file://{directory}/store") as session:
+    with stream.connect(f"file://{directory}/store", create=True) as session:
         session.create_table("rows", columns, primary_key="id")
         session.bulk_load(spark.read.parquet(str(directory / "parquet-0")), "rows", partitions=4)
         (directory / "epochs.json").write_text(json.dumps([session.flush()]))

@@ -89,7 +89,7 @@ def resident(db: Session) -> int:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_kept(benchmark: Any, operator: str, kind: str, tmp_path: Path) -> None:
     sizes = {f"{each}_cache_bytes": UNBOUNDED for each in ("join", "top_n", "aggregation")}
-    with stream.connect(f"file://{tmp_path}", parallelism=1, **sizes) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, **sizes) as db:
         db.sql(TABLES[kind])
         db.sql(f"CREATE SINK kept AS {OPERATORS[operator]} WITH (connector = 'digest')")
         before = resident(db)
@@ -108,7 +108,7 @@ def test_kept(benchmark: Any, operator: str, kind: str, tmp_path: Path) -> None:
 def test_a_quarter(benchmark: Any, is_near: bool, tmp_path: Path) -> None:
     def run(name: str, budget: int) -> tuple[float, Any, int]:
         """(Seconds, the answer, bytes in memory.)"""
-        with stream.connect(f"file://{tmp_path}/{name}", parallelism=1, join_cache_bytes=budget) as db:
+        with stream.connect(f"file://{tmp_path}/{name}", create=True, parallelism=1, join_cache_bytes=budget) as db:
             db.sql(TABLES["retracting"])
             db.sql(f"CREATE SINK kept AS {OPERATORS['join']} WITH (connector = 'digest')")
             began = time.perf_counter()
@@ -207,7 +207,7 @@ class Beside:
 
 @pytest.mark.parametrize("budget", [512 << 20, UNBOUNDED], ids=["default budget", "all in memory"])
 def test_dimension_row(benchmark: Any, budget: int, tmp_path: Path) -> None:
-    with stream.connect(f"file://{tmp_path}", join_cache_bytes=budget, barrier_timeout_ms=3_600_000) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, join_cache_bytes=budget, barrier_timeout_ms=3_600_000) as db:
         db.sql("CREATE TABLE fact (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
         db.sql("CREATE TABLE dimension (id BIGINT PRIMARY KEY, name VARCHAR)")
         db.sql("INSERT INTO dimension VALUES (1, 'before')")

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
 @pytest.mark.parametrize("name", ["row", "cell"])
 def test_update_of_one_column(benchmark: Any, name: str, tmp_path: Path) -> None:
-    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=NEVER_MS) as db:
         db.sql(f"CREATE TABLE t (id BIGINT PRIMARY KEY, {', '.join(f'c{n} BIGINT' for n in range(WIDE - 1))}) "
                f"WITH (row_format = '{name}')")
         rng = np.random.default_rng(7)

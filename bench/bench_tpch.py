@@ -40,7 +40,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     duckdb = pytest.importorskip("duckdb")
     url = f"file://{tmp_path_factory.mktemp('tpch')}/store"
     duck = duckdb.connect(config={"threads": os.cpu_count() or 1})
-    db = stream.connect(url, inbox_poll_ms=0, column_cache_bytes=CACHE_BYTES)
+    db = stream.connect(url, create=True, inbox_poll_ms=0, column_cache_bytes=CACHE_BYTES)
     for name, columns in SCHEMAS.items():
         db.sql(f"CREATE TABLE {name} ({columns})")
         duck.execute(f"CREATE TABLE {name} ({columns})")

@@ -64,7 +64,7 @@ class HummockEngine:
         self._files = self._rows = 0
         self._asking = 0.0
         self._db = self._undo.enter_context(stream.connect(
-            f"file://{spec.directory / 'store'}", engine=self._spark(spec), barrier_interval_ms=3_600_000,
+            f"file://{spec.directory / 'store'}", create=True, engine=self._spark(spec), barrier_interval_ms=3_600_000,
             split_discovery_ms=1, epoch_rows=5_000_000, inbox_poll_ms=0, **spec.options))
         self._db.sql(f"CREATE SOURCE {spec.table} ({spec.columns}) WITH (connector = 'arrow', path = '{self._feed}')")
         self._db.sql(f"CREATE MATERIALIZED VIEW v AS {spec.query}")

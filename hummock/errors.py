@@ -18,6 +18,7 @@ HummockError
 │   ├── MetaStoreBusy           also TimeoutError: another process held the store too long
 │   ├── MetaStoreEmptied        a store that was initialised once is empty now
 │   │   └── MetaStoreReplaced   ... or was replaced by another store
+│   ├── StoreNotFound           where a store should be there is none, and none was to be made
 │   ├── MetaStoreUnfit          the underlying storage cannot provide the guarantees of a meta store
 │   └── MetaStoreForked         also StoreForked
 ├── StoreForked                 a forked child used what its parent had opened
@@ -34,6 +35,7 @@ HummockError
 ├── RowCountMismatch            a compaction whose input differs from its output plus dropped rows
 ├── TaskCancelled               a compaction was cancelled
 ├── Fenced                      another process has claimed the role since
+├── WriterRunning               another process has the writer role, and was not to be replaced
 ├── RoleMissing                 an operation needs a role that the store was opened without
 ├── EpochTooOld                 a read below what compaction has kept
 ├── SnapshotExpired             a lease expired and what it protected is gone
@@ -49,6 +51,7 @@ HummockError
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from traceback import clear_frames
 from typing import Any
 
@@ -106,6 +109,17 @@ class MetaStoreError(HummockError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
+
+
+class StoreNotFound(MetaStoreError):
+    """There is no store at `location`, and opening was not to make one."""
+
+    def __init__(self, location: str):
+        super().__init__(location)
+        self.location = location
+
+    def __str__(self) -> str:
+        return f"there is no store at {self.location}: check the location; opening with create=True makes one"
 
 
 class DiskFull(ObjectStoreError, MetaStoreError):
@@ -367,6 +381,19 @@ class Fenced(HummockError):
     def __str__(self) -> str:
         return (f"the {self.role} role was claimed by {self.node!r}, and one process has it at a time: held generation "
                 f"{self.held}, now {self.current}")
+
+
+class WriterRunning(HummockError):
+    """Process `pid` of `host` has had the writer role of the store at `url` since `since_ms`, as Unix time."""
+
+    def __init__(self, url: str, node: str, host: str, pid: int, since_ms: int):
+        super().__init__(url, node, host, pid, since_ms)
+        self.url, self.node, self.host, self.pid, self.since_ms = url, node, host, pid, since_ms
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
+        return (f"process {self.pid} of {self.host} writes {self.url} since {since:%Y-%m-%d %H:%M:%S} UTC, and one "
+                'process does at a time: role="reader" reads beside it; take_over=True ends it')
 
 
 class RoleMissing(HummockError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from os import PathLike
 from typing import Any
 
 from hummock.base.key import KeyRange
@@ -13,6 +14,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum.vacuum import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
+from hummock.object_store.url import store_url
 from hummock.options import CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
 from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
@@ -55,11 +57,11 @@ class MaintainedStorage(HummockStorage):
         return self.maintenance
 
 
-def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
+def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str | None = None,
                  meta_options: MetaOptions | None = None, compaction: CompactionOptions | bool = True,
                  vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None, accept_rollback: bool = False,
                  **options: Any) -> MaintainedStorage:
-    """Opens the store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
+    """Opens the store at `url`: `memory://` (a new one each time), `file:///directory`, a path, or a remote one.
 
     As "reader", the default, opening changes nothing at the URL, and only data known to be committed is read.
     `role="writer"` creates the store if it does not exist and claims the writer role from any other process, whose next
@@ -68,15 +70,16 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
     `vacuum`, unless `compaction` is False: then other processes must. `retry` configures retries of object-store calls.
     `options` are those of StorageOptions. Commits of other processes become visible within `refresh_ms`. A store that
     was restored from an older copy raises MetaStoreRolledBack unless `accept_rollback` is set. Closing the store closes
-    all its parts, and abandons running compactions. MetaStoreError if there is no store to read.
+    all its parts, and abandons running compactions. StoreNotFound if there is no store to read.
     """
+    url = store_url(url)
     if role is None:
         role = "writer" if url == "memory://" else "reader"
     if role not in ROLES:
         raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
     storage_options, metrics = StorageOptions(**options), Metrics()
     with ExitStack() as opened:
-        object_store = open_object_store(url, metrics=metrics, retry=retry)
+        object_store = open_object_store(url, metrics=metrics, retry=retry, create=role == "writer")
         opened.callback(object_store.close)
         meta_store = open_meta_store(url, meta, object_store=object_store, create=role == "writer",
                                      accept_rollback=accept_rollback, options=meta_options)

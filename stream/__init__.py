@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
     from stream.connector.sink import SinkTarget, register_sink
     from stream.options import StreamOptions
-    from stream.session.session import Session, connect
+    from stream.session.connect import connect
+    from stream.session.reader import ReaderSession
+    from stream.session.session import Session
     from stream.session.table import Table
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "DataType",
     "Inbox",
     "Interval",
+    "ReaderSession",
     "Schema",
     "Session",
     "SinkTarget",
@@ -57,7 +60,9 @@ MODULES = {
     "stream.connector.base": ("Connector", "SplitEnumerator", "SplitReader", "register_connector"),
     "stream.connector.sink": ("SinkTarget", "register_sink"),
     "stream.options": ("StreamOptions",),
-    "stream.session.session": ("Session", "connect"),
+    "stream.session.connect": ("connect",),
+    "stream.session.reader": ("ReaderSession",),
+    "stream.session.session": ("Session",),
     "stream.session.table": ("Table",),
 }
 

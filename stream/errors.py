@@ -17,6 +17,9 @@ StreamError
 ├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
 │   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
 ├── KernelsChanged                     a view whose rows an older release computed differently
+├── ReadOnlySession (ValueError)       a change, or a question to running jobs, in a session that only reads
+├── CursorTaken                        a change feed whose cursor another one uses since, or that was dropped
+├── CursorExpired                      a cursor that was not used for longer than its retention
 ├── StatementsLost                     statements that a recovery undid and could not send again
 ├── JobFailed                          a table or view that was set aside, with the reason and the remedy
 ├── JobCreating                        a view that has not read all existing rows of its tables yet
@@ -206,6 +209,36 @@ class KernelsChanged(StreamError):
         super().__init__(f"view {view!r} is of an older release, which computed {listed} otherwise: it is built anew")
         self.view = view
         self.expressions = tuple(expressions)
+
+
+class ReadOnlySession(StreamError, ValueError):
+    """`what` needs the session that runs the jobs of this store; this one was connected to read."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f'{what}: this session reads beside the one that runs the jobs. connect() without role="reader" takes '
+            "changes if no other session runs, and stream.Inbox hands rows to one that does"
+        )
+        self.what = what
+
+
+class CursorTaken(StreamError):
+    """Another feed uses cursor `name` since, or it was dropped: this one has ended."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the cursor {name!r} was taken by another feed, or dropped: one feed uses it at a time")
+        self.name = name
+
+
+class CursorExpired(StreamError):
+    """Cursor `name` was not used for `retention_ms`; changes can be read from `safe_epoch` on."""
+
+    def __init__(self, name: str, retention_ms: int, safe_epoch: int) -> None:
+        super().__init__(
+            f"the cursor {name!r} was not used for longer than its retention of {retention_ms / 1_000:,.0f} s, and the "
+            f"changes before epoch {safe_epoch} are gone: drop_cursor({name!r}), and begin again with all rows"
+        )
+        self.name, self.retention_ms, self.safe_epoch = name, retention_ms, safe_epoch
 
 
 class StatementsLost(StreamError):

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
+from hummock.errors import WriterRunning
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
+from hummock.meta.commit_socket import CommitAnnouncer
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
+from hummock.meta.writer_process import running_writer
 from hummock.meta_client import WriterSession
 from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import open_object_store
@@ -24,6 +27,7 @@ from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.staging_store import StagingStore
 from hummock.store.storage import HummockStorage
+from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
@@ -110,6 +114,9 @@ class Playground:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
+            self._announcer = None if self.url.startswith("memory:") else CommitAnnouncer(meta_store.url)
+            if self._announcer is not None:
+                undo.callback(self._announcer.close)
             self._check_functions(self.catalog.refresh())
             self._set_missing_rules()
             self.deliveries = SinkDeliveries(self.catalog, self.storage, self.storage.snapshot)
@@ -247,11 +254,13 @@ class Playground:
             return stored_since(StorageTable(table, self.storage), epoch)
 
     def _delivering(self, observer: StepObserver) -> StepObserver:
-        """The observer, and the sinks, which are notified of each commit."""
+        """The observer; and the sinks and other processes, which are notified of each commit."""
 
         def observed(step: Step, epoch: int) -> None:
             observer(step, epoch)
             if step is Step.NOTIFY:
+                if self._announcer is not None:
+                    self._announcer.announce(Epoch(epoch))
                 self.deliveries.committed()
 
         return observed
@@ -271,6 +280,13 @@ class Playground:
         worker = self.meta.detached_workers().get(table.id)
         return (self.node if worker is None else worker).profile(table.id, table.name, interval)
 
+    def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
+        """The jobs that are set aside, by id."""
+        return self.meta.failures.failed(known)
+
+    def settle(self, tables: Iterable[int]) -> None:
+        """Returns at once: the catalog knows what a commit did when the storage has it."""
+
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""
         self.manager.check_writer(self._writer)
@@ -281,17 +297,23 @@ class Playground:
 
 
 def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
-                    accept_rollback: bool = False, engine: OpenWorker | None = None) -> Playground:
+                    accept_rollback: bool = False, engine: OpenWorker | None = None, create: bool = True,
+                    take_over: bool = True) -> Playground:
     """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`; its actors are run by the
-    worker that `engine` opens, by default in this process. InvalidOption; MetaStoreRolledBack if an older copy of the
-    metadata was restored, unless `accept_rollback`."""
+    worker that `engine` opens, by default in this process. InvalidOption; StoreNotFound unless `create`; WriterRunning
+    unless `take_over`; MetaStoreRolledBack if an older copy of the metadata was restored, unless `accept_rollback`."""
     if options is None or options.stream.system_arrow_pool:
         use_system_arrow_pool()
     metrics = Metrics()
-    object_store = open_object_store(url, metrics=metrics)
-    try:
-        meta_store = open_meta_store(url, meta, object_store=object_store, accept_rollback=accept_rollback)
-    except BaseException:
-        object_store.close()
-        raise
+    object_store = open_object_store(url, metrics=metrics, create=create)
+    with contextlib.ExitStack() as undo:
+        undo.callback(object_store.close)
+        meta_store = open_meta_store(
+            url, meta, object_store=object_store, create=create, accept_rollback=accept_rollback
+        )
+        undo.callback(meta_store.close)
+        running = None if take_over else running_writer(meta_store)
+        if running is not None:
+            raise WriterRunning(url, running.node, running.host, running.pid, running.since_ms)
+        undo.pop_all()
     return Playground(object_store, meta_store, options, metrics=metrics, engine=engine)

@@ -33,13 +33,14 @@ from hummock.meta.commit import CommitRequest
 from hummock.meta.compaction.manager import CompactionManager
 from hummock.meta.compaction.records import RunningTask
 from hummock.meta.ingest_placement import read_load
-from hummock.meta.leases import PinTable
+from hummock.meta.leases import PinTable, held_epoch
 from hummock.meta.notification import TopicSubscription
 from hummock.meta.records import HEAD, LOADS, TASKS, VACUUMED, WRITER, decode, encode, lease_key
 from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_registry import UploadTable
 from hummock.meta.version_log import LogPosition, append, create
 from hummock.meta.version_state import Change, VersionState, retry_overtaken
+from hummock.meta.writer_process import process_row
 from hummock.meta_client import NO_RULE_CHANGES, NO_WATERMARKS, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
@@ -119,7 +120,8 @@ class HummockManager:
                 self.refresh()
                 return held
             session = WriterSession(held.generation + 1, node, token)
-            claim = MetaOperations(require={WRITER: row}, put={WRITER: encode(session)})
+            put = {WRITER: encode(session), **process_row(node, self._clock())}
+            claim = MetaOperations(require={WRITER: row}, put=put)
             if self._keeper.position.head_bytes is None:
                 claim += create()[0]
             try:
@@ -250,6 +252,39 @@ class HummockManager:
                 return pinned
             self._lease(node, wanted)
         raise SnapshotExpired(f"an epoch of node {node}", "its lease ends before it can be used")
+
+    def hold_epoch(self, node: str, epoch: Epoch, hold_ms: int, operations: MetaOperations = NONE) -> None:
+        """Keeps `epoch` and all later ones readable for `hold_ms` from now on, whatever becomes of this process, in one
+        transaction with the caller's `operations`. `node` is a name that no process pins under; a later call replaces
+        the former. Raises `EpochTooOld` if it was not kept until now, `PreconditionFailed` for the caller's own
+        requirements, or what the meta store raises.
+        """
+        if self._try_hold(node, epoch, hold_ms, operations):
+            return
+        for _ in range(self.options.transaction_attempts):
+            with self._keeper.unchanged():
+                is_done = self._try_hold(node, epoch, hold_ms, operations)
+            if is_done:
+                return
+        raise MetaStoreError(f"the lease of {node} was overtaken at each try")
+
+    def _try_hold(self, node: str, epoch: Epoch, hold_ms: int, operations: MetaOperations) -> bool:
+        key = lease_key(node)
+        row = self._meta_store.get(key)
+        hold = held_epoch(self._keeper.position, node, row, epoch, self._clock(), hold_ms)
+        try:
+            self._meta_store.transaction(hold + operations)
+        except PreconditionFailed as error:
+            if error.key in operations.require:
+                raise
+            return False
+        except OutcomeUnknown:
+            return self._meta_store.get(key) == hold.put[key]
+        return True
+
+    def release_epoch(self, node: str, operations: MetaOperations = NONE) -> None:
+        """Ends what `hold_epoch` keeps, with the caller's `operations`."""
+        self._meta_store.transaction(MetaOperations(delete=(lease_key(node),)) + operations)
 
     def unpin_snapshot(self, node: str, epoch: Epoch) -> None:
         """Releases one pin of `epoch`."""

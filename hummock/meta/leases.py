@@ -30,6 +30,9 @@ from hummock.object_store.base import RandomBytes
 from hummock.options import MetaOptions
 from hummock.version import HummockVersion
 
+HELD = "held"                       # the holder of leases that belong to no process
+NO_FILES = (1 << 63) - 1            # as the oldest version that is read: all files may go
+
 
 @dataclass(slots=True)
 class NodePins:
@@ -224,6 +227,22 @@ class PinTable:
 
     def _pins_of(self, node: str) -> NodePins:
         return self._nodes.setdefault(node, NodePins(node, self._holder))
+
+
+def held_epoch(position: LogPosition, node: str, row: bytes | None, epoch: Epoch, now_ms: int,
+               hold_ms: int) -> MetaOperations:
+    """The operations that keep `epoch` and all later ones readable for `hold_ms`, under the name of a node that no
+    process has pins of; it has written `row` before (None: it has not, or lost it). No files are kept by it: who reads
+    pins a version of its own. REQUIRES the position's head unchanged. Raises `EpochTooOld`.
+    """
+    key = lease_key(node)
+    held = None if row is None else decode(Lease, key, row)
+    is_kept = held is not None and now_ms < held.expires_ms and held.min_epoch <= epoch
+    if not is_kept and epoch < position.version.safe_epoch:
+        raise EpochTooOld(epoch, position.version.safe_epoch)
+    lease = encode(Lease(node, HELD, now_ms + hold_ms, NO_FILES, epoch))
+    put = {key: lease} if row is not None else {key: lease, NEWEST_LEASE: lease}
+    return position.requirement + MetaOperations(require={key: row}, put=put)
 
 
 def read_leases(meta_store: MetaStore) -> list[Lease]:

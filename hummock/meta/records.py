@@ -2,6 +2,7 @@
 
     hummock/head                end of the version log; every change of the version changes it
     hummock/writer              holder of the writer role
+    hummock/writer_process      the process that claimed it last, and when
     hummock/checkpoint          one complete version
     hummock/delta/<version>     the steps after the checkpoint
     hummock/commit/<epoch>      answers of the newest commits
@@ -37,6 +38,7 @@ from hummock.version import HummockVersion, VersionDelta
 FORMAT = 1
 HEAD = "hummock/head"
 WRITER = "hummock/writer"
+WRITER_PROCESS = "hummock/writer_process"
 CHECKPOINT = "hummock/checkpoint"
 DELTAS = "hummock/delta/"
 COMMITS = "hummock/commit/"
@@ -72,6 +74,18 @@ class CommitAnswer:
     generation: int
     version_id: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriterProcess:
+    """`node` claimed the writer role at `since_ms`; the others are those of `ProcessId`."""
+
+    node: str
+    host: str
+    machine: str
+    pid: int
+    started: int
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +148,12 @@ class TaskAnswer:
 
 
 Record = TypeVar("Record", Head, CommitAnswer, LoadAnswer, Lease, Upload, Tombstone, TaskCounter, LargeClaim,
-                 TaskAnswer, WriterSession)
+                 TaskAnswer, WriterSession, WriterProcess)
 Value = TypeVar("Value", HummockVersion, VersionDelta)
 
 
 def encode(record: Head | CommitAnswer | LoadAnswer | Lease | Upload | Tombstone | TaskCounter | LargeClaim
-           | TaskAnswer | WriterSession) -> bytes:
+           | TaskAnswer | WriterSession | WriterProcess) -> bytes:
     return _dump({"format": FORMAT, **asdict(record)})
 
 

@@ -19,21 +19,22 @@ __all__ = ["ObjectStore", "directory_of", "open_object_store"]
 
 
 def open_object_store(url: str, *, metrics: Metrics | None = None, retry: RetryOptions | None = None,
-                      pacing: Pacing | None = None) -> ObjectStore:
+                      pacing: Pacing | None = None, create: bool = True) -> ObjectStore:
     """The store at `url`, instrumented: `memory://` (a new one each time), `file:///directory`, `s3://bucket/prefix`,
     `webhdfs://host:port/prefix`, or what `opendal` describes: `gs://`, `oss://`, `azblob://`, `hdfs://`.
 
-    Raises `InvalidOption` for another scheme.
+    Unless `create`, a directory is not made where there is none. Raises `InvalidOption` for another scheme.
     """
     metrics, retry = metrics or Metrics(), retry or RetryOptions()
-    return InstrumentedObjectStore(_open(url, metrics, retry), metrics, retry, pacing or Pacing(random.Random()))
+    opened, pacing = _open(url, metrics, retry, create), pacing or Pacing(random.Random())
+    return InstrumentedObjectStore(opened, metrics, retry, pacing)
 
 
-def _open(url: str, metrics: Metrics, retry: RetryOptions) -> ObjectStore:
+def _open(url: str, metrics: Metrics, retry: RetryOptions, create: bool) -> ObjectStore:
     if url == "memory://":
         return MemoryObjectStore()
     if url.startswith("file:"):
-        return LocalObjectStore(directory_of(url))
+        return LocalObjectStore(directory_of(url), create=create)
     address = parse_address(url)
     if address.scheme == "s3":
         from hummock.object_store.s3 import S3ObjectStore  # imports an HTTP client: for remote stores only

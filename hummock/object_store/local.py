@@ -45,9 +45,12 @@ KNOWN_DIRECTORIES_LIMIT = 4096
 
 
 class LocalObjectStore(ObjectStore):
-    """Every object is a regular file inside `root`; symbolic links out of it are rejected."""
+    """Every object is a regular file inside `root`; symbolic links out of it are rejected.
 
-    def __init__(self, root: str | os.PathLike[str], random_bytes: RandomBytes = os.urandom):
+    Unless `create`, a directory that does not exist is not made at opening.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], random_bytes: RandomBytes = os.urandom, *, create: bool = True):
         self._root = Path(root).absolute()
         self._random_bytes = random_bytes
         self._lock = threading.Lock()
@@ -55,11 +58,13 @@ class LocalObjectStore(ObjectStore):
         self._open = FdCache()
         self._known: set[str] = set()       # directories inside root that exist and are synced
         with self.typed(str(self._root)):
-            _make_directory(self._root)
+            if create:
+                _make_directory(self._root)
             self._real_root = self._root.resolve()
             self._temporary = self._real_root / TEMPORARY
-            _make_directory(self._temporary)
-            self._remove_leftovers()
+            if create or self._root.is_dir():
+                _make_directory(self._temporary)
+                self._remove_leftovers()
 
     @property
     def url(self) -> str:

@@ -7,6 +7,8 @@ come from where each service's own tools look for them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hummock.errors import InvalidOption
@@ -39,6 +41,14 @@ class Address:
         if value not in ("true", "false"):
             raise InvalidOption(name, value, "true or false")
         return value == "true"
+
+
+def store_url(location: str | PathLike[str]) -> str:
+    """The URL of a store that is named by a URL or by a path, `~` and relative ones included."""
+    text = fspath(location)
+    if "://" in text or text.startswith(("file:", "memory:")) or not text:
+        return text
+    return Path(text).expanduser().absolute().as_uri()
 
 
 def parse_address(url: str) -> Address:

@@ -32,6 +32,7 @@ from hummock.meta.records import (
     VACUUMED,
     WANTED,
     WRITER,
+    WRITER_PROCESS,
     CommitAnswer,
     Head,
     LargeClaim,
@@ -40,6 +41,7 @@ from hummock.meta.records import (
     TaskCounter,
     Tombstone,
     Upload,
+    WriterProcess,
     decode,
     decode_value,
 )
@@ -55,8 +57,9 @@ from hummock.version import HummockVersion, VersionDelta
 READ_BYTES = 8 << 20        # of `.data` in memory per thread, unless one block is larger
 ROWS = "hummock/"
 # The type of a row, by the beginning of its key.
-RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lease, NEWEST_LEASE: Lease,
-           VACUUMED: Tombstone, TASKS: TaskCounter, LARGE: LargeClaim, REPORTS: TaskAnswer, UPLOADS: Upload,
+RECORDS = {HEAD: Head, WRITER: WriterSession, WRITER_PROCESS: WriterProcess, COMMITS: CommitAnswer,
+           LEASES: Lease, NEWEST_LEASE: Lease, VACUUMED: Tombstone,
+           TASKS: TaskCounter, LARGE: LargeClaim, REPORTS: TaskAnswer, UPLOADS: Upload,
            LOADS: LoadAnswer}
 VALUES = {CHECKPOINT: HummockVersion, DELTAS: VersionDelta}
 OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, OBSOLETE: ObsoleteFiles.decode}

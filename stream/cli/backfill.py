@@ -13,7 +13,7 @@ from relational.errors import RelationalError
 from relational.relation import Relation
 from stream.cli.terminal import counted_rows, new_console, print_error
 from stream.errors import StreamError
-from stream.session.session import connect
+from stream.session.connect import connect
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
 

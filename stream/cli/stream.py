@@ -18,7 +18,8 @@ from stream.cli.engine import engine_on
 from stream.cli.sql import allow_user_functions_option
 from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
-from stream.session.session import Session, connect
+from stream.session.connect import connect
+from stream.session.session import Session
 
 REPORT_SECONDS = 5.0
 
@@ -31,6 +32,7 @@ REPORT_SECONDS = 5.0
 @click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=1_000, show_default=True,
               help="Time between two epochs, unless more is waiting.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so long.")
+@click.option("--take-over", is_flag=True, help="End the process that keeps the store's jobs now, if there is one.")
 @allow_user_functions_option
 @click.option("--advise", is_flag=True, help="Also say which engine the jobs should run on, and why.")
 def stream(
@@ -39,18 +41,19 @@ def stream(
     meta: str | None,
     barrier_interval_ms: int,
     seconds: float | None,
+    take_over: bool,
     allow_user_functions: bool,
     advise: bool,
 ) -> None:
     """Keep the tables, views and sinks of a store running.
 
-    It claims the writer role and goes on from the last committed epoch, whichever engine committed it. SIGINT and
-    SIGTERM end it after a last commit.
+    It takes the writer role, unless another process has it, and goes on from the last committed epoch, whichever
+    engine committed it. SIGINT and SIGTERM end it after a last commit.
     """
     console = new_console()
     try:
         with engine_on(master, f"hummock stream {url}") as spark, connect(
-            url, meta=meta, engine=spark, barrier_interval_ms=barrier_interval_ms,
+            url, meta=meta, engine=spark, take_over=take_over, barrier_interval_ms=barrier_interval_ms,
             allow_user_functions=allow_user_functions,
         ) as session:
             console.print(f"keeping the jobs of {url} {f'on Spark at {master}' if master else 'in this process'}")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from relational.catalog.manager import CatalogManager
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import NotFound
 from stream.errors import JobCreating
 from stream.meta.job_failures import JobFailures
@@ -50,7 +51,11 @@ class Creations:
 
     def check(self, table_ids: Iterable[int]) -> None:
         """JobCreating if one of the tables is that of a job that is being created."""
-        known = self._catalog.snapshot
-        for table_id in table_ids:
-            if table_id in known.creating:
-                raise JobCreating(str(known.name_of(known.tables[table_id])))
+        check_created(self._catalog.snapshot, table_ids)
+
+
+def check_created(known: CatalogSnapshot, table_ids: Iterable[int]) -> None:
+    """JobCreating if one of the tables is that of a job that is being created."""
+    for table_id in table_ids:
+        if table_id in known.creating:
+            raise JobCreating(str(known.name_of(known.tables[table_id])))

@@ -33,7 +33,7 @@ from stream.session.statement_cache import CachedStatement, StatementCache
 from stream.session.transaction import WRITING
 
 if TYPE_CHECKING:
-    from stream.playground import Playground
+    from stream.serving import Host
     from stream.session.queries import Change, PlannedQuery, SessionQueries
     from stream.session.transaction import Transaction
 
@@ -93,7 +93,7 @@ class Executions:
 
     def __init__(
         self,
-        playground: Playground,
+        host: Host,
         queries: SessionQueries,
         now: Callable[[], datetime],
         settings: Callable[[], Hashable],
@@ -103,7 +103,7 @@ class Executions:
     ) -> None:
         self._queries, self._transaction = queries, transaction
         self._run, self._changed = run, changed
-        self.cache = StatementCache(playground, now, settings)
+        self.cache = StatementCache(host, now, settings)
         self._lock = threading.Lock()
         self._prepared: dict[str, bound.Prepare] = {}
 

@@ -22,23 +22,25 @@ from relational.catalog.changes import changed_after
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.chunk import DataChunk, StreamChunk
-from relational.errors import BindError, InvalidValue
+from relational.errors import BindError, InvalidValue, NotFound
 from relational.expr.expression import Expression, Literal
 from relational.plan.cardinality import TableRows
 from relational.plan.descent import transformed
 from relational.plan.logical import LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from relational.table.row_checks import check_rows, first_repeated_key
-from stream.errors import DuplicateKey, InvalidStatement
+from stream.errors import DuplicateKey, InvalidStatement, ReadOnlySession
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
+from stream.meta.creations import check_created
 from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from hummock.meta.store.base import MetaOperations
     from relational.sql.settings import Settings
     from relational.sql.statement import Returning
-    from stream.playground import Playground
+    from stream.serving import Host
     from stream.session.transaction import Transaction
+    from stream.worker.session_worker import SessionWorker
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Change: TypeAlias = "tuple[Sequence[tuple[int, Expression]] | None, Expression | None]"
@@ -85,11 +87,11 @@ class PlannedQuery:
 
 
 def plan_for(
-    plan: LogicalPlan, shown: Sequence[int], known: CatalogSnapshot | None, playground: Playground
+    plan: LogicalPlan, shown: Sequence[int], known: CatalogSnapshot | None, host: Host
 ) -> PlannedQuery:
     """Plans a query. Its joins are ordered by the sizes of the tables, and it may read the indexes that `known` has,
     unless these are incomplete or set aside. BindError for a plan that is too deep."""
-    failed = {} if known is None else playground.meta.failures.failed(known)
+    failed = {} if known is None else host.failed_jobs(known)
 
     def indexes(table_id: int) -> list[TableCatalog]:
         found = () if known is None else known.indexes_of(table_id)
@@ -99,24 +101,24 @@ def plan_for(
     tables = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is None))
     past = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is not None))
     epochs = tuple(dict.fromkeys(Epoch(scan.epoch) for scan in scans if scan.epoch is not None))
-    batch = plan_query(plan, indexes, estimated_rows_in(playground))
-    query = PreparedQuery(batch, shown, playground.storage, recursion_limits(playground))
+    batch = plan_query(plan, indexes, estimated_rows_in(host))
+    query = PreparedQuery(batch, shown, host.storage, recursion_limits(host))
     return PlannedQuery(plan, shown, tables, past, epochs, query, known)
 
 
-def recursion_limits(playground: Playground) -> RecursionLimits:
+def recursion_limits(host: Host) -> RecursionLimits:
     """Of the queries of a session."""
-    options = playground.options.stream
+    options = host.options.stream
     return RecursionLimits(options.recursion_rounds, options.recursion_rows)
 
 
-def estimated_rows_in(playground: Playground) -> TableRows:
+def estimated_rows_in(host: Host) -> TableRows:
     """The rows of a table by the sizes of the files that have them."""
     entries: dict[int, float] = {}
 
     def rows(table: TableCatalog) -> float:
         if table.id not in entries:
-            entries.update(playground.storage.table_entries((table.id,)))
+            entries.update(host.storage.table_entries((table.id,)))
         of_row = len(table.columns) - len(table.pk) + 1 if table.row_format is RowFormat.CELL else 1
         return entries[table.id] / of_row
 
@@ -125,22 +127,28 @@ def estimated_rows_in(playground: Playground) -> TableRows:
 
 class SessionQueries:
     """Executes the reads and changes of all relations of a session; in its `transaction`, if that is open. Thread safe.
-    """
 
-    def __init__(self, playground: Playground, transaction: Transaction, settings: Settings) -> None:
+    Without the `worker` that carries them out, changes raise ReadOnlySession."""
+
+    def __init__(
+        self, host: Host, transaction: Transaction, settings: Settings, worker: SessionWorker | None
+    ) -> None:
         self.transaction, self.settings = transaction, settings
-        self._playground, self._storage = playground, playground.storage
-        self._node = playground.node
-        self._catalog = playground.catalog
-        self._failures = playground.meta.failures
-        self._creations = playground.meta.creations
-        self._rows_limit = playground.options.stream.statement_rows
-        self._bytes_limit = playground.options.stream.ingest_bytes
-        cache_bytes = playground.options.stream.column_cache_bytes
+        self.host, self._storage, self._worker = host, host.storage, worker
+        self._catalog = host.catalog
+        self._rows_limit = host.options.stream.statement_rows
+        self._bytes_limit = host.options.stream.ingest_bytes
+        cache_bytes = host.options.stream.column_cache_bytes
         self._columns = ColumnCache(cache_bytes, self._storage.unchanged_since)
-        playground.metrics.watch(lambda: self._columns.counts, COUNTED)
+        host.metrics.watch(lambda: self._columns.counts, COUNTED)
         self._lock = threading.Lock()
         self._planned: dict[int, PlannedQuery] = {}  # by the id of the logical plan, which it keeps
+
+    @property
+    def _node(self) -> SessionWorker:
+        if self._worker is None:
+            raise ReadOnlySession("a change")
+        return self._worker
 
     # -- reads -----------------------------------------------------------------------------------------
 
@@ -166,7 +174,10 @@ class SessionQueries:
         if past is not None or planned.epochs or self.transaction.is_open:
             with self._pinned(planned, past) as (pinned, epoch):
                 return self._without_indexes(pinned).query.rows_at(epoch, values)
+        known = self._catalog.snapshot
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)
+        if self._catalog.snapshot is not known:
+            self._check_not_dropped(planned)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
             return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
         return rows
@@ -178,7 +189,7 @@ class SessionQueries:
         found = self._planned.get(id(plan))
         if found is not None and found.source is plan and found.known is known:
             return found
-        planned = plan_for(plan, plan.visible, known, self._playground)
+        planned = plan_for(plan, plan.visible, known, self.host)
         with self._lock:
             self._planned[id(plan)] = planned
             while len(self._planned) > MOST_PLANS:
@@ -192,11 +203,11 @@ class SessionQueries:
     def replanned(self, planned: PlannedQuery) -> PlannedQuery:
         """For the current catalog."""
         known = self._catalog.snapshot
-        return plan_for(planned.source, planned.shown, known, self._playground)
+        return plan_for(planned.source, planned.shown, known, self.host)
 
     def _without_indexes(self, planned: PlannedQuery) -> PlannedQuery:
         """For an older epoch, at which an index may lack rows."""
-        return plan_for(planned.source, planned.shown, None, self._playground) if planned.query.indexes else planned
+        return plan_for(planned.source, planned.shown, None, self.host) if planned.query.indexes else planned
 
     @contextmanager
     def _pinned(self, planned: PlannedQuery, past: int | None = None) -> Iterator[tuple[PlannedQuery, Epoch]]:
@@ -229,17 +240,26 @@ class SessionQueries:
         def settled(node: LogicalPlan) -> LogicalPlan:
             return replace(node, epoch=committed) if isinstance(node, Scan) and node.epoch in late else node
 
-        return plan_for(transformed(planned.source, settled), planned.shown, None, self._playground)
+        return plan_for(transformed(planned.source, settled), planned.shown, None, self.host)
 
     def _check_fresh(self, planned: PlannedQuery, *, is_past: bool = False) -> None:
         """JobFailed for a table that was set aside, unless an older epoch is read; JobCreating."""
+        if not is_past:
+            self.host.settle(planned.tables)
         known = self._catalog.snapshot
-        failed = self._failures.failed(known)
+        failed = self.host.failed_jobs(known)
         if failed or known.creating:
             for table_id in () if is_past else planned.tables:
                 if table_id in failed:
                     raise job_error(failed[table_id], known)
-            self._creations.check((*planned.tables, *planned.past_tables))
+            check_created(known, (*planned.tables, *planned.past_tables))
+
+    def _check_not_dropped(self, planned: PlannedQuery) -> None:
+        """NotFound if one of the tables is gone, whose rows went with it."""
+        known = self._catalog.snapshot.tables
+        for scan in nodes(planned.source):
+            if isinstance(scan, Scan) and scan.table.id not in known:
+                raise NotFound(f"{scan.table.name!r} was dropped while it was read", name=scan.table.name)
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -290,7 +310,7 @@ class SessionQueries:
 
     def _planned_now(self, query: LogicalPlan) -> PlannedQuery:
         """A query of which all columns are read, without indexes: they could be dropped meanwhile."""
-        return plan_for(query, range(len(query.schema)), None, self._playground)
+        return plan_for(query, range(len(query.schema)), None, self.host)
 
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
         """The committed rows of `query` as the first ones of a new table, None if there are none. EvaluationError;

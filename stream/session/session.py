@@ -11,22 +11,19 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
-from hummock.options import CompactionOptions, StorageOptions, check_range
-from relational.catalog.job_failure import JobFailure
+from hummock.options import check_range
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import TableCatalog, TableKind
-from relational.errors import BindError, CatalogError
+from relational.catalog.objects import TableCatalog
+from relational.errors import BindError
 from relational.plan.changes import column_of, writable
-from relational.plan.logical import Scan
 from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
 from relational.types import DataType
@@ -40,16 +37,13 @@ from stream.engine_choice import (
     memory_of_machine,
 )
 from stream.epoch_figures import epochs_table
-from stream.error_counts import committed_errors
-from stream.errors import InvalidStatement, SessionClosed, StatementsLost
+from stream.errors import InvalidStatement, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
-from stream.options import RANGES, TASK_MEMORY_BYTES, StreamOptions
-from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
+from stream.options import RANGES, TASK_MEMORY_BYTES
+from stream.playground import Playground
 from stream.session.inbox_server import InboxServer
 from stream.session.ingest import BatchIngestion, IngestReport
-from stream.session.job_status import jobs_table
-from stream.session.queries import SessionQueries
-from stream.session.snapshot import CommittedOffsets, Snapshot
+from stream.session.reader import ReaderSession
 from stream.session.table import Table
 
 if TYPE_CHECKING:
@@ -57,8 +51,10 @@ if TYPE_CHECKING:
 
     from relational.spark.bulk_load import DataFrame
     from relational.sql.parameters import Given
+    from stream.error_counts import RunningErrorCounts
     from stream.session.bulk_load import LoadReport
     from stream.session.functions import Function, Types
+    from stream.sink_delivery import DeliveryStatus
     from stream.spark.driver import BulkBackfill
     from stream.spark.job import SparkSession
 
@@ -67,116 +63,21 @@ DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
 
-def connect(
-    url: str,
-    *,
-    meta: str | None = None,
-    accept_rollback: bool = False,
-    engine: SparkSession | None = None,
-    **options: Any,
-) -> Session:
-    """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
-
-    `url`, `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the
-    fields of StreamOptions, StorageOptions and CompactionOptions by name. The session claims the writer role: a session
-    of another process on this store ends with Fenced at its next commit. InvalidOption for an unknown option. An epoch
-    stays readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
-    `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
-
-    `engine`: a Spark session, whose executors keep the views, epoch by epoch, over a store that they reach; by default
-    this process does. Either continues what the other has committed. ExecutorUnfit if its executors lack this package.
-    """
-    worker = None
-    if engine is not None:
-        from stream.spark.job import SparkEpochTasks
-        from stream.spark.spark_worker import SparkWorker
-
-        tasks = SparkEpochTasks(engine)
-        tasks.check(url)
-        worker = partial(SparkWorker, tasks=tasks)
-    return Session(
-        open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback, engine=worker)
-    )
-
-
-def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
-    """Distributes options by name to the option classes of the layers."""
-    kinds = (StreamOptions, CompactionOptions, StorageOptions)
-    parts = {kind: {field.name for field in fields(kind)} for kind in kinds}
-    known = set().union(*parts.values())
-    for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
-    given = {kind: {name: options[name] for name in names & options.keys()} for kind, names in parts.items()}
-    return PlaygroundOptions(
-        StreamOptions(**given[StreamOptions]),
-        StorageOptions(**given[StorageOptions]),
-        replace(SESSION_COMPACTION, **given[CompactionOptions]),
-    )
-
-
-class Session:
+class Session(ReaderSession):
     """Owns its playground. Leaving a `with` block flushes, unless it is left with an error."""
 
     def __init__(self, playground: Playground) -> None:
+        from stream.session.functions import SessionFunctions
+
         self._playground = playground
-        from relational.sql.settings import Settings
-        from stream.session.functions import SessionFunctions  # the SQL grammar, which `import stream` does without
-        from stream.session.statements import SessionStatements
-        from stream.session.transaction import Transaction
-
-        self._transaction = Transaction(playground)
-        self._offsets = CommittedOffsets(playground)
-        self._queries = SessionQueries(playground, self._transaction, Settings())
-
-        self._statements = SessionStatements(
-            playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
-        )
+        super().__init__(playground, playground.node)
         self._functions = SessionFunctions(playground)
         self._ingestion = BatchIngestion(playground, self._queries)
         self._inbox = InboxServer(playground, self._queries, self._ingestion)
         if playground.options.stream.inbox_poll_ms and not playground.url.startswith("memory:"):
             self._inbox.start()
-        self._is_closed = False
 
     # -- SQL -------------------------------------------------------------------------------------------
-
-    def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
-        """Run the statements of `text`; the result of the last one.
-
-        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
-        the rows that it gives. CREATE: the Table, or the Relation of a view. COMMIT: the rows affected by the
-        transaction, if it has changes. Others: None. ParseError and BindError point at the text; StatementError if a
-        statement failed.
-
-        `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
-        """
-        from relational.sql.binder import bind_sql
-
-        self._check_open()
-        executions = self._statements.executions
-        statements = self._statements
-        try:
-            answer = executions.run(text, params)
-            if answer is not None:
-                return answer
-            for statement in bind_sql(text, self._playground.catalog, statements.now(), is_set=statements.is_set):
-                answer = statements.run(statement)
-        except BaseException as error:
-            self._transaction.abort(error)
-            raise
-        return answer
-
-    def query(self, text: str, params: Given = ()) -> pa.Table:
-        """The rows of one query, at once: `sql(text, params)` without a Relation in between. Its plan is kept for the
-        next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
-        InvalidStatement for another statement; errors as `sql`."""
-        self._check_open()
-        try:
-            return self._statements.executions.query(text, params)
-        except BaseException as error:
-            self._transaction.abort(error)
-            raise
 
     def executemany(self, text: str, rows: Iterable[Given]) -> int:
         """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as parameters, in order.
@@ -217,16 +118,6 @@ class Session:
             raise
         self._check_open()
         self._statements.commit()
-
-    def explain(self, query: str | Relation) -> str:
-        """The plan of a statement or a relation: its logical plan, and the stream plan of a view of it."""
-        self._check_open()
-        if isinstance(query, Relation):
-            return self._statements.explain_query(query.plan)
-        from relational.sql.binder import bind_sql
-
-        statements = bind_sql(query, self._playground.catalog, is_set=self._statements.is_set)
-        return "\n".join(map(self._statements.explain, statements))
 
     def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
         """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by
@@ -473,16 +364,12 @@ class Session:
 
     def table(self, name: str) -> Table:
         """The table or materialized view of that name. NotFound; CatalogError for a view: `relation` reads it."""
-        whole = ObjectName.parse(name)
-        found = self._relation_of(whole)
-        if not isinstance(found, Table):
-            kind = self._playground.catalog.resolve(whole).kind
-            raise CatalogError(f"{name!r} is {kind.one}, which has no rows of its own: relation({name!r})", name=name)
+        found = super().table(name)
+        assert isinstance(found, Table)
         return found
 
-    def relation(self, name: str) -> Relation:
-        """The rows of a table, view or index of that name; NotFound."""
-        return self._relation_of(ObjectName.parse(name))
+    def _handle_of(self, table: TableCatalog) -> Table:
+        return Table.of(table, self._queries)
 
     def create_function(
         self,
@@ -576,23 +463,6 @@ class Session:
         self._check_open()
         self._playground.meta.ddl.drop_schema(name, cascade=cascade)
 
-    def names(self) -> tuple[str, ...]:
-        """Names of all tables, views and indexes, of every schema."""
-        known = self._playground.catalog.snapshot
-        return tuple(known.show(known.list()))
-
-    def _relation_of(self, name: ObjectName) -> Relation:
-        self._check_open()
-        catalog = self._playground.catalog
-        table = catalog.resolve(name)
-        if table.kind is TableKind.VIEW:
-            from relational.sql.query import rows_of
-
-            return Relation(rows_of(table, catalog), self._queries, frozenset({table.id}))
-        if table.kind is TableKind.SOURCE:
-            return Relation(Scan(table), self._queries)
-        return Table.of(table, self._queries)
-
     def _in_schema(self, draft: TableCatalog, name: ObjectName) -> TableCatalog:
         """The draft with the schema of its name. NotFound."""
         return replace(draft, schema_id=self._playground.catalog.resolve_schema(name.schema, name.database).id)
@@ -620,27 +490,16 @@ class Session:
         self._check_open()
         self._playground.meta.ddl.pause(False)
 
-    def at(self, epoch: int | None = None) -> Snapshot:
-        """A snapshot of everything committed up to `epoch`, by default the newest one, for several consistent reads;
-        use it in a `with` block. EpochTooOld, InvalidEpoch."""
-        self._check_open()
-        return Snapshot(self._playground, epoch)
-
     # -- jobs ------------------------------------------------------------------------------------------
 
-    def jobs(self) -> pa.Table:
-        """The result of SHOW JOBS: one row per table, view, sink and index, see `stream.session.job_status`."""
-        self._check_open()
-        known = self._playground.catalog.snapshot
-        with self.at() as snapshot:
-            sources = [table for table in known.jobs() if known.offset_table(table) is not None]
-            offsets = {table.id: snapshot.offsets_of(table) for table in sources}
-            progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
-        meta = self._playground.meta
-        deliveries = self._playground.deliveries.status()
-        return jobs_table(
-            known, meta.failures.failed(known), offsets, progress, deliveries, sources_paused=meta.sources_paused
-        )
+    def _deliveries(self) -> Mapping[int, DeliveryStatus]:
+        return self._playground.deliveries.status()
+
+    def _are_sources_paused(self) -> bool:
+        return self._playground.meta.sources_paused
+
+    def _running_errors(self) -> RunningErrorCounts:
+        return self._playground.errors
 
     def wait_created(self, *names: str) -> None:
         """Wait until these views, indexes and sinks are created, or all that are being created; an interrupted CREATE
@@ -651,22 +510,6 @@ class Session:
         for job in jobs or [known.tables[job_id] for job_id in sorted(known.creating)]:
             meta.creations.wait(job.id, job.name)
 
-    def errors(self) -> pa.Table:
-        """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for
-        tables with connectors also the malformed records. A deleted row is no longer counted."""
-        self._check_open()
-        with self.at() as snapshot:
-            return committed_errors(
-                self._playground.catalog, self._playground.storage, snapshot.epoch, self._playground.errors
-            )
-
-    @property
-    def failed_jobs(self) -> tuple[JobFailure, ...]:
-        """The jobs that are set aside."""
-        self._check_open()
-        failed = self._playground.meta.failures.failed(self._playground.catalog.snapshot)
-        return tuple(failed[job_id] for job_id in sorted(failed))
-
     def resume_job(self, name: str, *, skip: int = 0) -> Table:
         """Resume the job of a table, view or index that was set aside, with its readers. `skip`: how many malformed
         records its source skips, or rows if it did not fail at a malformed record. InvalidStatement if the job runs,
@@ -674,11 +517,6 @@ class Session:
         self._check_open()
         self._playground.meta.revival.resume(self._playground.catalog.resolve(ObjectName.parse(name)), skip)
         return self.table(name)
-
-    @property
-    def committed_epoch(self) -> Epoch:
-        """The epoch of a read that begins now."""
-        return self._queries.epoch
 
     @property
     def figures(self) -> BarrierFigures:
@@ -711,17 +549,6 @@ class Session:
     def metrics_url(self) -> str | None:
         """Where the session serves its metrics; None without the option `metrics_port`."""
         return self._playground.metrics_url
-
-    def source_offsets(self, name: str, *, epoch: int | None = None) -> dict[str, str]:
-        """The offsets of the connector of table `name`: split -> offset, as committed at `epoch` or last.
-
-        {} for a table without a connector. NotFound, EpochTooOld.
-        """
-        if epoch is None:
-            self._check_open()
-            return self._offsets.of(name)
-        with self.at(epoch) as snapshot:
-            return snapshot.offsets(name)
 
     def check_alive(self) -> None:
         """Raises what ended the session, if something did."""
@@ -756,9 +583,6 @@ class Session:
             self._inbox.join()
             self._statements.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -768,9 +592,7 @@ class Session:
             self.abandon()
 
     def _check_open(self) -> None:
-        self._playground.storage.check_process()
-        if self._is_closed:
-            raise SessionClosed("the session is closed")
+        super()._check_open()
         self._check_lost()
 
     def _check_lost(self) -> None:

@@ -21,10 +21,11 @@ from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 from stream.message import SKIP_ROW
+from stream.meta.creations import check_created
 from stream.session.queries import estimated_rows_in, recursion_limits
 
 if TYPE_CHECKING:
-    from stream.playground import Playground
+    from stream.serving import Host
 
 
 MOST_OFFSETS = 256
@@ -34,15 +35,15 @@ MOST_OFFSETS = 256
 class CommittedOffsets:
     """The source offsets of jobs, read once for each committed epoch, however often they are polled. Thread safe."""
 
-    def __init__(self, playground: Playground) -> None:
-        self._playground = playground
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._known: dict[str, tuple[Epoch, CatalogSnapshot, dict[str, str]]] = {}
 
     def of(self, name: str) -> dict[str, str]:
         """As `Snapshot.offsets`, at the newest committed epoch."""
-        catalog, found = self._playground.catalog.snapshot, self._known.get(name)
-        if found is None or found[0] != self._playground.storage.committed_epoch or found[1] is not catalog:
-            with Snapshot(self._playground) as snapshot:
+        catalog, found = self._host.catalog.snapshot, self._known.get(name)
+        if found is None or found[0] != self._host.storage.committed_epoch or found[1] is not catalog:
+            with Snapshot(self._host) as snapshot:
                 found = snapshot.epoch, catalog, snapshot.offsets(name)
             if len(self._known) >= MOST_OFFSETS:
                 self._known = {}
@@ -53,12 +54,11 @@ class CommittedOffsets:
 class Snapshot(ClosedAtExit):
     """Pinned from construction until close(). Names are resolved in the current catalog."""
 
-    def __init__(self, playground: Playground, epoch: int | None = None) -> None:
-        self._catalog = playground.catalog
-        self._storage = playground.storage
-        self._creations = playground.meta.creations
-        self._limits = recursion_limits(playground)
-        self._rows = estimated_rows_in(playground)
+    def __init__(self, host: Host, epoch: int | None = None) -> None:
+        self._catalog = host.catalog
+        self._storage = host.storage
+        self._limits = recursion_limits(host)
+        self._rows = estimated_rows_in(host)
         self._pin = ExitStack()
         self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
@@ -106,7 +106,7 @@ class Snapshot(ClosedAtExit):
     # -- what relations ask of their runner ------------------------------------------------------------
 
     def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
-        self._creations.check(node.table.id for node in nodes(plan) if isinstance(node, Scan))
+        check_created(self._catalog.snapshot, (node.table.id for node in nodes(plan) if isinstance(node, Scan)))
         return run_query(plan, self._storage, self.epoch, self._rows, self._limits, values)
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:

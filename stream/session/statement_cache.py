@@ -28,7 +28,7 @@ from relational.sql.statement import Delete, Insert, Select, Statement, Update
 from stream.session.queries import PlannedQuery, plan_for
 
 if TYPE_CHECKING:
-    from stream.playground import Playground
+    from stream.serving import Host
 
 MOST_STATEMENTS = 1_024
 """Plans that are kept."""
@@ -98,11 +98,11 @@ class StatementCache:
 
     def __init__(
         self,
-        playground: Playground,
+        host: Host,
         now: Callable[[], datetime],
         settings: Callable[[], Hashable],
     ) -> None:
-        self._playground, self._catalog = playground, playground.catalog
+        self._host, self._catalog = host, host.catalog
         self._now, self._settings = now, settings
         self._lock = threading.Lock()
         self._texts: dict[str, _Text] = {}
@@ -170,9 +170,9 @@ class StatementCache:
     ) -> CachedStatement:
         planned, has_parameters = None, False
         if isinstance(statement, Select):
-            planned = plan_for(statement.plan, statement.plan.visible, known, self._playground)
+            planned = plan_for(statement.plan, statement.plan.visible, known, self._host)
         elif isinstance(statement, Insert):
-            planned = plan_for(statement.query, range(len(statement.query.schema)), None, self._playground)
+            planned = plan_for(statement.query, range(len(statement.query.schema)), None, self._host)
         elif isinstance(statement, Update | Delete):
             parts = (statement.predicate, *(statement.assignments if isinstance(statement, Update) else ()))
             has_parameters = any_parameters(parts)

@@ -32,16 +32,18 @@ from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, tt
 from relational.sql.ddl.watermark import watermark_syntax
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
-from stream.errors import PlanNotSupported
+from stream.errors import PlanNotSupported, ReadOnlySession
 from stream.job_memory import memory_table
 from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
+from stream.serving import Host, ServingNode
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
 if TYPE_CHECKING:
+    from stream.meta.ddl import Ddl
     from stream.playground import Playground
     from stream.session.queries import SessionQueries
 
@@ -53,7 +55,7 @@ class SessionStatements:
 
     def __init__(
         self,
-        playground: Playground,
+        host: Host,
         queries: SessionQueries,
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
@@ -61,11 +63,9 @@ class SessionStatements:
         errors: Callable[[], pa.Table],
         epochs: Callable[[], pa.Table],
     ) -> None:
-        self._playground = playground
-        self._spark = OwnSpark(playground.options.stream.spark_master)
-        self._meta = playground.meta
-        self._ddl = playground.meta.ddl
-        self._catalog = playground.catalog
+        self._host = host
+        self._spark = OwnSpark(host.options.stream.spark_master)
+        self._catalog = host.catalog
         self._queries = queries
         self._relation = relation
         self._flush = flush
@@ -74,8 +74,19 @@ class SessionStatements:
         self._settings = queries.settings
         self._transaction = queries.transaction
         self.executions = Executions(
-            playground, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
+            host, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
         )
+
+    @property
+    def _playground(self) -> Playground:
+        """Where the jobs run. ReadOnlySession."""
+        if isinstance(self._host, ServingNode):
+            raise ReadOnlySession("a statement about running jobs")
+        return self._host
+
+    @property
+    def _ddl(self) -> Ddl:
+        return self._playground.meta.ddl
 
     @property
     def settings(self) -> Hashable:
@@ -184,7 +195,7 @@ class SessionStatements:
         self._ddl.rename(statement.table.id, statement.name, statement.definition)
 
     def _resume(self, statement: bound.Resume) -> None:
-        self._meta.revival.resume(statement.table, statement.skip)
+        self._playground.meta.revival.resume(statement.table, statement.skip)
 
     def _set_parallelism(self, statement: bound.SetParallelism) -> None:
         self._ddl.set_parallelism(statement.table, statement.parallelism)
@@ -305,7 +316,8 @@ class SessionStatements:
         shown = introspect.show(statement, self._catalog)
         if statement.kind is not bound.ShowKind.SINKS:
             return shown
-        known, deliveries = self._catalog.snapshot, self._playground.deliveries.status()
+        known = self._catalog.snapshot
+        deliveries = {} if isinstance(self._host, ServingNode) else self._playground.deliveries.status()
         within = (statement.schema or PUBLIC).id
         return with_deliveries(shown, [deliveries.get(sink.id) for sink in known.list(TableKind.SINK, within)])
 
@@ -389,12 +401,12 @@ class SessionStatements:
         text = f"logical\n  {_indented(logical)}\nbatch\n  {_indented(batch)}"
         try:
             draft, plan = view_of("view", query, "")
-            return text + "\nas a view\n  " + _indented(explained(self._meta.planner.explained(draft, plan)))
-        except (BindError, PlanNotSupported) as refusal:
+            return text + "\nas a view\n  " + _indented(explained(self._playground.meta.planner.explained(draft, plan)))
+        except (BindError, PlanNotSupported, ReadOnlySession) as refusal:
             return f"{text}\nas a view\n  no: {refusal}"
 
     def _explain_view(self, view: TableCatalog, query: LogicalPlan) -> str:
-        stream = explained(self._meta.planner.explained(view, query))
+        stream = explained(self._playground.meta.planner.explained(view, query))
         return f"logical\n  {_indented(query.explain())}\nstream\n  {_indented(stream)}"
 
 

@@ -1,4 +1,5 @@
-"""Table: the handle of a table or materialized view. It is a relation over its rows; a table also accepts changes."""
+"""The handles of stored tables and materialized views: relations over their rows that also tell of changes and, of a
+session that writes, take them."""
 
 from __future__ import annotations
 
@@ -7,16 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 from relational.plan.changes import writable
 from relational.relation import TableRelation
+from stream.session.change_feed import ChangeFeed
 from stream.session.rows import chunk_of_rows
 
 if TYPE_CHECKING:
     from stream.session.queries import SessionQueries
 
 
-class Table(TableRelation):
-    """Named rows. Changes are readable after the session's next flush or barrier."""
+class StoredRelation(TableRelation):
+    """Named rows, as a reader has them."""
 
     runner: SessionQueries
+
+    def changes(
+        self,
+        since: int | None = None,
+        *,
+        follow: bool = True,
+        cursor: str | None = None,
+        retention_ms: int | None = None,
+    ) -> ChangeFeed:
+        """What changes, as `ReaderSession.changes`."""
+        host, table = self.runner.host, self.table
+        return ChangeFeed(host, table, since, follow=follow, cursor=cursor, retention_ms=retention_ms)
+
+
+class Table(StoredRelation):
+    """Named rows. Changes are readable after the session's next flush or barrier."""
 
     def insert(self, rows: Iterable[Any]) -> int:
         """Rows affected. `rows`: tuples, mappings, or an object that can be exported to Arrow, which is converted by

@@ -23,12 +23,13 @@ from relational.chunk import StreamChunk
 from relational.errors import Duplicate, NotFound
 from relational.relation import Relation
 from relational.sql import statement as bound
-from stream.errors import InvalidStatement, TransactionAborted, TransactionTooLarge
+from stream.errors import InvalidStatement, ReadOnlySession, TransactionAborted, TransactionTooLarge
 from stream.message import Block, BlockPart, InsertRows, Statement
 from stream.session.queries import NOT_KNOWN
 
 if TYPE_CHECKING:
-    from stream.playground import Playground
+    from stream.serving import Host
+    from stream.worker.session_worker import SessionWorker
 
 CURSOR_BYTES = 256 << 20
 """Of rows that the cursors of a session hold."""
@@ -86,9 +87,10 @@ class Transaction:
     query reads the newest epoch, changes are sent at once, and cursors stay until they are closed. Thread safe; all
     threads of a session share its transaction."""
 
-    def __init__(self, playground: Playground) -> None:
-        self._storage, self._node = playground.storage, playground.node
-        self._limit = playground.options.stream.transaction_bytes
+    def __init__(self, host: Host, worker: SessionWorker | None) -> None:
+        """`worker`: carries the changes out; None: there are none, in a transaction or without."""
+        self._storage, self._worker = host.storage, worker
+        self._limit = host.options.stream.transaction_bytes
         self._lock = threading.RLock()
         self._pin = ExitStack()
         self._changes: BufferedChanges | None = None  # None: there is no transaction
@@ -119,7 +121,9 @@ class Transaction:
         with self._lock:
             changes = self._changes
             self.end()
-        return self._node.begin_block(changes.block(self._node.pending.next_id()))() if changes else None
+        if not changes or self._worker is None:
+            return None
+        return self._worker.begin_block(changes.block(self._worker.pending.next_id()))()
 
     def end(self) -> None:
         """Forgets the changes, releases the epoch and closes the cursors of the transaction. Without one it has no
@@ -142,7 +146,10 @@ class Transaction:
     # -- what it takes ---------------------------------------------------------------------------------
 
     def check(self, statement: bound.Statement) -> None:
-        """TransactionAborted; InvalidStatement for what a transaction does not take."""
+        """TransactionAborted; InvalidStatement for what a transaction does not take; ReadOnlySession for all but reads
+        without a worker."""
+        if self._worker is None and not isinstance(statement, READING):
+            raise ReadOnlySession(type(statement).__name__)
         if self._changes is None or isinstance(statement, bound.End):
             return
         self.check_not_aborted()

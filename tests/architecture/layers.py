@@ -131,11 +131,14 @@ MAY_IMPORT: dict[str, str] = {
         "relational.catalog relational.table relational.spark hummock.base hummock.loaded_files hummock.object_store "
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
+    "stream.serving": (
+        "playground hummock.base hummock.meta hummock.metrics hummock.object_store hummock.store relational.catalog"
+    ),
     "stream.session": (
-        "playground spark meta engine_choice epoch_figures plan message error_counts job_memory job_profile "
-        "sink_delivery "
-        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox "
-        "relational.expr relational.types relational.sql "
+        "playground serving spark meta worker engine_choice epoch_figures plan message error_counts job_memory "
+        "job_profile sink_delivery "
+        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.object_store "
+        "relational.inbox relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk relational.display "
         "relational.table relational.udf hummock.base"
     ),

@@ -22,7 +22,7 @@ class Hummock:
 
     def __init__(self, url):
         self.url = url
-        self.session = stream.connect(url, barrier_interval_ms=NEVER_MS)
+        self.session = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS)
 
     def execute(self, sql):
         return self.session.sql(sql)
@@ -36,7 +36,7 @@ class Hummock:
 
     def restart(self):
         self.session.close()
-        self.session = stream.connect(self.url, barrier_interval_ms=NEVER_MS)
+        self.session = stream.connect(self.url, create=True, barrier_interval_ms=NEVER_MS)
 
     def close(self):
         self.session.close()

@@ -25,7 +25,8 @@ from hummock.object_store import open_object_store
 from stream.examples.flights.command import prepare, samples
 from stream.examples.flights.connector import SPLIT, Year, load_year
 from stream.examples.flights.views import TABLE, VIEWS
-from stream.session.session import Session, connect
+from stream.session.connect import connect
+from stream.session.session import Session
 from tests.e2e.flights_oracle import expected_views, rows_of
 from tests.support.drivers.seeds import run_seed
 
@@ -53,7 +54,7 @@ def check_views(session: Session, year: Year, epoch: int) -> int:
 def test_every_epoch_of_a_run_equals_duckdb(tmp_path: Path, year: Year) -> None:
     epochs: list[int] = []
     options = {"barrier_interval_ms": 3_000, "checkpoint_rows": EPOCH_CHANGES, "chunk_rows": 10_000}
-    with connect(f"file://{tmp_path}/run", sources_paused=True, history_ms=600_000, **options) as session:
+    with connect(f"file://{tmp_path}/run", create=True, sources_paused=True, history_ms=600_000, **options) as session:
         prepare(session, None)
         session._playground.manager.subscribe(lambda version: epochs.append(version.max_committed_epoch))
         session.resume()
@@ -112,7 +113,7 @@ def test_kills_end_with_the_same_answer(tmp_path: Path, year: Year, kills: int, 
     last = start(data, rows)
     output, _ = last.communicate(timeout=RUN_SECONDS)
     assert last.returncode == 0, output
-    with connect(f"file://{data}") as session:
+    with connect(f"file://{data}", create=True) as session:
         assert check_views(session, year, session.committed_epoch) == rows
         assert set(session.names()) == {TABLE, *VIEWS}
     assert left_behind[-1] > 0, "no kill hit between an upload and its commit"

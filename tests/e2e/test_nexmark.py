@@ -48,7 +48,7 @@ def keep(queries: dict[str, str], url: str, **options: Any) -> None:
     duck = oracle()
 
     def connected() -> stream.Session:
-        return stream.connect(url, barrier_interval_ms=3_600_000, **options)
+        return stream.connect(url, create=True, barrier_interval_ms=3_600_000, **options)
 
     db = connected()
     try:

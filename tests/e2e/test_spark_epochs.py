@@ -37,7 +37,7 @@ def test_every_epoch_of_a_run_on_spark_equals_duckdb(tmp_path, spark, year):
     """The views follow a table that a source feeds: tasks read it, and one another's rows."""
     epochs: list[int] = []
     options = {"epoch_rows": EPOCH_ROWS, "driver_rows": 0, "barrier_interval_ms": 1_000, "history_ms": 600_000}
-    with stream.connect(f"file://{tmp_path}/run", sources_paused=True, engine=spark, **options) as session:
+    with stream.connect(f"file://{tmp_path}/run", create=True, sources_paused=True, engine=spark, **options) as session:
         prepare(session, ROWS)
         session._playground.manager.subscribe(lambda version: epochs.append(version.max_committed_epoch))
         session.resume()
@@ -74,7 +74,7 @@ def test_engines_follow_each_other_after_kills(tmp_path, year, kills, rows):
     last = start(data, rows)
     output, _ = last.communicate(timeout=RUN_SECONDS)
     assert last.returncode == 0, output
-    with stream.connect(f"file://{data}") as session:
+    with stream.connect(f"file://{data}", create=True) as session:
         assert check_views(session, year, session.committed_epoch) == rows
         assert set(session.names()) == {TABLE, *VIEWS}
 
@@ -82,7 +82,7 @@ def test_engines_follow_each_other_after_kills(tmp_path, year, kills, rows):
 @pytest.mark.slow
 def test_the_command_keeps_the_jobs_of_a_store_until_it_is_told_to_end(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         db.sql("CREATE SOURCE bid (auction BIGINT, price BIGINT) "
                "WITH (connector = 'nexmark', events = '100000', splits = '2')")
         db.sql("CREATE MATERIALIZED VIEW m AS SELECT auction, count(*) AS n FROM bid GROUP BY auction")
@@ -96,5 +96,5 @@ def test_the_command_keeps_the_jobs_of_a_store_until_it_is_told_to_end(tmp_path)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=RUN_SECONDS)
         assert process.returncode == 0, errors
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         assert db.sql("SELECT sum(n) AS n FROM m").rows() == [{"n": 92_000}]

@@ -20,7 +20,8 @@ from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
 from stream.examples.flights.connector import read_source
 from stream.playground import open_playground
-from stream.session.session import Session, playground_options
+from stream.session.connect import playground_options
+from stream.session.session import Session
 
 pytestmark = [
     pytest.mark.spark,
@@ -102,7 +103,7 @@ def test_loaded_flights_are_those_that_duckdb_has(spark, tmp_path, flights, year
                                      UNION ALL SELECT count(*), bit_xor(hash({names(found)})) FROM corrected""")
         one, two = differences.fetchall()
         assert one == two and one[0] == min(flights, 336_776) * years
-    with stream.connect(f"file://{tmp_path}/store") as again:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as again:
         (row,) = again.sql("SELECT n, total FROM noted").to_arrow().to_pylist()
         assert (row["n"], row["total"]) == (other.rows, other.rows * (other.rows - 1))
     print("\n".join(reports))

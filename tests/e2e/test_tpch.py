@@ -40,7 +40,7 @@ class Both:
             self.duck.execute(f"CREATE TABLE {name} ({columns})")
 
     def _connected(self) -> stream.Session:
-        return stream.connect(self._url, barrier_interval_ms=3_600_000, **self._options)
+        return stream.connect(self._url, create=True, barrier_interval_ms=3_600_000, **self._options)
 
     def restart(self) -> None:
         self.db.close()

@@ -51,7 +51,7 @@ class Program:
 
     def _connected(self) -> stream.Session:
         return stream.connect(
-            self._url,
+            self._url, create=True,
             barrier_interval_ms=3_600_000,
             parallelism=self.rng.choice([1, 2, 3]),
             aggregation_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),

@@ -20,7 +20,8 @@ from relational.chunk import DataChunk, StreamChunk
 from relational.chunk.change_digest import change_digest
 from stream.playground import Playground
 from stream.protocol import StepObserver, unobserved
-from stream.session.session import Session, playground_options
+from stream.session.connect import playground_options
+from stream.session.session import Session
 from stream.session.snapshot import Snapshot
 from stream.spark.job import SparkEpochTasks
 from stream.spark.spark_worker import SparkWorker

@@ -33,7 +33,7 @@ class GoldenStore:
         self.is_wanted = WANTED.startswith(f"{kind}-")
 
     def opened(self, directory: Path) -> stream.Session:
-        return stream.connect(f"file://{directory}", **self._options)
+        return stream.connect(f"file://{directory}", create=True, **self._options)
 
     def played(self, directory: Path, first: int = 0, copy_to: Path | None = None) -> list[Any]:
         """The answers after each step from `first` on; before it those of the store as it is. Each step has a session

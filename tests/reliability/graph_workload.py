@@ -46,7 +46,7 @@ def work(directory: str, note: Note, phase: str, seed: int, delay: float = 0.0, 
                "checkpoint_frequency": rng.choice([1, 3]), "chunk_rows": 512,
                "snapshot_slice_rows": 256, "parallelism": rng.choice([1, 2, 3]),
                "detached_creation_bytes": rng.choice([0, 1 << 40])}
-    with stream.connect(f"file://{directory}/store", **options) as db:
+    with stream.connect(f"file://{directory}/store", create=True, **options) as db:
         db.pause()
         note(f"interrupted {len(db._playground.catalog.snapshot.creating)}")
         prepare(db)
@@ -152,7 +152,7 @@ PHASES = {"ingest": ingest, "backfill": backfill, "rescale": rescale, "checkpoin
 
 def first_life(directory: str, note: Note) -> None:
     """The store of the lives that follow, with rows to read for a new view."""
-    with stream.connect(f"file://{directory}/store", barrier_interval_ms=10) as db:
+    with stream.connect(f"file://{directory}/store", create=True, barrier_interval_ms=10) as db:
         prepare(db)
         deadline = time.monotonic() + SOON_SECONDS
         while db.sql("SELECT COUNT(*) AS n FROM t").rows()[0]["n"] < FIRST_ROWS:

@@ -23,7 +23,7 @@ def work(directory: str, note: Note, first: int = 0, life: int = 0) -> dict[str,
     """Sends the batches from `first` on, as a query does that repeats the one whose answer it did not record, each
     followed by a row for a table without a key. A note follows each answer."""
     url = f"file://{directory}/store"
-    with stream.connect(url, inbox_poll_ms=2, barrier_interval_ms=20) as db:
+    with stream.connect(url, create=True, inbox_poll_ms=2, barrier_interval_ms=20) as db:
         db.sql("CREATE TABLE IF NOT EXISTS t (id BIGINT PRIMARY KEY, v BIGINT)")
         db.sql("CREATE TABLE IF NOT EXISTS log (id BIGINT)")
         db.sql("CREATE MATERIALIZED VIEW IF NOT EXISTS totals AS "

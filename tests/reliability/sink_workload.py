@@ -18,7 +18,7 @@ SOON_SECONDS = 60.0
 def work(directory: str, note: Note) -> int:
     """Reads the source to its end and delivers all of it; the number of rows that the sink counted."""
     options = {"barrier_interval_ms": 5, "chunk_rows": 256}
-    with stream.connect(f"file://{directory}/store", **options) as db:
+    with stream.connect(f"file://{directory}/store", create=True, **options) as db:
         db.sql("CREATE SOURCE IF NOT EXISTS g (id BIGINT, price INT) WITH (connector = 'datagen', "
                f"rows = {ROWS}, splits = {SPLITS}, fields.id.kind = 'sequence', rate_limit = 60000)")
         db.sql(f"CREATE SINK IF NOT EXISTS s AS SELECT id FROM g WHERE price >= {LEAST_PRICE} "

@@ -78,7 +78,7 @@ def main(url: str) -> None:
     """Overload a session; print what was sent, what arrived, and by how many bytes the process grew. As in our own
     programs its allocator gives freed memory back: else it keeps 250 MB after a minute and a half, and more later."""
     prepare_process()
-    with stream.connect(url, parallelism=PARALLELISM, column_cache_bytes=0, **BUDGETS) as db:
+    with stream.connect(url, create=True, parallelism=PARALLELISM, column_cache_bytes=0, **BUDGETS) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
         load = Load(db)
         stream.arrow_source("s", load.batches(), buffer_bytes=STREAM_BYTES)

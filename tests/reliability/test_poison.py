@@ -105,7 +105,8 @@ def round_of(world: World, name: str, kind: str) -> None:
 
 def test_poison_in_one_job_stops_no_other(tmp_path):
     rng = random.Random(run_seed())
-    with stream.connect(f"file://{tmp_path / 'store'}", barrier_interval_ms=10, recovery_backoff_ms=1) as db:
+    with stream.connect(f"file://{tmp_path / 'store'}", create=True,
+            barrier_interval_ms=10, recovery_backoff_ms=1) as db:
         world = World(db, rng)
         kinds = [feed.KINDS[number % len(feed.KINDS)] for number in range(POISON_ROWS)]
         rng.shuffle(kinds)

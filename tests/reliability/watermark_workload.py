@@ -14,7 +14,7 @@ SOON_SECONDS = 60.0
 
 
 def connected(directory: str, **options: Any) -> stream.Session:
-    return stream.connect(f"file://{directory}/store", **{
+    return stream.connect(f"file://{directory}/store", create=True, **{
         "barrier_interval_ms": 5, "chunk_rows": 128, "parallelism": 2, **options})
 
 

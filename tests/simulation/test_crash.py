@@ -33,7 +33,7 @@ def check_a_kill(url, seed, point, nth):
     made = session_workload.rounds(seed, ROUNDS)
     code, acknowledged = run(url, seed, ROUNDS, point, nth)
     assert code == KILLED, f"{point} was reached fewer than {nth} times"
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as session:
         session.wait_created()
         names = set(session.names())
         if acknowledged is None and names < {"accounts", *session_workload.VIEWS}:
@@ -74,7 +74,7 @@ def test_killed_again_and_again_it_still_ends_with_the_same_answer(tmp_path):
         kills += 1
     assert kills >= 20, f"only {kills} kills"
     run(url, seed, rounds, "none", 0)
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as session:
         session.wait_created()
         made = session_workload.rounds(seed, rounds)
         assert session_workload.committed_round(session, made, rounds) == rounds

@@ -62,7 +62,7 @@ def test_killed_at_many_steps_in_turn_it_carries_out_each_request_once(turn, tmp
 def check_kills(tmp_path, kills, batches=BATCHES):
     """Servers die in turn at each of `kills`, a point and how often it is reached, while clients send `batches`."""
     url = f"file://{tmp_path}/store"
-    with stream.connect(url) as session:
+    with stream.connect(url, create=True) as session:
         session.sql(TABLE)
         session.sql(VIEW)
     clients = [Client(url, "one", 0, batches), Client(url, "two", 10_000, batches)]
@@ -76,6 +76,6 @@ def check_kills(tmp_path, kills, batches=BATCHES):
         assert client.outcomes == [Outcome.WRITTEN] * batches
     server.finish()
     assert codes == [KILLED] * len(kills) and server.ended(ENDS_SECONDS) == 0
-    with stream.connect(url) as session:
+    with stream.connect(url, create=True) as session:
         assert stored(session) == sorted(number for client in clients for number in
                                          range(client.first, client.first + batches * ROWS))

@@ -13,7 +13,8 @@ from stream.errors import StreamError
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
-from stream.session.session import Session, connect
+from stream.session.connect import connect
+from stream.session.session import Session
 from tests.simulation import session_workload
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
@@ -176,11 +177,11 @@ def test_a_slow_object_store_does_not_stop_the_epochs_behind_it(stage):
 
 def test_a_second_session_fences_the_first(tmp_path):
     url = f"file://{tmp_path}/store"
-    first = connect(url, barrier_interval_ms=NEVER_MS)
+    first = connect(url, create=True, barrier_interval_ms=NEVER_MS)
     first.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
     first.sql("INSERT INTO t VALUES (1)")
     first.flush()
-    with connect(url, barrier_interval_ms=NEVER_MS) as second:
+    with connect(url, take_over=True, barrier_interval_ms=NEVER_MS) as second:
         second.sql("INSERT INTO t VALUES (2)")
         second.flush()
         first.sql("INSERT INTO t VALUES (3)")

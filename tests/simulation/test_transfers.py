@@ -23,12 +23,12 @@ pytestmark = pytest.mark.timeout(120)
 
 def check_a_kill(url, seed, point, nth):
     """Kill a process that transfers, check what it left, and go on from there in this one."""
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as session:
         session.sql(transfers.CREATE)
     child = Spawned(main, url, seed, 1_000, point, nth)
     assert child.ended(ENDS_SECONDS) == KILLED
     acknowledged = max((int(line.split()[1]) for line in child.said()), default=-1)
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as session:
         found = transfers.done(session, seed)
         assert found in (acknowledged, acknowledged + 1)
         if found < 0:

@@ -96,7 +96,7 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
         "UPDATE t SET note = NULL WHERE id = 1",
         "ALTER TABLE t ADD COLUMN x INT[]",
     )
-    with stream.connect(url, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x DOUBLE PRECISION)")
         handles = [db.table("t")]
         for step in steps:
@@ -111,7 +111,7 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
         before = {info.name for info in store.version.sstables}
         assert store.compact(timeout=30) and before.isdisjoint(info.name for info in store.version.sstables)
     for _ in range(2):
-        with stream.connect(url, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
+        with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
             for epoch, answers in seen.items():
                 with db.at(epoch) as then:
                     assert [repr(then.query(plan).to_pylist()) for plan in plans] == answers
@@ -239,9 +239,9 @@ def test_a_statement_evaluated_with_a_column_that_a_recovery_takes_back_is_not_l
 
 def test_ddl_of_a_fenced_session_changes_nothing(tmp_path):
     url = f"file://{tmp_path}/store"
-    former = stream.connect(url, barrier_interval_ms=NEVER_MS)
+    former = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS)
     former.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as latter:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as latter:
         latter.sql("ALTER TABLE t ADD COLUMN v INT")
         for late in ("ALTER TABLE t ADD COLUMN w INT", "DROP TABLE t", "CREATE SCHEMA s"):
             with pytest.raises(Fenced):

@@ -66,7 +66,7 @@ def enter(under_test, case):
 def test_a_case_is_stored_and_read_back_or_refused_with_column_and_row(tmp_path, kind):
     print(f"ARROW_ENTRY_SEED={SEED}")
     rng, tables, cases = random.Random(f"{SEED} {kind}"), {}, 0
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         for _ in range(ROUNDS):
             for case in cases_of(rng, kind):
                 if case.data_type not in tables:
@@ -81,7 +81,7 @@ def test_a_case_is_stored_and_read_back_or_refused_with_column_and_row(tmp_path,
             for number in doomed:
                 del each.rows[number]
         db.flush()
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         for each in tables.values():
             each.check(db)
     COUNTED.append(cases)

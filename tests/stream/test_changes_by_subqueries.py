@@ -33,7 +33,8 @@ CHANGES = (
 
 @pytest.fixture
 def db(tmp_path):
-    with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=3_600_000, statement_rows=100) as session:
+    with stream.connect(f"file://{tmp_path}/store", create=True,
+            barrier_interval_ms=3_600_000, statement_rows=100) as session:
         for table in TABLES:
             session.sql(table)
         yield session

@@ -21,7 +21,7 @@ DAMAGED = '{"b":1, "a":2}'      # not canonical; written by releases without val
 def url(tmp_path):
     """A store with a table whose row (2, 'x') cannot be read."""
     url = f"file://{tmp_path / 'store'}"
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql("CREATE TABLE t (id BIGINT, k VARCHAR, n BIGINT, j JSONB, PRIMARY KEY (id, k))")
         documents = pa.ExtensionArray.from_storage(DataType.JSONB.arrow, pa.array(["{}", DAMAGED, "[1]"]))
         columns = [Column(pa.array([1, 2, 3]), DataType.BIGINT), Column(pa.array(["x"] * 3), DataType.VARCHAR),
@@ -43,17 +43,17 @@ def test_the_error_names_table_key_and_column(url, query):
 
 
 def test_columns_that_are_well_are_read(url):
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert db.sql("SELECT SUM(n) AS n FROM t").rows() == [{"n": 60}]
 
 
 @pytest.mark.parametrize("condition", ["id = 2", "id > 1 AND k = 'x' AND id < 3"])
 def test_a_delete_by_the_key_needs_no_other_column(url, condition):
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert db.sql(f"DELETE FROM t WHERE {condition}") == 1
         db.flush()
         assert [row["id"] for row in db.sql("SELECT * FROM t ORDER BY id").rows()] == [1, 3]
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, j FROM t")
         assert db.sql("DELETE FROM t") == 2
         db.flush()
@@ -61,14 +61,14 @@ def test_a_delete_by_the_key_needs_no_other_column(url, condition):
 
 
 def test_all_rows_can_be_deleted(url):
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert db.sql("DELETE FROM t") == 3
         db.flush()
         assert db.sql("SELECT * FROM t").rows() == []
 
 
 def test_what_needs_the_row_is_refused_with_what_helps(url):
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         for statement in ("DELETE FROM t WHERE n = 20", "DELETE FROM t WHERE id = 2 AND j IS NULL"):
             with pytest.raises(InvalidStatement, match="over the primary key alone"):
                 db.sql(statement)

@@ -184,7 +184,7 @@ def test_an_index_without_a_column_is_not_used(store):
 
 def test_a_view_that_was_set_aside_catches_up_with_the_changes_of_both_tables(tmp_path, monkeypatch):
     rng, left_of = random.Random(run_seed()), DeltaJoinExecutor._changes_of_left
-    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=10, recovery_backoff_ms=1) as session:
+    with stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=10, recovery_backoff_ms=1) as session:
         created(session)
         for _ in range(40):
             change(session, rng)

@@ -56,7 +56,7 @@ def test_appended_bids(tmp_path, cache_bytes):
     feed.mkdir()
     options = {"barrier_interval_ms": 3_600_000, "split_discovery_ms": 1, "aggregation_cache_bytes": cache_bytes}
     for turn in range(3):
-        with stream.connect(f"file://{tmp_path}/store", **options) as db:
+        with stream.connect(f"file://{tmp_path}/store", create=True, **options) as db:
             if turn == 0:
                 db.sql(f"CREATE SOURCE bid ({COLUMNS}) WITH (connector = 'arrow', path = '{feed}')")
                 create(db)
@@ -80,7 +80,7 @@ def test_bids_that_change(tmp_path, cache_bytes):
     options = {"barrier_interval_ms": 3_600_000, "aggregation_cache_bytes": cache_bytes, "parallelism": 2}
     made = 0
     for turn in range(3):
-        with stream.connect(f"file://{tmp_path}/store", **options) as db:
+        with stream.connect(f"file://{tmp_path}/store", create=True, **options) as db:
             if turn == 0:
                 db.sql(f"CREATE TABLE bid (id BIGINT PRIMARY KEY, {COLUMNS})")
                 create(db)

@@ -59,12 +59,12 @@ def test_what_comes_is_counted_and_what_goes_is_subtracted(session, query):
 
 def test_counts_survive_the_process(tmp_path):
     url = f"file://{tmp_path}"
-    with stream.connect(url, barrier_interval_ms=50) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=50) as session:
         table_of(session)
         session.sql(QUOTIENTS)
         session.sql("INSERT INTO t VALUES (1, 0, '7'), (2, 0, 'x'), (3, 5, '')")
         assert errors_of(session) == {("v", BY_ZERO): 2}
-    with stream.connect(url, barrier_interval_ms=50) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=50) as session:
         assert errors_of(session) == {("v", BY_ZERO): 2}
         session.sql("DELETE FROM t WHERE id = 1")
         assert errors_of(session) == {("v", BY_ZERO): 1}

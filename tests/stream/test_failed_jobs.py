@@ -32,7 +32,7 @@ def eventually(condition, message=""):
 
 
 def connected(url, **options):
-    return stream.connect(url, **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
+    return stream.connect(url, create=True, **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
 
 
 @pytest.fixture
@@ -521,7 +521,7 @@ def test_a_table_that_cannot_store_its_first_rows_is_created_and_set_aside(tmp_p
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "0.json").write_text("\n".join(BAD_FIRST_ROWS))
     options = f"WITH (connector = 'ndjson', path = '{tmp_path}/files', format = 'debezium')"
-    with stream.connect(f"file://{tmp_path}/store", recovery_backoff_ms=1, barrier_interval_ms=5) as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True, recovery_backoff_ms=1, barrier_interval_ms=5) as db:
         db.sql(f"CREATE TABLE t (id BIGINT PRIMARY KEY, v INT) {options}")
         db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY); INSERT INTO other VALUES (1); FLUSH")
         (row,) = [row for row in db.sql("SHOW JOBS").to_pylist() if row["name"] == "t"]
@@ -541,7 +541,7 @@ OVER_SOURCE = ("MATERIALIZED VIEW v AS SELECT id FROM s", "SINK v FROM s WITH (c
 def test_a_job_over_a_source_whose_first_record_is_malformed_is_set_aside(tmp_path, kind):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "0.json").write_text('{"id": "no number"}\n{"id": 2}\n')
-    with stream.connect(f"file://{tmp_path}/store", recovery_backoff_ms=1, barrier_interval_ms=5) as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True, recovery_backoff_ms=1, barrier_interval_ms=5) as db:
         db.sql(f"CREATE SOURCE s (id BIGINT) WITH (connector = 'ndjson', path = '{tmp_path}/files')")
         db.sql(f"CREATE {kind}")
         eventually(lambda: [row["state"] for row in db.sql("SHOW JOBS").to_pylist()] == ["FAILED"])

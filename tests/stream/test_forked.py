@@ -18,7 +18,7 @@ NEVER_MS = 3_600_000
 
 @pytest.mark.parametrize("url", ["memory://", "file"])
 def test_every_call_of_a_session_is_refused_in_a_child(url, tmp_path):
-    db = stream.connect(f"file://{tmp_path}/store" if url == "file" else url, barrier_interval_ms=NEVER_MS)
+    db = stream.connect(f"file://{tmp_path}/store" if url == "file" else url, create=True, barrier_interval_ms=NEVER_MS)
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); INSERT INTO t VALUES (1, 1); FLUSH")
     table, snapshot = db.table("t"), db.at()
     query = db.sql("SELECT * FROM t")

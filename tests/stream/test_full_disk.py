@@ -17,7 +17,7 @@ def full_disk():
 
 def test_a_flush_names_the_full_disk_and_not_the_statements_it_cost(tmp_path):
     url = f"file://{tmp_path}/store"
-    db = stream.connect(url, barrier_interval_ms=NEVER_MS)
+    db = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS)
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
     db.sql("INSERT INTO t VALUES (1)")
     db.flush()
@@ -28,7 +28,7 @@ def test_a_flush_names_the_full_disk_and_not_the_statements_it_cost(tmp_path):
                 db.flush()
         with pytest.raises(DiskFull):
             db.close()
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         assert db.sql("SELECT id FROM t").to_arrow().to_pylist() == [{"id": 1}]
         db.sql("INSERT INTO t VALUES (2)")
         db.flush()

@@ -43,7 +43,7 @@ def insert(db, name: str, first: int, rows: int = ROWS) -> None:
 
 @pytest.mark.parametrize("clause", ["", " APPEND ONLY"])
 def test_rows_with_generated_keys_are_stored_by_the_bits_of_their_ids(folder, clause):
-    with stream.connect(folder) as db:
+    with stream.connect(folder, create=True) as db:
         db.sql(f"CREATE TABLE t (a BIGINT, b VARCHAR){clause}")
         db.sql("CREATE MATERIALIZED VIEW kept AS SELECT b, a FROM t WHERE a >= 0")
         db.sql("CREATE MATERIALIZED VIEW counted AS SELECT a % 10 AS digit, count(*) AS rows FROM t GROUP BY a % 10")
@@ -57,7 +57,7 @@ def test_rows_with_generated_keys_are_stored_by_the_bits_of_their_ids(folder, cl
         assert known["t"].inserts_new_keys == known["kept"].inserts_new_keys == bool(clause)
         spread = vnodes_of_rows(db, "t")
         assert spread == vnodes_of_rows(db, "kept") and spread.total() == 2 * ROWS and len(spread) >= 40
-    with stream.connect(folder) as db:
+    with stream.connect(folder, create=True) as db:
         insert(db, "t", 2 * ROWS)
         db.flush()
         assert db.sql("SELECT count(*), sum(a) FROM t").rows() == db.sql("SELECT count(*), sum(a) FROM kept").rows()
@@ -68,7 +68,7 @@ def test_rows_with_generated_keys_are_stored_by_the_bits_of_their_ids(folder, cl
 
 
 def test_rows_with_generated_keys_are_updated_and_deleted_unless_the_table_is_append_only(folder):
-    with stream.connect(folder) as db:
+    with stream.connect(folder, create=True) as db:
         db.sql("CREATE TABLE t (a BIGINT, b VARCHAR)")
         db.sql("CREATE TABLE log (a BIGINT, b VARCHAR) APPEND ONLY")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
@@ -89,12 +89,12 @@ def test_a_table_of_an_older_release_stays_hashed(folder, monkeypatch):
     real = create.table_of
     monkeypatch.setattr(create, "table_of", lambda *args: replace(
         real(*args), vnode_rule=VnodeRule.HASH, version=3))
-    with stream.connect(folder) as db:
+    with stream.connect(folder, create=True) as db:
         db.sql("CREATE TABLE t (a BIGINT, b VARCHAR) APPEND ONLY")
         insert(db, "t", 0)
         db.flush()
     monkeypatch.undo()
-    with stream.connect(folder) as db:
+    with stream.connect(folder, create=True) as db:
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
         insert(db, "t", ROWS)
         db.flush()

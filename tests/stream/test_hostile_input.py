@@ -20,7 +20,7 @@ COLUMNS = "id BIGINT PRIMARY KEY, v {}"
 
 @pytest.fixture
 def db(tmp_path):
-    with stream.connect(f"file://{tmp_path}/store") as session:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as session:
         yield session
 
 
@@ -57,13 +57,13 @@ def offsets(*numbers):
 @pytest.mark.parametrize("form", [pa.utf8(), pa.large_utf8(), pa.string_view(), pa.binary()])
 def test_json_text_from_arrow_becomes_canonical_and_stays_readable(tmp_path, form):
     texts = ['{"b":1, "a":2}', None, "[1, 2.50]", '"x"']
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v JSONB)")
         db.table("t").insert(arrow(pa.array(texts).cast(form)))
         assert values(db) == ['{"a":2,"b":1}', None, "[1,2.5]", '"x"']
         db.sql("DELETE FROM t WHERE id = 2")
         db.sql("CREATE MATERIALIZED VIEW m AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         assert values(db) == ['{"a":2,"b":1}', None, '"x"']
         assert db.sql("SELECT n FROM m").rows() == [{"n": 1}] * 3
 

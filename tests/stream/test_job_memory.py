@@ -76,7 +76,7 @@ def test_figures_of_a_join_agree_with_the_values_that_it_keeps(db):
 
 def test_after_an_eviction_rows_are_fewer_and_the_budget_holds(tmp_path):
     budget = 400_000
-    with stream.connect(f"file://{tmp_path}", parallelism=1, join_cache_bytes=budget) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, join_cache_bytes=budget) as db:
         db.sql(TABLES)
         db.sql(JOIN)
         load(db)
@@ -132,7 +132,7 @@ def test_figures_are_read_while_actors_run_and_change_their_buffers(db):
 def test_a_key_with_more_rows_than_the_budget_is_joined_from_its_table(tmp_path, monkeypatch, condition):
     monkeypatch.setattr(scan, "ROWS_AT_ONCE", 1_000)
     budget, rows = 400_000, 30_000
-    with stream.connect(f"file://{tmp_path}", parallelism=1, join_cache_bytes=budget) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, join_cache_bytes=budget) as db:
         db.sql(TABLES)
         db.sql(f"{JOIN}{condition}")
         values = [f"value {at}" for at in range(rows)]
@@ -149,7 +149,7 @@ def test_a_key_with_more_rows_than_the_budget_is_joined_from_its_table(tmp_path,
 
 
 def test_rows_that_move_between_keys_out_of_memory_leave_one_before_they_come_to_the_other(tmp_path):
-    with stream.connect(f"file://{tmp_path}", parallelism=1, join_cache_bytes=2_000) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, join_cache_bytes=2_000) as db:
         db.sql("CREATE TABLE f (id BIGINT PRIMARY KEY, k BIGINT); CREATE TABLE d (k BIGINT PRIMARY KEY, name VARCHAR)")
         db.sql("CREATE MATERIALIZED VIEW j AS SELECT f.id, name FROM f JOIN d ON f.k = d.k")
         ids = np.arange(2_000)

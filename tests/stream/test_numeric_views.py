@@ -104,11 +104,11 @@ def test_aggregates_beyond_38_digits_come_back(db, kind):
 
 def test_states_beyond_38_digits_are_read_back(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, w NUMERIC(38, 0))")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT SUM(w) AS s, AVG(w) AS a FROM t")
         db.sql("INSERT INTO t VALUES " + ", ".join(f"({each}, {-MOST})" for each in range(5)))
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         assert rows(db.sql("SELECT * FROM v")) == [(None, None)]
         db.sql("DELETE FROM t WHERE id < 4")
         db.flush()

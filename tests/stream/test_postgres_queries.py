@@ -102,7 +102,7 @@ def kept(tmp_path_factory):
     found: dict[str, list[tuple[str | None, str]]] = {query: [] for query, _, _ in QUERIES}
 
     def opened(parallelism: int) -> stream.Session:
-        return stream.connect(url, barrier_interval_ms=3_600_000, parallelism=parallelism, chunk_rows=5)
+        return stream.connect(url, create=True, barrier_interval_ms=3_600_000, parallelism=parallelism, chunk_rows=5)
 
     db = opened(3)
     for table in TABLES:

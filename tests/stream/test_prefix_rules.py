@@ -101,13 +101,13 @@ def test_a_store_of_an_older_release_gets_its_rules_when_it_is_opened(tmp_path):
     """Its tables stay as they are; files that are written from now on have prefixes."""
     shutil.copytree(GOLDEN / "views-3" / "store", tmp_path / "store")
     for _ in range(2):
-        with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=3_600_000) as session:
+        with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=3_600_000) as session:
             playground = session._playground
             wanted = {table.id: rules_of(table) for table in playground.catalog.snapshot.tables.values()}
             wanted = {table_id: rules for table_id, rules in wanted.items() if not rules.is_empty}
             assert len(wanted) > 3 and playground.manager.version.tables == wanted
             version_id = playground.manager.version.id
-    with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=3_600_000) as session:
+    with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=3_600_000) as session:
         assert session._playground.manager.version.id <= version_id + 4, "nothing is set again"
 
 

@@ -14,7 +14,7 @@ def rows(db, query):
 
 
 def opened(url):
-    db = stream.connect(url, barrier_interval_ms=20)
+    db = stream.connect(url, create=True, barrier_interval_ms=20)
     db.sql("SET rw_implicit_flush = true")
     return db
 

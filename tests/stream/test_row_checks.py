@@ -31,7 +31,7 @@ def constrained(table):
 
 @pytest.fixture
 def db(tmp_path):
-    with stream.connect(f"file://{tmp_path}/store") as session:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as session:
         types = {"id": "bigint", "name": "varchar", "at": "timestamp"}
         draft = table_draft("t", types, "id", False, "error", None, {})
         schema = session._playground.catalog.resolve_schema("public", "dev")
@@ -81,7 +81,7 @@ def test_sql_is_held_to_the_same_constraints(db, statement, reason):
 
 
 def test_a_query_that_makes_a_key_too_long_changes_nothing(tmp_path):
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         db.sql("CREATE TABLE t (a VARCHAR, b BIGINT, PRIMARY KEY (a, b))")
         db.table("t").insert([(LONG[:900_000], 1)])
         db.flush()
@@ -120,7 +120,7 @@ def test_a_row_whose_derived_key_is_too_long_is_left_out_of_views_and_comes_back
         "least": "CREATE MATERIALIZED VIEW least AS SELECT g, MIN(v) AS v FROM t GROUP BY g",
         "ordered": "CREATE INDEX ordered ON t (v)",
     }
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT, v VARCHAR)")
         for statement in views.values():
             db.sql(statement)
@@ -136,7 +136,7 @@ def test_a_row_whose_derived_key_is_too_long_is_left_out_of_views_and_comes_back
         db.sql("DELETE FROM t WHERE id = 2")
         db.flush()
         assert [row["v"] for row in db.sql("SELECT v FROM ordered").rows()] == ["b"]
-    with stream.connect(f"file://{tmp_path}/store") as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as db:
         assert [row["v"] for row in db.sql("SELECT v FROM grouped").rows()] == ["b"]
 
 

@@ -134,7 +134,7 @@ def test_sources_pause_and_resume(db, files):
 
 
 def test_reading_stops_in_the_middle_when_sources_pause(tmp_path, files):
-    with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=10, chunk_rows=16) as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=10, chunk_rows=16) as db:
         create_source(db, files)
         db.sql("CREATE SINK s AS SELECT id FROM bid WITH (connector = 'blackhole')")
         db.pause()

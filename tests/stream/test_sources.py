@@ -33,7 +33,8 @@ def eventually(condition):
 
 
 def connected(directory, **options):
-    return stream.connect(f"file://{directory}", **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
+    return stream.connect(f"file://{directory}", create=True,
+            **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
 
 
 def bids(rows=ROWS, first=0):

@@ -58,7 +58,8 @@ def kept(request, tmp_path_factory):
     """For each query, the view's rows and DuckDB's after each change."""
     directory = tmp_path_factory.mktemp("subqueries")
     found: dict[str, list] = {query: [] for query in QUERIES}
-    with stream.connect(f"file://{directory}/store", barrier_interval_ms=3_600_000, parallelism=request.param) as db:
+    with stream.connect(f"file://{directory}/store", create=True,
+            barrier_interval_ms=3_600_000, parallelism=request.param) as db:
         duck = duckdb.connect()
         for table in ("a (id INT PRIMARY KEY, k INT, x INT)", "b (id INT PRIMARY KEY, k INT, y INT)"):
             db.sql(f"CREATE TABLE {table}")
@@ -86,7 +87,7 @@ def test_a_view_with_a_subquery_is_what_duckdb_says_after_each_change(kept, quer
 
 def test_a_value_of_several_rows_is_an_error_of_a_query_and_null_in_a_view_until_it_is_one_row(tmp_path):
     query = "SELECT id, (SELECT y FROM b WHERE b.k = a.id) AS y FROM a"
-    with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=3_600_000) as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=3_600_000) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY)")
         db.sql("CREATE TABLE b (id INT PRIMARY KEY, k INT, y INT)")
         db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")

@@ -304,7 +304,7 @@ def test_what_a_table_of_entries_cannot_do_is_refused(world, tmp_path):
         db.add_column("t", "w", "int", default=1)
     with pytest.raises(BindError, match="row_format is 'row' or 'cell'"):
         db.create_table("u", {"id": "int"}, row_format="column")
-    with stream.connect(f"file://{tmp_path}/store") as other:
+    with stream.connect(f"file://{tmp_path}/store", create=True) as other:
         other.create_table("t", {"id": "bigint"}, primary_key="id", row_format="cell")
         with pytest.raises(BulkLoadRefused, match="row format is cell"):
             other.bulk_load(None, "t")

@@ -299,7 +299,7 @@ def test_states_are_stored_and_evicted(tmp_path):
     url = f"file://{tmp_path}"
     options = {"allow_user_functions": True, "aggregation_cache_bytes": 1 << 14, "barrier_interval_ms": 20}
     for round_ in range(3):
-        with stream.connect(url, **options) as db:
+        with stream.connect(url, create=True, **options) as db:
             if not round_:
                 db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, g BIGINT)")
                 db.sql(MEAN)
@@ -410,7 +410,7 @@ def test_a_text_that_the_store_would_lack_is_refused(db):
 
 def test_a_view_goes_on_with_its_version_across_replacement_and_restart(tmp_path):
     url, options = f"file://{tmp_path}", {"allow_user_functions": True}
-    with stream.connect(url, **options) as db:
+    with stream.connect(url, create=True, **options) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
         db.sql("INSERT INTO t VALUES (1, 5)")
         db.sql(TWICE)
@@ -419,7 +419,7 @@ def test_a_view_goes_on_with_its_version_across_replacement_and_restart(tmp_path
         db.sql("CREATE MATERIALIZED VIEW wide AS SELECT spread(a) AS s FROM t")
         db.sql(TWICE.replace("CREATE", "CREATE OR REPLACE", 1).replace("(a, 2)", "(a, 200)"))
         db.sql("CREATE MATERIALIZED VIEW new AS SELECT id, twice(a) AS b FROM t")
-    with stream.connect(url, **options) as db:
+    with stream.connect(url, create=True, **options) as db:
         db.sql("INSERT INTO t VALUES (2, 7)")
         db.sql("FLUSH")
         assert rows(db, "SELECT * FROM old") == [(1, 10), (2, 14)]
@@ -446,14 +446,14 @@ def test_a_view_goes_on_with_its_version_across_replacement_and_restart(tmp_path
 def test_who_did_not_allow_it_runs_no_stored_code(tmp_path):
     url, marker = f"file://{tmp_path}/store", tmp_path / "ran"
     text = f"open({str(marker)!r}, 'a').close()\ndef mark(a): return a"
-    with stream.connect(url, allow_user_functions=True) as db:
+    with stream.connect(url, create=True, allow_user_functions=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
         db.sql("INSERT INTO t VALUES (1)")
         db.create_function("mark", text, ["bigint"], "bigint", volatility="immutable")
         db.sql("CREATE VIEW plain AS SELECT mark(id) AS a FROM t")
     marker.unlink()
     loaded_parts.cache_clear()
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         for statement in ("SELECT mark(1)", "SELECT * FROM plain", "DELETE FROM t WHERE mark(id) = 1",
                           "CREATE MATERIALIZED VIEW v AS SELECT mark(id) AS a FROM t",
                           "CREATE FUNCTION other(a INT) RETURNS INT LANGUAGE python AS 'def other(a): return a'"):
@@ -463,31 +463,31 @@ def test_who_did_not_allow_it_runs_no_stored_code(tmp_path):
             db.function("mark")
         assert db.sql("SHOW FUNCTIONS").column("name").to_pylist() == ["mark"]
         assert db.sql("SELECT proname FROM pg_proc").to_arrow().to_pylist() == [{"proname": "mark"}]
-    with stream.connect(url, allow_user_functions=True) as db:
+    with stream.connect(url, create=True, allow_user_functions=True) as db:
         assert not marker.exists()
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT mark(id) AS a FROM t")
         assert marker.exists()
     marker.unlink(missing_ok=True)
     loaded_parts.cache_clear()
     with pytest.raises(FunctionsNotAllowed, match="materialized view 'v' calls function 'mark'"):
-        stream.connect(url)
+        stream.connect(url, create=True)
     assert not marker.exists()
-    with stream.connect(url, allow_user_functions=True) as db:  # and the refused one did not take over
+    with stream.connect(url, create=True, allow_user_functions=True) as db:  # and the refused one did not take over
         with pytest.raises(FunctionsNotAllowed):
-            stream.connect(url)
+            stream.connect(url, create=True)
         db.sql("INSERT INTO t VALUES (2)")
         db.flush()
         assert rows(db, "SELECT * FROM v") == [(1,), (2,)]
         db.sql("DROP MATERIALIZED VIEW v")
         db.sql("DROP VIEW plain")
         db.drop_function("mark")
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert rows(db, "SELECT * FROM t") == [(1,), (2,)]
 
 
 def test_a_plan_that_hides_its_function_from_the_catalog_is_found(tmp_path):
     url = f"file://{tmp_path}"
-    with stream.connect(url, allow_user_functions=True) as db:
+    with stream.connect(url, create=True, allow_user_functions=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
         db.sql("CREATE FUNCTION own(a BIGINT) RETURNS BIGINT LANGUAGE python IMMUTABLE AS 'def own(a): return a'")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT own(id) AS a, id FROM t")
@@ -508,7 +508,7 @@ def test_a_plan_that_hides_its_function_from_the_catalog_is_found(tmp_path):
     meta.close()
     store.close()
     with pytest.raises(FunctionsNotAllowed, match="'v' calls function 'own'"):
-        stream.connect(url)
+        stream.connect(url, create=True)
 
 
 @pytest.mark.parametrize(("statement", "error", "reason"), [
@@ -635,7 +635,7 @@ def test_a_view_on_the_task_engine_is_the_same():
 
 def test_a_function_of_one_process_is_called_in_another(tmp_path):
     url = f"file://{tmp_path}"
-    with stream.connect(url, allow_user_functions=True) as db:
+    with stream.connect(url, create=True, allow_user_functions=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, g VARCHAR)")
         db.create_function("net", net, ["double", "double"], "double")
     code = (f"import stream; db = stream.connect({url!r}, allow_user_functions=True); "

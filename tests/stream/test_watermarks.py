@@ -213,7 +213,7 @@ def test_a_table_of_statements_stores_the_rows_that_were_not_late(key):
 
 
 def test_the_column_of_a_watermark_stays_and_its_table_is_not_loaded_in_bulk(tmp_path):
-    db = stream.connect(f"file://{tmp_path}/store")
+    db = stream.connect(f"file://{tmp_path}/store", create=True)
     db.sql(f"CREATE TABLE e (id INT PRIMARY KEY, {COLUMNS}) APPEND ONLY")
     with pytest.raises(BindError, match="column 'ts' has the watermark of table 'e'"):
         db.sql("ALTER TABLE e DROP COLUMN ts")

@@ -121,7 +121,8 @@ def keep(seed: str, rng: random.Random, connected: Callable[[], stream.Session])
 def test_views_hold_what_duckdb_computes(tmp_path, number):
     seed = f"{run_seed()} {number}"
     rng, url = random.Random(seed), f"file://{tmp_path}/store"
-    keep(seed, rng, lambda: stream.connect(url, barrier_interval_ms=NEVER_MS, parallelism=rng.choice((1, 3))))
+    keep(seed, rng, lambda: stream.connect(url, create=True,
+            barrier_interval_ms=NEVER_MS, parallelism=rng.choice((1, 3))))
 
 
 def test_views_are_kept_by_epochs_that_run_as_tasks():
@@ -139,7 +140,7 @@ RANKED = ("SELECT window_start, k, row_number() OVER (PARTITION BY window_start 
 
 def test_numbers_within_windows_of_time_are_final_when_these_close(tmp_path):
     rng, start, seen = random.Random(run_seed()), dt.datetime(2024, 1, 1), []
-    db = stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=NEVER_MS, split_discovery_ms=1)
+    db = stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=NEVER_MS, split_discovery_ms=1)
     (tmp_path / "feed").mkdir()
     db.sql("CREATE TABLE e (at TIMESTAMP, k INT, WATERMARK FOR at AS at - INTERVAL '5 seconds') APPEND ONLY "
            f"WITH (connector = 'ndjson', path = '{tmp_path}/feed')")

@@ -37,6 +37,7 @@ from hummock.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
+    StoreNotFound,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, DIGEST_BYTES, NO_MARK, LogRecord
@@ -100,7 +101,7 @@ class ObjectLogMetaStore(MetaStore):
     who may close them in `on_close`.
 
     Raises at opening `MetaStoreUnfit` where create-if-absent does not hold, `MetaStoreEmptied`, `MetaStoreCorrupt`, and
-    `MetaStoreError` where there is no store and `create` is false.
+    `StoreNotFound` where there is no store and `create` is false.
     """
 
     def __init__(self, objects: ObjectStore, *, create: bool = True, options: MetaOptions | None = None,
@@ -198,7 +199,7 @@ class ObjectLogMetaStore(MetaStore):
             if self._objects.listing().last:
                 raise MetaStoreCorrupt(f"{self.url}/{IDENTITY}", "identity", "the id of the store", None)
             if not create:
-                raise MetaStoreError(f"{self.url} holds no store: one is made by opening as writer")
+                raise StoreNotFound(self.url)
         self._guard.probe(store_id)
         store_id = store_id or self._guard.identity(True)
         assert store_id is not None

@@ -31,6 +31,7 @@ from hummock.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
+    StoreNotFound,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 from hummock.meta.store.rollback_guard_bucket import GUARDS, IDENTITY, BucketRollbackGuard, GuardRecord
@@ -147,7 +148,7 @@ class PostgresMetaStore(MetaStore):
             if recorded is not None:
                 raise MetaStoreEmptied(self._url, f"{GUARDS}{recorded.serial}")
             if not create:
-                raise MetaStoreError(f"{self._url} holds no store: one is made by opening as writer")
+                raise StoreNotFound(self._url)
             store_id = self._random_bytes(16) if guard is None else guard.identity(True)
             assert store_id is not None
             self._run(lambda connection: self._create(connection, store_id))

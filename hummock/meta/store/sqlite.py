@@ -35,6 +35,7 @@ from hummock.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
+    StoreNotFound,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard, SerialNames
@@ -64,7 +65,7 @@ Item = TypeVar("Item")
 class SqliteMetaStore(MetaStore):
     """One connection, guarded by a lock; any number of processes may each open their own.
 
-    Raises at opening `MetaStoreEmptied`, `MetaStoreCorrupt`, `MetaStoreBusy`, and `MetaStoreError` where
+    Raises at opening `MetaStoreEmptied`, `MetaStoreCorrupt`, `MetaStoreBusy`, and `StoreNotFound` where
     there is no store and `create` is false. After a fork every method raises `MetaStoreForked`.
     """
 
@@ -163,7 +164,7 @@ class SqliteMetaStore(MetaStore):
         if recorded is not None and not exists:
             raise MetaStoreEmptied(str(self._path), str(self._guard.path))
         if not exists and not create:
-            raise MetaStoreError(f"{self._path} does not exist: there is no store; one is made by opening as writer")
+            raise StoreNotFound(str(self._path.parent))
         if not exists:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         return recorded

@@ -17,6 +17,7 @@ from stream.cli.shell.help import STATEMENTS, statement_help
 from stream.cli.shell.options import FORMATS
 from stream.cli.shell.shell import CommandError, Shell
 from stream.cli.shell.statements import Command, InputSplitter, Statement
+from stream.session.session import Session
 
 WATCH_SECONDS = 2.0
 SWITCHES = {"on": True, "off": False, "true": True, "false": False}
@@ -209,7 +210,8 @@ def _echo(shell: Shell, arguments: Sequence[str]) -> bool:
 
 
 def _connection(shell: Shell, arguments: Sequence[str]) -> bool:
-    shell.output.text(f"Connected to {shell.url}, at epoch {shell.session.committed_epoch}; "
+    role = "writes" if isinstance(shell.session, Session) else "reads"
+    shell.output.text(f"This shell {role} {shell.url}, at epoch {shell.session.committed_epoch}; "
                       f"Hummock {installed_version()}.")
     return True
 

@@ -14,7 +14,7 @@ from stream.cli.shell.describe import answer, rows_of
 from stream.cli.shell.help import STATEMENTS
 from stream.cli.shell.options import FORMATS
 from stream.cli.shell.statements import is_complete
-from stream.session.session import Session
+from stream.session.reader import ReaderSession
 
 KEYWORDS = tuple(sorted({
     *(word for statement in STATEMENTS for word in statement.split()),
@@ -62,7 +62,7 @@ class CatalogNames:
     functions: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, session: Session) -> CatalogNames:
+    def read(cls, session: ReaderSession) -> CatalogNames:
         """The names in the session's catalog."""
         names = cls()
         for schema, table, kind in rows_of(answer(session, "SELECT table_schema, table_name, table_type FROM "

@@ -15,7 +15,7 @@ from relational.errors import NotFound
 from relational.expr.functions import FUNCTIONS
 from relational.expr.signature import Overload
 from relational.relation import Relation
-from stream.session.session import Session
+from stream.session.reader import ReaderSession
 
 KINDS = {
     "\\dt": ("BASE TABLE",),
@@ -39,7 +39,7 @@ class Description:
     footer: str | None = None
 
 
-def answer(session: Session, statement: str) -> pa.Table:
+def answer(session: ReaderSession, statement: str) -> pa.Table:
     """The rows of a query, SHOW or DESCRIBE."""
     found = session.sql(statement)
     rows = found.to_arrow() if isinstance(found, Relation) else found
@@ -47,7 +47,7 @@ def answer(session: Session, statement: str) -> pa.Table:
     return rows
 
 
-def list_objects(kinds: Iterable[str] | None, session: Session, pattern: str | None) -> Description:
+def list_objects(kinds: Iterable[str] | None, session: ReaderSession, pattern: str | None) -> Description:
     """Schema, name and type of tables, views, sources and sinks; those whose name fits the pattern. `kinds`: as in
     information_schema.tables, None for all."""
     rows = answer(session, "SELECT table_schema, table_name, table_type FROM information_schema.tables "
@@ -60,7 +60,7 @@ def list_objects(kinds: Iterable[str] | None, session: Session, pattern: str | N
     }))
 
 
-def list_indexes(session: Session, pattern: str | None) -> Description:
+def list_indexes(session: ReaderSession, pattern: str | None) -> Description:
     """The indexes but those of primary keys."""
     rows = rows_of(answer(session, "SELECT schemaname, indexname, tablename, indexdef FROM pg_indexes "
                                    "ORDER BY schemaname, indexname"))
@@ -69,7 +69,7 @@ def list_indexes(session: Session, pattern: str | None) -> Description:
     return Description(_table({name: [row[at] for row in chosen] for at, name in enumerate(names)}))
 
 
-def list_functions(session: Session, pattern: str | None) -> Description:
+def list_functions(session: ReaderSession, pattern: str | None) -> Description:
     """User functions; with a pattern also those of SQL that fit it."""
     rows = rows_of(answer(session, "SHOW FUNCTIONS").select(["name", "arguments", "returns", "kind"]))
     rows = [row for row in rows if _fits("public", row[0], pattern)]
@@ -89,7 +89,7 @@ def _signature(overload: Overload) -> tuple[str, str]:
     return ", ".join(map(str, found.takes)) + ("..." if found.is_variadic else ""), str(found.gives)
 
 
-def describe(session: Session, name: str) -> Description:
+def describe(session: ReaderSession, name: str) -> Description:
     """The columns of an object; below them its key, its indexes, its definition, and its state unless it runs."""
     columns = answer(session, f"DESCRIBE {name}")
     schema, plain, kind = _found(session, name)
@@ -114,7 +114,7 @@ def describe(session: Session, name: str) -> Description:
     return Description(_table(shown), f"{named[0].upper()}{named[1:]} {schema}.{plain}", "\n".join(footer))
 
 
-def _found(session: Session, name: str) -> tuple[str, str, str]:
+def _found(session: ReaderSession, name: str) -> tuple[str, str, str]:
     """Schema, name and type of the object of a name in SQL. NotFound."""
     whole = ObjectName.parse(_folded(name))
     known = [*rows_of(answer(session, "SELECT table_schema, table_name, table_type FROM information_schema.tables")),
@@ -135,7 +135,7 @@ def _create_kind(kind: str) -> str:
     return "TABLE" if kind == "BASE TABLE" else kind
 
 
-def _indexes(session: Session, schema: str, table: str) -> list[tuple[str, str]]:
+def _indexes(session: ReaderSession, schema: str, table: str) -> list[tuple[str, str]]:
     rows = rows_of(answer(session, "SELECT schemaname, tablename, indexname, indexdef FROM pg_indexes"))
     return sorted((index, definition) for within, of, index, definition in rows
                   if (within, of) == (schema, table) and index != f"{table}_pkey")
@@ -145,7 +145,7 @@ def _between_parentheses(definition: str) -> str:
     return definition[definition.find("(") :] if "(" in definition else definition
 
 
-def _state(session: Session, schema: str, name: str) -> list[str]:
+def _state(session: ReaderSession, schema: str, name: str) -> list[str]:
     """The state of a job that does not simply run, and why."""
     names = {f"{schema}.{name}", *([name] if schema == "public" else [])}
     jobs = [job for job in answer(session, "SHOW JOBS").to_pylist() if job["name"] in names]
@@ -176,7 +176,7 @@ def is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-LISTS: Mapping[str, Callable[[Session, str | None], Description]] = {
+LISTS: Mapping[str, Callable[[ReaderSession, str | None], Description]] = {
     "\\d": partial(list_objects, None),
     **{name: partial(list_objects, kinds) for name, kinds in KINDS.items()},
     "\\di": list_indexes,

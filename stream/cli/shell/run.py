@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from stream.cli.shell.connection import open_session
+from stream.cli.shell.connection import hint_of, open_session
 from stream.cli.shell.options import Access, OutputOptions
 from stream.cli.shell.output import Output
 from stream.cli.shell.shell import USER_ERRORS, Shell
@@ -85,7 +85,7 @@ def _reported() -> Iterator[None]:
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except USER_ERRORS as error:
-        click.echo(f"{click.style(type(error).__name__, fg='red', bold=True)}: {error}", err=True)
+        click.echo(f"{click.style(type(error).__name__, fg='red', bold=True)}: {error}{hint_of(error)}", err=True)
         raise SystemExit(FAILED) from None
 
 

@@ -17,11 +17,12 @@ from hummock.errors import HummockError
 from relational.display.text import counted_rows
 from relational.errors import RelationalError, SourceTextError
 from relational.relation import Relation
+from stream.cli.shell.connection import hint_of
 from stream.cli.shell.options import TABLE
 from stream.cli.shell.output import Output
 from stream.cli.shell.statements import Command, InputSplitter, Item, Statement
 from stream.errors import StreamError
-from stream.session.session import Session
+from stream.session.reader import ReaderSession
 from stream.session.table import Table
 
 USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
@@ -51,7 +52,7 @@ class ShellState:
 class Shell:
     """One session. `goes_on`: after an error the next statement is executed."""
 
-    def __init__(self, session: Session, url: str, output: Output, *, goes_on: bool, errors: TextIO | None = None,
+    def __init__(self, session: ReaderSession, url: str, output: Output, *, goes_on: bool, errors: TextIO | None = None,
                  clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
         from stream.cli.shell.commands import COMMANDS  # whose actions take a Shell
 
@@ -192,7 +193,7 @@ class Shell:
         styled = click.style(kind, fg="red", bold=True) if kind and self._errors.isatty() else kind
         with contextlib.suppress(OSError):
             self.output.flush()
-        self._errors.write(f"{where}{styled}{text}\n")
+        self._errors.write(f"{where}{styled}{text}{hint_of(error)}\n")
         self._errors.flush()
 
 

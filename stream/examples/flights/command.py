@@ -26,7 +26,8 @@ from stream.errors import StreamError
 from stream.examples.flights.connector import SPLIT, FlightsReader
 from stream.examples.flights.views import ORDER, TABLE, VIEWS, create_table, create_view
 from stream.options import StreamOptions
-from stream.session.session import Session, connect
+from stream.session.connect import connect
+from stream.session.session import Session
 
 POLL_SECONDS = 0.02
 SHOWN_ROWS = 12
@@ -67,7 +68,8 @@ def flights(
     try:
         total = FlightsReader(rows).total_changes
         with engine_on(spark, "hummock flights") as engine, connect(
-            f"file://{data.resolve()}", chunk_rows=chunk_rows, sources_paused=True, engine=engine, **options
+            f"file://{data.resolve()}", create=True,
+                chunk_rows=chunk_rows, sources_paused=True, engine=engine, **options
         ) as session:
             prepare(session, rows)
             run(session, console, total)

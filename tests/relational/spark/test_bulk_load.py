@@ -25,7 +25,7 @@ NEVER_MS = 3_600_000
 
 @pytest.fixture
 def db(tmp_path):
-    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as session:
+    with stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=NEVER_MS) as session:
         yield session
 
 

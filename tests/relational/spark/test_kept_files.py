@@ -34,7 +34,7 @@ def worker(tmp_path, monkeypatch):
 @pytest.fixture
 def filled(s3_url, tmp_path):
     meta = f"sqlite://{tmp_path}/meta.sqlite"
-    with stream.connect(s3_url, meta=meta) as session:
+    with stream.connect(s3_url, create=True, meta=meta) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
         session.table("t").insert([(number, f"value {number}") for number in range(ROWS)])
         session.flush()

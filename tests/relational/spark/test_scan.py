@@ -22,7 +22,8 @@ def test_no_row_is_parted(tmp_path, monkeypatch, options):
     monkeypatch.setattr(scan, "LEAST_PART_BYTES", 1_000)
     url = f"file://{tmp_path}/store"
     kept = {}
-    with stream.connect(url, barrier_interval_ms=3_600_000, sstable_bytes=20_000, block_bytes=200) as session:
+    with stream.connect(url, create=True,
+            barrier_interval_ms=3_600_000, sstable_bytes=20_000, block_bytes=200) as session:
         declared = ", ".join(f"c{number} BIGINT" for number in range(COLUMNS))
         session.sql(f"CREATE TABLE t (a VARCHAR, b INT, {declared}, PRIMARY KEY (a, b)) {options}")
         for turn in range(3):

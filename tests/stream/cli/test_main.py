@@ -68,6 +68,27 @@ def test_a_pipe_is_executed_up_to_the_first_error_unless_it_goes_on(hummock):
     assert (went_on.exit_code, went_on.stdout, went_on.stderr) == (0, "n\n2\n", stopped.stderr)
 
 
+def test_a_shell_reads_beside_the_session_that_writes(hummock, url):
+    with stream.connect(url, create=True) as db:
+        db.sql("CREATE TABLE t (a INT); INSERT INTO t VALUES (1); FLUSH")
+        read = hummock("sql", url, "-c", "SELECT a FROM t", "-c", "\\conninfo", "-c", "\\d t")
+        assert (read.exit_code, read.stderr) == (0, "") and read.stdout.startswith(f"a\n1\nThis shell reads {url}")
+        refused = hummock("sql", url, "-c", "INSERT INTO t VALUES (2)")
+        assert refused.exit_code == 1 and "ReadOnlySession" in refused.stderr and "--write" in refused.stderr
+        taken = hummock("sql", url, "--write", "-c", "SELECT 1")
+        assert taken.exit_code == 1 and "WriterRunning" in taken.stderr and "--take-over" in taken.stderr
+        db.sql("INSERT INTO t VALUES (3); FLUSH")
+        assert hummock("sql", url, "--take-over", "-c", "SELECT COUNT(*) AS n FROM t").stdout == "n\n2\n"
+        db.abandon()
+
+
+def test_a_mistyped_store_is_not_made(hummock, url, tmp_path):
+    for options in ((), ("--write",)):
+        missing = hummock("sql", url, *options, "-c", "SELECT 1")
+        assert missing.exit_code == 1 and "--create" in missing.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_pipe_has_rows_only_without_padding_or_colours(hummock):
     result = hummock("sql", "memory://", input="select 1 as a, 'x' as b")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "a,b\n1,x\n", "")
@@ -139,7 +160,7 @@ def test_storage_commands_are_there_too(hummock, url):
 
 def test_a_store_whose_connector_is_gone_can_still_be_looked_at(hummock, url, monkeypatch):
     register_connector("history", HistoryConnector)
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql(
             "CREATE TABLE events (id BIGINT PRIMARY KEY, kind VARCHAR, value BIGINT) "
             "WITH (connector = 'history', seed = '1', steps = '10')"
@@ -154,15 +175,15 @@ def test_a_store_whose_connector_is_gone_can_still_be_looked_at(hummock, url, mo
 def test_a_paused_session_cannot_resume_a_source_without_its_connector(url, monkeypatch):
     register_connector("history", HistoryConnector)
     options = "WITH (connector = 'history', seed = '1', steps = '10')"
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         db.sql(f"CREATE TABLE events (id BIGINT PRIMARY KEY, kind VARCHAR, value BIGINT) {options}")
     with monkeypatch.context() as patched:
         patched.setattr("stream.connector.base._FACTORIES", {})
-        with stream.connect(url, sources_paused=True) as db:
+        with stream.connect(url, create=True, sources_paused=True) as db:
             with pytest.raises(stream.errors.UnknownConnector):
                 db.resume()
             assert db.sql("SELECT COUNT(*) AS n FROM events").to_arrow()["n"].to_pylist() == [0]
-    with stream.connect(url, sources_paused=True) as db:
+    with stream.connect(url, create=True, sources_paused=True) as db:
         db.resume()
         while db.source_offsets("events") != {"all": "10"}:
             db.flush()

@@ -176,7 +176,8 @@ def test_batches_without_a_column_or_of_another_type_are_refused():
 
 
 def connected(directory, **options):
-    return stream.connect(f"file://{directory}", **{"barrier_interval_ms": 20, "recovery_backoff_ms": 1, **options})
+    return stream.connect(f"file://{directory}", create=True,
+            **{"barrier_interval_ms": 20, "recovery_backoff_ms": 1, **options})
 
 
 def test_views_read_a_stream_each_for_itself_and_free_it_by_their_commits(tmp_path):

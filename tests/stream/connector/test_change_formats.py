@@ -153,7 +153,7 @@ def test_a_table_has_the_rows_that_debezium_changes_leave(tmp_path):
     files, store = tmp_path / "files", tmp_path / "store"
     files.mkdir()
     (files / "0.json").write_text("\n".join(lines))
-    with stream.connect(f"file://{store}", barrier_interval_ms=5, chunk_rows=64) as db:
+    with stream.connect(f"file://{store}", create=True, barrier_interval_ms=5, chunk_rows=64) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR, doc JSONB NOT NULL) "
                f"WITH (connector = 'ndjson', path = '{files}', format = 'debezium', malformed = 'skip')")
         db.sql("DROP TABLE t")

@@ -23,7 +23,7 @@ class Both:
 
     def __init__(self, rng: random.Random, url: str, key: str, options: str = "", **settings: object) -> None:
         self.rng, self.duck, self.url, self.settings = rng, oracle(), url, settings
-        self.db = stream.connect(url, barrier_interval_ms=3_600_000, **settings)
+        self.db = stream.connect(url, create=True, barrier_interval_ms=3_600_000, **settings)
         self.db.sql(f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY ({key})) ON CONFLICT IGNORE{options}")
         self.duck.execute(f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY ({key}))")
         self.log: list[str] = []
@@ -85,7 +85,7 @@ class Both:
 
     def restart(self) -> None:
         self.db.close()
-        self.db = stream.connect(self.url, barrier_interval_ms=3_600_000, **self.settings)
+        self.db = stream.connect(self.url, create=True, barrier_interval_ms=3_600_000, **self.settings)
 
 
 def run(both: Both, steps: int, *, has_restarts: bool = False) -> None:

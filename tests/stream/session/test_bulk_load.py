@@ -43,7 +43,7 @@ def vars_of(options):
 @pytest.fixture
 def db(tmp_path, monkeypatch):
     install(monkeypatch)
-    session = stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS)
+    session = stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS)
     session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
     session.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, v VARCHAR)")
     session.sql("CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM other")
@@ -148,7 +148,7 @@ class TestLevel0:
         """A session without background compaction."""
         install(monkeypatch)
         monkeypatch.setattr(Maintenance, "start", lambda maintenance: None)
-        session = stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS, **vars_of(SHALLOW))
+        session = stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=NEVER_MS, **vars_of(SHALLOW))
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
         yield session
         session.abandon()
@@ -264,7 +264,7 @@ class TestRefusals:
     @pytest.mark.parametrize("mode", MODES)
     def test_a_session_whose_store_another_serves_is_refused_before_any_job(self, db, tmp_path, mode):
         """Only the process that serves the store may load, and it is not disturbed."""
-        with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as serving:
+        with stream.connect(f"file://{tmp_path}", take_over=True, barrier_interval_ms=NEVER_MS) as serving:
             rows = frame([1])
             with pytest.raises(Fenced, match=r"claimed by 'playground-.*one process has it at a time"):
                 db.bulk_load(rows, "made" if mode == "create" else "t", mode=mode,
@@ -395,7 +395,7 @@ def test_whoever_opens_the_store_next_finds_the_rows(db, tmp_path):
     db.bulk_load(frame(range(7)), "made", mode="overwrite")
     db.sql("INSERT INTO t VALUES (100, 'x')")
     db.close()
-    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as again:
+    with stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=NEVER_MS) as again:
         assert len(rows(again)) == 31 and len(rows(again, "made")) == 7
         with pytest.raises(DuplicateKey):
             again.sql("INSERT INTO t VALUES (5, 'x')")

@@ -88,13 +88,13 @@ def test_show_create_and_describe_have_them_and_can_be_executed(db):
 
 def test_they_stay_with_their_object_over_renames_alters_and_restarts(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         db.sql(OBJECTS)
         comment(db)
         db.sql("""DROP VIEW w; ALTER TABLE t RENAME TO s; ALTER TABLE s RENAME COLUMN v TO word;
             ALTER TABLE s ADD COLUMN more INT; ALTER MATERIALIZED VIEW m RENAME TO n;
             INSERT INTO s VALUES (1, 'a', 2)""")
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         assert described(db, "s") == {"id": "the key", "word": "a -- word", "more": None}
         assert described(db, "n")["n"] == "of t"
         listed = [each for each in rows(db.sql(DESCRIPTIONS)) if each[1] in "ns"]

@@ -274,7 +274,7 @@ def test_clients_of_a_running_session_get_their_answers(tmp_path):
         except BaseException as error:
             errors.append(error)
 
-    with stream.connect(url, inbox_poll_ms=20) as session:
+    with stream.connect(url, create=True, inbox_poll_ms=20) as session:
         session.sql(TABLE)
         session.sql(VIEW)
         threads = [threading.Thread(target=send, args=(number,)) for number in range(2)]
@@ -289,15 +289,15 @@ def test_clients_of_a_running_session_get_their_answers(tmp_path):
 
 def test_a_request_waits_for_a_session(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url) as session:
+    with stream.connect(url, create=True) as session:
         session.sql(TABLE)
         session.sql(VIEW)
     with stream.Inbox(url, timeout_ms=50) as inbox, pytest.raises(RequestUnanswered, match="do not send its rows anew"):
         inbox.insert("t", rows_of([1]))
-    with stream.connect(url, inbox_poll_ms=10) as session:
+    with stream.connect(url, create=True, inbox_poll_ms=10) as session:
         deadline = time.monotonic() + 30
         while not session.sql("SELECT id FROM t").rows() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert stored(session) == [1]
-    with stream.connect(url, inbox_poll_ms=0) as session:
+    with stream.connect(url, create=True, inbox_poll_ms=0) as session:
         assert stored(session) == [1] and session._inbox._thread is None

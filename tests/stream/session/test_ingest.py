@@ -187,10 +187,10 @@ def test_statements_of_one_epoch_and_a_batch_are_committed_together(db):
 
 def test_the_position_survives_a_restart(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
         ingest(db, 0, rows(1))
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert ingest(db, 0, rows(1)).was_repeated
         with pytest.raises(BatchGap):
             ingest(db, 2, rows(10))

@@ -273,10 +273,10 @@ def test_a_snapshot_of_a_session_keeps_its_rows_and_the_option_keeps_all():
 
 def test_a_store_on_disk_is_there_again(tmp_path):
     url = f"file://{tmp_path}/shop"
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         orders, _ = shop(db)
         orders.insert([(1, "ASIA", 1), (2, "EUROPE", 2)])
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         assert sorted(rows(db.table("revenue"))) == [("ASIA", 1, 1), ("EUROPE", 2, 1)]
         db.table("orders").delete(region="ASIA")
         db.table("orders").insert([(3, "EUROPE", 3)])
@@ -286,11 +286,11 @@ def test_a_store_on_disk_is_there_again(tmp_path):
 
 def test_leaving_with_an_error_commits_nothing_more(tmp_path):
     url = f"file://{tmp_path}/shop"
-    with pytest.raises(KeyError), stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with pytest.raises(KeyError), stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         orders, _ = shop(db)
         orders.insert([(1, "ASIA", 1)])
         raise KeyError
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as db:
         assert rows(db.table("orders")) == []
 
 
@@ -308,7 +308,7 @@ def test_options_are_checked_by_name():
     with pytest.raises(InvalidOption, match="colour"):
         stream.connect("memory://", colour="red")
     with pytest.raises(InvalidOption):
-        stream.connect("ftp://host/shop")
+        stream.connect("ftp://host/shop", create=True)
 
 
 def test_a_recovery_undoes_no_acknowledged_statement(db):

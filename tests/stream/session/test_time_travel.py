@@ -175,7 +175,7 @@ def test_ddl_after_the_epoch_is_named(db, ddl, verb, tmp_path):
 
 def test_objects_are_readable_from_the_epoch_on_that_has_all_their_rows(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url, history_ms=HISTORY_MS, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, history_ms=HISTORY_MS, barrier_interval_ms=NEVER_MS) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t SELECT x FROM generate_series(1, 500) AS g(x)")
         before = db.flush()
         db.sql("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t; CREATE VIEW w AS SELECT * FROM t")
@@ -185,14 +185,14 @@ def test_objects_are_readable_from_the_epoch_on_that_has_all_their_rows(tmp_path
         created = db.committed_epoch
         db.sql("DELETE FROM t WHERE id > 3; FLUSH")
         assert rows(db.query(f"SELECT n FROM n FOR SYSTEM_TIME AS OF {created}")) == [(500,)]
-    with stream.connect(url, history_ms=HISTORY_MS, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, create=True, history_ms=HISTORY_MS, barrier_interval_ms=NEVER_MS) as db:
         assert rows(db.query(f"SELECT n FROM n FOR SYSTEM_TIME AS OF {created}")) == [(500,)]
         with pytest.raises(BindError, match="'n' was created at epoch"):
             db.query(f"SELECT * FROM n FOR SYSTEM_TIME AS OF {before}")
 
 
 def test_without_a_history_older_epochs_are_refused_once_they_are_compacted(tmp_path):
-    with stream.connect(f"file://{tmp_path}/store", barrier_interval_ms=NEVER_MS, l0_runs=2) as db:
+    with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=NEVER_MS, l0_runs=2) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
         first = db.flush()
         query = f"SELECT v FROM t FOR SYSTEM_TIME AS OF {first}"

@@ -403,9 +403,9 @@ def test_batches_of_writers_are_committed_beside_an_open_transaction(db):
 
 def test_a_session_that_closes_forgets_an_open_transaction(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql("CREATE TABLE t (x INT); BEGIN; INSERT INTO t VALUES (1)")
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert rows(db, "SELECT x FROM t") == []
 
 
@@ -450,7 +450,7 @@ def test_what_is_no_statement(db, text):
 
 def test_a_session_that_closes_ends_its_transaction(tmp_path):
     url = f"file://{tmp_path}/store"
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         db.sql("CREATE TABLE t (x INT); BEGIN READ ONLY")
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         assert rows(db, "SELECT * FROM t") == []

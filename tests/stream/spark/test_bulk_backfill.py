@@ -153,10 +153,10 @@ def test_what_stands_in_the_way_in_the_end_leaves_nothing(session, rng, statemen
 
 
 def test_a_session_whose_store_another_serves_is_refused_before_any_task(tmp_path, rng):
-    with stream.connect(f"file://{tmp_path}") as session:
+    with stream.connect(f"file://{tmp_path}", create=True) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT, note VARCHAR)")
         query, asked = session.sql(GROUPS), []
-        with stream.connect(f"file://{tmp_path}") as serving:
+        with stream.connect(f"file://{tmp_path}", create=True) as serving:
             tasks = LocalTasks(session, rng, lambda: asked.append(True))
             with pytest.raises(Fenced, match="playground"):
                 session.create_materialized_view("mv", query, backfill=BulkBackfill(tasks))

@@ -11,7 +11,8 @@ from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.base import SSTABLE_PREFIX
 from hummock.object_store.memory import MemoryObjectStore
 from stream.playground import Playground
-from stream.session.session import Session, playground_options
+from stream.session.connect import playground_options
+from stream.session.session import Session
 from stream.spark.spark_worker import SparkWorker
 from tests.simulation.graph_engines import LocalTasks
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore

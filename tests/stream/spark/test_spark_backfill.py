@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def session(tmp_path):
     rng = np.random.default_rng(5)
-    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=100) as session:
+    with stream.connect(f"file://{tmp_path}", create=True, barrier_interval_ms=100) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT)")
         keys, values = rng.integers(0, 500, ROWS), rng.integers(-99, 99, ROWS).astype(np.int32)
         session.table("t").insert(pa.table({"id": np.arange(ROWS), "k": keys, "v": values}))
@@ -85,7 +85,7 @@ def test_the_stream_goes_on_and_its_changes_are_in_the_view(session, spark, quer
 def test_many_rows_leave_what_the_stream_leaves(spark, tmp_path):
     """Compares each state table by key and value, with concurrent changes."""
     rng = np.random.default_rng(11)
-    with stream.connect(f"file://{tmp_path}", statement_rows=500_000) as session:
+    with stream.connect(f"file://{tmp_path}", create=True, statement_rows=500_000) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT)")
         for first in range(0, MANY_ROWS, 500_000):
             keys, values = rng.integers(0, MANY_ROWS // 33, 500_000), rng.integers(-999, 999, 500_000)
@@ -151,5 +151,5 @@ def test_the_command_makes_the_view(session, tmp_path):
     arguments = ["backfill", f"file://{tmp_path}", "mv", GROUPS, "--spark", "local[2]"]
     done = subprocess.run([sys.executable, "-m", "stream", *arguments], capture_output=True, text=True, check=True)
     assert "mv: 500 rows" in done.stdout
-    with stream.connect(f"file://{tmp_path}") as again:
+    with stream.connect(f"file://{tmp_path}", create=True) as again:
         assert rows(again, "SELECT * FROM mv") == rows(again, GROUPS)

@@ -45,7 +45,7 @@ class Pipeline:
         self.files.mkdir()
 
     def session(self):
-        return stream.connect(self.url, inbox_poll_ms=20)
+        return stream.connect(self.url, create=True, inbox_poll_ms=20)
 
     def created(self):
         session = self.session()
@@ -281,7 +281,7 @@ def test_nobody_serves(pipeline):
 
 
 def test_a_session_with_a_spark_engine_carries_out_requests_and_batches_once(pipeline):
-    with stream.connect(pipeline.url, engine=pipeline.spark, inbox_poll_ms=20) as session:
+    with stream.connect(pipeline.url, create=True, engine=pipeline.spark, inbox_poll_ms=20) as session:
         session.sql(TABLE)
         session.sql(VIEW)
         for _ in range(3):

@@ -44,7 +44,7 @@ def rows(session, query):
 
 def test_functions_run_in_tasks(spark, tmp_path):
     url, options = f"file://{tmp_path}", {"allow_user_functions": True, "inbox_poll_ms": 0}
-    with stream.connect(url, **options) as session:
+    with stream.connect(url, create=True, **options) as session:
         session.sql("CREATE TABLE t (a BIGINT PRIMARY KEY)")
         session.table("t").insert([(each,) for each in range(3_000)])
         session.sql(DEFINITIONS)
@@ -55,7 +55,7 @@ def test_functions_run_in_tasks(spark, tmp_path):
         session.sql(f"CREATE MATERIALIZED VIEW middles AS {MIDDLES}")
         session.sql("CREATE MATERIALIZED VIEW followed AS SELECT a, worker(a) AS p FROM t")
         here = rows(session, "SELECT DISTINCT p FROM followed")
-    with stream.connect(url, engine=spark, driver_rows=0, task_rows=1, **options) as session:
+    with stream.connect(url, create=True, engine=spark, driver_rows=0, task_rows=1, **options) as session:
         session.table("t").insert([(each,) for each in range(3_000, 3_100)])
         session.sql("DELETE FROM t WHERE a % 7 = 0")
         session.flush()

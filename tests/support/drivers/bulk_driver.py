@@ -23,7 +23,7 @@ from hummock.spark import spark_session
 from relational.table.storage_table import StorageTable
 from stream.playground import open_playground
 from stream.session import bulk_load
-from stream.session.session import playground_options
+from stream.session.connect import playground_options
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
 from stream.spark.spec import TaskSpec

@@ -90,7 +90,7 @@ def run(spark: Any, directory: Path, seed: int, epochs: int) -> None:
     delivered: list[dict] = []
     with (
         stream.arrow_sink("out", lambda epoch, changes: delivered.extend(changes.read_all().to_pylist())),
-        stream.connect(f"file://{directory}/store", engine=spark, inbox_poll_ms=0, **options) as db,
+        stream.connect(f"file://{directory}/store", create=True, engine=spark, inbox_poll_ms=0, **options) as db,
     ):
         db.sql(f"CREATE SOURCE bid ({BIDS}) WITH (connector = 'arrow', path = '{feed}')")
         db.sql("CREATE TABLE auction (id BIGINT PRIMARY KEY, seller BIGINT, reserve BIGINT)")

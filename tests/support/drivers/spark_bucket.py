@@ -102,7 +102,7 @@ def compact(spark: SparkSession, url: str) -> None:
 
 def main(url: str) -> None:
     spark = spark_session(MASTER, settings=SPARK)
-    with stream.connect(url) as db:
+    with stream.connect(url, create=True) as db:
         before = loaded(db, spark)
         since = db.flush()
         after = changed(db, before)

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stream.session.session import Session, connect
+from stream.session.connect import connect
+from stream.session.session import Session
 
 COLUMNS = ("g", "k", "name", "v")
 Rows = dict[tuple[int, int], tuple]
@@ -25,7 +26,8 @@ class Shop:
     @classmethod
     def open(cls, directory: Path, seed: int = 1, rows: int = 600) -> Shop:
         url = f"file://{directory}/store"
-        shop = cls(connect(url, block_bytes=500, sstable_bytes=4_000, history_ms=600_000), url, random.Random(seed))
+        shop = cls(connect(url, create=True,
+            block_bytes=500, sstable_bytes=4_000, history_ms=600_000), url, random.Random(seed))
         shop.session.sql("CREATE TABLE items (g INT, k BIGINT, name VARCHAR, v DOUBLE, PRIMARY KEY (g, k))")
         shop.insert(rows)
         return shop

@@ -304,7 +304,7 @@ def made_elsewhere():
 
 
 def test_reading_makes_no_store(world):
-    with pytest.raises(MetaStoreError, match="holds no store"):
+    with pytest.raises(MetaStoreError, match="there is no store"):
         world.open(create=False)
     assert world.paths("") == []
 

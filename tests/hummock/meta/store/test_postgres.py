@@ -64,7 +64,7 @@ def test_reopening_keeps_everything(url):
 
 
 def test_reading_makes_no_store(url, admin):
-    with pytest.raises(MetaStoreError, match="holds no store"):
+    with pytest.raises(MetaStoreError, match="there is no store"):
         PostgresMetaStore(url, MemoryObjectStore(), create=False)
     assert admin.execute("SELECT to_regclass('summary')").fetchone() == (None,)
 

@@ -98,7 +98,7 @@ def test_switches(console):
     assert "5 rows, first 2 shown" in console.run("SELECT * FROM generate_series(1, 5);")
     assert console.run("\\pset") == "format is table\nrows is 2\npager is on\nexpanded is off\n"
     assert console.run("\\pset pager off") == "pager is off\n"
-    assert console.run("\\conninfo").startswith("Connected to memory://, at epoch ")
+    assert console.run("\\conninfo").startswith("This shell writes memory://, at epoch ")
     assert console.run("\\echo a 'b c'") == "a b c\n"
 
 

@@ -1,0 +1,265 @@
+"""ReaderSession: queries on a store, beside the session that writes it or as part of that one.
+
+A read sees one committed epoch for all its tables, which is never older than that of the read before it [R15]. Errors
+of a statement are typed and leave the session unchanged. Thread safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hummock.base.closing import ClosedAtExit
+from hummock.epoch import Epoch
+from relational.catalog.job_failure import JobFailure
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import CatalogError
+from relational.plan.logical import Scan
+from relational.relation import Relation
+from stream.error_counts import RunningErrorCounts, committed_errors
+from stream.errors import ReadOnlySession, SessionClosed
+from stream.session.change_cursor import cursors_of, drop_cursor
+from stream.session.change_feed import ChangeFeed
+from stream.session.job_status import jobs_table
+from stream.session.queries import SessionQueries
+from stream.session.snapshot import CommittedOffsets, Snapshot
+from stream.session.table import StoredRelation
+
+if TYPE_CHECKING:
+    from relational.sql.parameters import Given
+    from stream.serving import Host
+    from stream.sink_delivery import DeliveryStatus
+    from stream.worker.session_worker import SessionWorker
+
+
+class ReaderSession(ClosedAtExit):
+    """What `connect(url, role="reader")` gives: SQL over the committed rows of a store, any number of them beside the
+    session that runs its jobs. It follows the commits of that one; what it reads stays readable for it meanwhile, and
+    is released with it. Changes raise ReadOnlySession: `stream.Inbox` hands rows to the session that runs."""
+
+    def __init__(self, host: Host, worker: SessionWorker | None = None) -> None:
+        """`worker`: carries changes out, for the session that writes."""
+        from relational.sql.settings import Settings  # the SQL grammar, which `import stream` does without
+        from stream.session.statements import SessionStatements
+        from stream.session.transaction import Transaction
+
+        self._host = host
+        self._is_closed = False
+        self._transaction = Transaction(host, worker)
+        self._offsets = CommittedOffsets(host)
+        self._queries = SessionQueries(host, self._transaction, Settings(), worker)
+        self._statements = SessionStatements(
+            host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
+        )
+
+    # -- SQL -------------------------------------------------------------------------------------------
+
+    def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
+        """Run the statements of `text`; the result of the last one.
+
+        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
+        the rows that it gives. CREATE: the Table, or the Relation of a view. COMMIT: the rows affected by the
+        transaction, if it has changes. Others: None. ParseError and BindError point at the text; StatementError if a
+        statement failed.
+
+        `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
+        """
+        from relational.sql.binder import bind_sql
+
+        self._check_open()
+        executions = self._statements.executions
+        statements = self._statements
+        try:
+            answer = executions.run(text, params)
+            if answer is not None:
+                return answer
+            for statement in bind_sql(text, self._host.catalog, statements.now(), is_set=statements.is_set):
+                answer = statements.run(statement)
+        except BaseException as error:
+            self._transaction.abort(error)
+            raise
+        return answer
+
+    def query(self, text: str, params: Given = ()) -> pa.Table:
+        """The rows of one query, at once: `sql(text, params)` without a Relation in between. Its plan is kept for the
+        next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
+        InvalidStatement for another statement; errors as `sql`."""
+        self._check_open()
+        try:
+            return self._statements.executions.query(text, params)
+        except BaseException as error:
+            self._transaction.abort(error)
+            raise
+
+    def explain(self, query: str | Relation) -> str:
+        """The plan of a statement or a relation: its logical plan, and the stream plan of a view of it."""
+        self._check_open()
+        if isinstance(query, Relation):
+            return self._statements.explain_query(query.plan)
+        from relational.sql.binder import bind_sql
+
+        statements = bind_sql(query, self._host.catalog, is_set=self._statements.is_set)
+        return "\n".join(map(self._statements.explain, statements))
+
+    # -- what there is ---------------------------------------------------------------------------------
+
+    def table(self, name: str) -> StoredRelation:
+        """The table or materialized view of that name. NotFound; CatalogError for a view: `relation` reads it."""
+        whole = ObjectName.parse(name)
+        found = self._relation_of(whole)
+        if not isinstance(found, StoredRelation):
+            kind = self._host.catalog.resolve(whole).kind
+            raise CatalogError(f"{name!r} is {kind.one}, which has no rows of its own: relation({name!r})", name=name)
+        return found
+
+    def relation(self, name: str) -> Relation:
+        """The rows of a table, view or index of that name; NotFound."""
+        return self._relation_of(ObjectName.parse(name))
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all tables, views and indexes, of every schema."""
+        known = self._host.catalog.snapshot
+        return tuple(known.show(known.list()))
+
+    def _relation_of(self, name: ObjectName) -> Relation:
+        self._check_open()
+        catalog = self._host.catalog
+        table = catalog.resolve(name)
+        if table.kind is TableKind.VIEW:
+            from relational.sql.query import rows_of
+
+            return Relation(rows_of(table, catalog), self._queries, frozenset({table.id}))
+        if table.kind is TableKind.SOURCE:
+            return Relation(Scan(table), self._queries)
+        return self._handle_of(table)
+
+    def _handle_of(self, table: TableCatalog) -> StoredRelation:
+        return StoredRelation.of(table, self._queries)
+
+    def at(self, epoch: int | None = None) -> Snapshot:
+        """A snapshot of everything committed up to `epoch`, by default the newest one, for several consistent reads;
+        use it in a `with` block. EpochTooOld, InvalidEpoch."""
+        self._check_open()
+        return Snapshot(self._host, epoch)
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        """The epoch of a read that begins now."""
+        return self._queries.epoch
+
+    def source_offsets(self, name: str, *, epoch: int | None = None) -> dict[str, str]:
+        """The offsets of the connector of table `name`: split -> offset, as committed at `epoch` or last.
+
+        {} for a table without a connector. NotFound, EpochTooOld.
+        """
+        if epoch is None:
+            self._check_open()
+            return self._offsets.of(name)
+        with self.at(epoch) as snapshot:
+            return snapshot.offsets(name)
+
+    def changes(
+        self,
+        name: str,
+        since: int | None = None,
+        *,
+        follow: bool = True,
+        cursor: str | None = None,
+        retention_ms: int | None = None,
+    ) -> ChangeFeed:
+        """What changes in a table or materialized view: an iterator, also an asynchronous one, over Arrow batches, see
+        `ChangeFeed`. It begins with the rows that are there, or with what changed after the epoch `since`. It waits for
+        what comes; unless `follow`, it ends with what is committed by now. NotFound; CatalogError for a view, which has
+        no rows of its own; JobCreating, JobFailed; EpochTooOld and InvalidEpoch for `since`.
+
+        `cursor`: a name under which the store keeps the position, for a later feed of any process, which goes on there,
+        whatever its `since`; what was not passed before comes again, with the same `_epoch`, so that a follower which
+        keeps the number beside what it writes has each change once. `retention_ms`: how long that position is kept
+        after its last use, a day by default. InvalidOption, CursorTaken, CursorExpired."""
+        return self.table(name).changes(since, follow=follow, cursor=cursor, retention_ms=retention_ms)
+
+    def cursors(self) -> pa.Table:
+        """The cursors of change feeds: name, table, the epoch up to which each has passed, NULL for none yet."""
+        self._check_open()
+        known, found = self._host.catalog.snapshot, list(cursors_of(self._host.meta_store))
+        tables = [known.tables.get(row.table) for _, row in found]
+        return pa.table({
+            "name": pa.array([name for name, _ in found], pa.string()),
+            "table": pa.array([None if table is None else str(known.name_of(table)) for table in tables], pa.string()),
+            "epoch": pa.array([row.epoch or None for _, row in found], pa.uint64()),
+        })
+
+    def drop_cursor(self, name: str) -> None:
+        """Forget the cursor of a change feed, and the epochs that it keeps readable. NotFound."""
+        self._check_open()
+        drop_cursor(self._host.manager, self._host.meta_store, name)
+
+    def wait_epoch(self, epoch: int, *, timeout_ms: int | None = None) -> None:
+        """Wait until what was committed up to `epoch` can be read here, such as that of a `flush()` elsewhere.
+        WaitEpochTimeout, by default after the option `wait_epoch_ms`."""
+        self._check_open()
+        self._host.storage.wait_epoch(Epoch(epoch), timeout_ms)
+
+    # -- jobs ------------------------------------------------------------------------------------------
+
+    def jobs(self) -> pa.Table:
+        """The result of SHOW JOBS: one row per table, view, sink and index, see `stream.session.job_status`."""
+        self._check_open()
+        known = self._host.catalog.snapshot
+        with self.at() as snapshot:
+            sources = [table for table in known.jobs() if known.offset_table(table) is not None]
+            offsets = {table.id: snapshot.offsets_of(table) for table in sources}
+            progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
+        deliveries, failed = self._deliveries(), self._host.failed_jobs(known)
+        return jobs_table(known, failed, offsets, progress, deliveries, sources_paused=self._are_sources_paused())
+
+    def errors(self) -> pa.Table:
+        """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for
+        tables with connectors also the malformed records. A deleted row is no longer counted."""
+        self._check_open()
+        with self.at() as snapshot:
+            return committed_errors(
+                self._host.catalog, self._host.storage, snapshot.epoch, self._running_errors()
+            )
+
+    @property
+    def failed_jobs(self) -> tuple[JobFailure, ...]:
+        """The jobs that are set aside."""
+        self._check_open()
+        failed = self._host.failed_jobs(self._host.catalog.snapshot)
+        return tuple(failed[job_id] for job_id in sorted(failed))
+
+    def epochs(self) -> pa.Table:
+        """ReadOnlySession: only the session that runs the jobs knows them."""
+        raise ReadOnlySession("SHOW EPOCHS")
+
+    def flush(self) -> Epoch:
+        """ReadOnlySession: only the session that runs the jobs commits."""
+        raise ReadOnlySession("FLUSH")
+
+    def _deliveries(self) -> Mapping[int, DeliveryStatus]:
+        """Of sinks, by id, as far as this process delivers."""
+        return {}
+
+    def _are_sources_paused(self) -> bool:
+        return False
+
+    def _running_errors(self) -> RunningErrorCounts | None:
+        """Of the jobs that run in this process."""
+        return None
+
+    # -- end -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Releases what it reads. Idempotent. No effect in a forked child: the session belongs to the parent."""
+        if not self._is_closed and not self._host.storage.is_forked:
+            self._is_closed = True
+            self._statements.close()
+            self._host.close()
+
+    def _check_open(self) -> None:
+        self._host.storage.check_process()
+        if self._is_closed:
+            raise SessionClosed("the session is closed")
