@@ -1,21 +1,26 @@
 """Hummock: an LSM state store on object storage; versioned bytes under user keys, committed epoch by epoch.
 
-Start with README.md in this folder.
-"""
+Start with README.md in this folder. A name is imported from its module when it is first used (PEP 562)."""
 
-from hummock.base.key import KeyRange, user_key
-from hummock.base.key_watermark import KeyWatermark
-from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
-from hummock.columnar.binary_column import BinaryColumn
-from hummock.columnar.write_batch import KvBatch, WriteBatch
-from hummock.epoch import Epoch, EpochGenerator, EpochPair
-from hummock.errors import HummockError
-from hummock.meta.hummock_manager import HummockManager
-from hummock.opening import open_storage as open
-from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
-from hummock.state_store import ReadOptions, StateStore, StateStoreIterator, SyncResult
-from hummock.store.memory_store import MemoryStateStore
-from hummock.store.storage import HummockStorage
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hummock.base.key import KeyRange, user_key
+    from hummock.base.key_watermark import KeyWatermark
+    from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
+    from hummock.columnar.binary_column import BinaryColumn
+    from hummock.columnar.write_batch import KvBatch, WriteBatch
+    from hummock.epoch import Epoch, EpochGenerator, EpochPair
+    from hummock.errors import HummockError
+    from hummock.meta.hummock_manager import HummockManager
+    from hummock.opening import open_storage as open
+    from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
+    from hummock.state_store import ReadOptions, StateStore, StateStoreIterator, SyncResult
+    from hummock.store.memory_store import MemoryStateStore
+    from hummock.store.storage import HummockStorage
 
 __all__ = [
     "BinaryColumn",
@@ -44,3 +49,31 @@ __all__ = [
     "open",
     "user_key",
 ]
+
+MODULES = {
+    "hummock.base.key": ("KeyRange", "user_key"),
+    "hummock.base.key_watermark": ("KeyWatermark",),
+    "hummock.base.table_rules": ("KeyColumn", "PrefixRule", "TableRules"),
+    "hummock.columnar.binary_column": ("BinaryColumn",),
+    "hummock.columnar.write_batch": ("KvBatch", "WriteBatch"),
+    "hummock.epoch": ("Epoch", "EpochGenerator", "EpochPair"),
+    "hummock.errors": ("HummockError",),
+    "hummock.meta.hummock_manager": ("HummockManager",),
+    "hummock.options": ("CompactionOptions", "MetaOptions", "StorageOptions", "VacuumOptions"),
+    "hummock.state_store": ("ReadOptions", "StateStore", "StateStoreIterator", "SyncResult"),
+    "hummock.store.memory_store": ("MemoryStateStore",),
+    "hummock.store.storage": ("HummockStorage",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = "hummock.opening" if name == "open" else next((each for each in MODULES if name in MODULES[each]), None)
+    if module is None:
+        raise AttributeError(f"module 'hummock' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), "open_storage" if name == "open" else name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -29,6 +29,8 @@ _PART = re.compile(
     r"\"(?:[^\"]++|\"\")*+\"|--[^\n]*+|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|[^\w'\"$;/-]++|.",
     re.DOTALL,
 )
+_OPENING = re.compile(r"[eE]?'|\"|\$(?:[^\W\d]\w*)?\$")
+"""A quote. If it is not closed, `_PART` has nothing of what follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,25 @@ def statements(text: str) -> Iterator[Piece]:
     last = Piece(text, start, len(text))
     if not last.is_empty:
         yield last
+
+
+def complete_statements(text: str) -> tuple[list[Piece], Piece]:
+    """The statements of a text that end with a semicolon, without it, and the text after the last of them, of which
+    more may follow: it has the whole remainder from a quote or comment on that is not closed."""
+    found: list[Piece] = []
+    start = at = 0
+    while at < len(text):
+        match, opening = _PART.match(text, at), _OPENING.match(text, at)
+        assert match is not None
+        if opening is not None and match.end() <= opening.end():
+            break
+        at = after_comment(text, at, len(text)) if match["open"] else match.end()
+        if match["end"]:
+            piece = Piece(text, start, match.start())
+            if not piece.is_empty:
+                found.append(piece)
+            start = at
+    return found, Piece(text, start, len(text))
 
 
 class TokenReader:

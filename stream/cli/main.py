@@ -16,7 +16,7 @@ KEPT_FREED_BYTES = 128 << 20
 COMMANDS = {
     "sql": (
         "stream.cli.sql:sql",
-        "Run SQL on the store at URL (file:///directory or memory://), or prompt for it.",
+        "Run SQL on the store at URL, or prompt for it.",
     ),
     "playground": (
         "stream.cli.sql:playground",
@@ -64,7 +64,16 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-@click.group(commands=[LazyCommand(name, *described) for name, described in COMMANDS.items()])
+EXAMPLES = """\b
+Examples:
+  hummock playground                      try SQL on a store in memory
+  hummock sql file:///data/shop           a prompt on a store
+  hummock stream --store file:///data/shop
+  hummock COMMAND --help
+"""
+
+
+@click.group(commands=[LazyCommand(name, *described) for name, described in COMMANDS.items()], epilog=EXAMPLES)
 @click.version_option(version=installed_version(), prog_name="hummock")
 def main() -> None:
     """Materialized views that stay fresh, on a store that survives any crash."""

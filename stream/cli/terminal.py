@@ -1,8 +1,6 @@
-"""Terminal output: tables of rows and errors; and splitting of input at semicolons."""
+"""Terminal output: tables of rows and errors."""
 
 from __future__ import annotations
-
-import re
 
 import pyarrow as pa
 from rich.console import Console
@@ -11,7 +9,6 @@ from rich.table import Table
 
 MOST_ROWS = 200
 PIPE_COLUMNS = 240
-DOLLAR_TAG = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
@@ -43,30 +40,6 @@ def counted_rows(count: int) -> str:
 def print_error(console: Console, error: BaseException) -> None:
     """Prints the error's type and message in one line."""
     console.print(f"[bold red]{type(error).__name__}[/bold red] {escape(str(error))}", soft_wrap=True)
-
-
-def split_statements(text: str) -> tuple[list[str], str]:
-    """The complete statements of `text`, and the text after the last semicolon. Semicolons within quotes and comments
-    are not separators."""
-    statements, begin, at = [], 0, 0
-    while at < len(text):
-        at = _after_quoted(text, at)
-        if at < len(text) and text[at] == ";":
-            statements.append(text[begin:at].strip())
-            begin = at + 1
-        at += 1
-    return [statement for statement in statements if statement], text[begin:]
-
-
-def _after_quoted(text: str, at: int) -> int:
-    """The end of the quoted text or comment that begins at `at`; `at` if none begins there."""
-    tag = DOLLAR_TAG.match(text, at)
-    dollars = ((tag[0], tag[0]),) if tag else ()
-    for opening, closing in (("--", "\n"), ("/*", "*/"), ("'", "'"), ('"', '"'), *dollars):
-        if text.startswith(opening, at):
-            end = text.find(closing, at + len(opening))
-            return len(text) if end < 0 else end + len(closing) - 1
-    return at
 
 
 def _cell(value: object) -> str:

@@ -93,27 +93,36 @@ class Ddl:
     def create_job(self, draft: TableCatalog, parallelism: int | None = None) -> TableCatalog:
         """The materialized view, sink or index, which has read all rows that its tables had; other statements go on
         meanwhile. `parallelism`: of its fragments; None: the session's. Duplicate, NotFound, CatalogError,
-        PlanNotSupported, UnknownConnector, ConnectorError, JobCreating; JobFailed if it fails meanwhile: then it is
-        dropped."""
-        with self.one:
-            self._check_usable(draft.dependencies)
-            check_followed(self._catalog.snapshot, draft)
-            into = draft.sink_table
-            if into is not None:  # another sink may have been created after this one was bound
-                check_no_cycle(self._catalog.snapshot, draft.inputs, self._catalog.get(into.table_id))
-            view = self._identified(draft)
-            view = self._create(view, self._planner.new_view(view, parallelism), parallelism=parallelism)
+        PlanNotSupported, UnknownConnector, ConnectorError, JobCreating; JobFailed if it fails meanwhile, and
+        KeyboardInterrupt: then it is dropped."""
+        begun: TableCatalog | None = None
         try:
-            self._creations.wait(view.id, view.name)
-        except JobFailed:
-            with suppress(HummockError, StreamError, RelationalError):
-                self._drop_failed(view)
+            with self.one:
+                self._check_usable(draft.dependencies)
+                check_followed(self._catalog.snapshot, draft)
+                into = draft.sink_table
+                if into is not None:  # another sink may have been created after this one was bound
+                    check_no_cycle(self._catalog.snapshot, draft.inputs, self._catalog.get(into.table_id))
+                begun = self._identified(draft)
+                view = self._create(begun, self._planner.new_view(begun, parallelism), parallelism=parallelism)
+            self._wait_created(view)
+        except KeyboardInterrupt:
+            if begun is not None:
+                self._drop_failed(begun)
             raise
         return view
 
+    def _wait_created(self, view: TableCatalog) -> None:
+        try:
+            self._creations.wait(view.id, view.name)
+        except JobFailed:
+            self._drop_failed(view)
+            raise
+
     def _drop_failed(self, view: TableCatalog) -> None:
-        with self.one:
-            self._drop(self._catalog.plan_drop(self._catalog.snapshot.name_of(view)))
+        with suppress(HummockError, StreamError, RelationalError), self.one:
+            if view.id in self._catalog.snapshot.tables:
+                self._drop(self._catalog.plan_drop(self._catalog.snapshot.name_of(view)))
 
     def plan_history(self, draft: TableCatalog) -> tuple[TableCatalog, StreamPlan]:
         """The materialized view with its id, and its plan, whose tables are to be loaded. Changes nothing. Raises as
@@ -501,7 +510,12 @@ class Ddl:
         """While this process has the writer role no other makes the next catalog version, so it is this change."""
         version = self._catalog.version + 1
         command = Command(prepare, change, in_new_epoch, lambda: self._catalog.version >= version)
-        self._barriers.schedule(command).result()
+        done = self._barriers.schedule(command)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            done.result()  # it is committed nevertheless; the caller undoes it
+            raise
 
     def pause(self, is_paused: bool) -> None:
         """All sources stop reading at the next barrier, or resume with it; barriers and statements continue.

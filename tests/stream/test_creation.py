@@ -1,7 +1,9 @@
 """The creation of views that stops nothing, within the graph and apart from it: what others see meanwhile, changes,
 recoveries, another parallelism, cancellation, and the process that ends."""
 
+import os
 import random
+import signal
 import threading
 
 import numpy as np
@@ -66,6 +68,24 @@ def creating(db, name, query):
 
 def state_of(db, name):
     return {each["name"]: each["state"] for each in db.sql("SHOW JOBS").to_pylist()}.get(name)
+
+
+def test_a_creation_that_is_interrupted_leaves_nothing(db, gate):
+    insert(db, range(10))
+
+    def interrupt():
+        eventually(lambda: state_of(db, "counted") == "CREATING")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        db.sql("CREATE MATERIALIZED VIEW counted AS SELECT k, COUNT(*) AS n FROM t GROUP BY k")
+    thread.join()
+    assert state_of(db, "counted") is None
+    gate.set()
+    db.sql("CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM t")
+    assert rows(db.table("counted").to_arrow()) == [(10,)]
 
 
 @pytest.mark.parametrize("vnode_count", [16, 1_024])

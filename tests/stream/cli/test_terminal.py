@@ -1,36 +1,15 @@
 import io
 
 import pyarrow as pa
-import pytest
 from rich.console import Console
 
-from stream.cli.terminal import print_error, print_rows, split_statements
+from stream.cli.terminal import print_error, print_rows
 
 
 def printed(function, *arguments, **keywords):
     console = Console(file=io.StringIO(), width=100, color_system=None)
     function(console, *arguments, **keywords)
     return console.file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("text", "statements", "rest"),
-    [
-        ("SELECT 1; SELECT 2;", ["SELECT 1", "SELECT 2"], ""),
-        ("SELECT 1", [], "SELECT 1"),
-        ("SELECT ';'; x", ["SELECT ';'"], " x"),
-        ("SELECT 'it''s;'; ", ["SELECT 'it''s;'"], " "),
-        ('SELECT "a;b";', ['SELECT "a;b"'], ""),
-        ("SELECT 1 -- no; end\n;", ["SELECT 1 -- no; end"], ""),
-        ("SELECT /* ; */ 1;;", ["SELECT /* ; */ 1"], ""),
-        ("SELECT 'open;", [], "SELECT 'open;"),
-        ("AS $$a; 'b$$; x", ["AS $$a; 'b$$"], " x"),
-        ("AS $t1$ $$; $t1$; x; $1;$2;", ["AS $t1$ $$; $t1$", "x", "$1", "$2"], ""),
-        ("AS $$ open; $a$", [], "AS $$ open; $a$"),
-    ],
-)
-def test_statements_end_at_semicolons_outside_quotes(text, statements, rest):
-    assert split_statements(text) == (statements, rest)
 
 
 def test_rows_are_a_grid_with_nulls_and_a_count():
