@@ -71,7 +71,8 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "relational.plan": "types expr catalog udf hummock.base",
     "relational.sql": "types expr catalog plan udf",
-    "relational.relation": "types expr plan catalog batch",
+    "relational.display": "types expr",
+    "relational.relation": "types expr plan catalog batch display",
     "relational.batch": "types chunk encoding hash expr catalog plan agg join order table hummock.state_store",
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
     "relational.spark": (
@@ -135,11 +136,11 @@ MAY_IMPORT: dict[str, str] = {
         "sink_delivery "
         "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta relational.inbox "
         "relational.expr relational.types relational.sql "
-        "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
+        "relational.plan relational.relation relational.batch relational.catalog relational.chunk relational.display "
         "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
-    "stream.cli": "session spark hummock.base hummock.spark relational.relation",
+    "stream.cli": "session spark hummock.base hummock.spark relational.display relational.relation",
     "stream.__main__": "cli",
     "stream": "session connector relational.expr relational.inbox relational.types",
 }
