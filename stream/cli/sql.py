@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from hummock.errors import HummockError
 from relational.errors import RelationalError
-from relational.relation import Relation
+from relational.result import Result
 from stream.cli.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 from stream.errors import StreamError
 from stream.session.session import Session, connect
@@ -125,7 +125,7 @@ def _run(session: Session, console: Console, statement: str) -> bool:
     try:
         result = session.sql(statement)
         is_created = isinstance(result, Table) or statement.lstrip()[:6].upper() == "CREATE"
-        if isinstance(result, Relation) and not is_created:
+        if isinstance(result, Result) and not is_created:
             result = result.to_arrow()
     except USER_ERRORS as error:
         print_error(console, error)

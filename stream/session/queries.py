@@ -157,10 +157,17 @@ class SessionQueries:
         written."""
         return self.rows_of(self.planned(plan), values)
 
+    def preview(self, plan: LogicalPlan) -> pa.Table:
+        """As `query`; the plan is not kept, and an error does not abort the transaction."""
+        return self._rows_of(plan_for(plan, plan.visible, self._catalog.snapshot, self._playground))
+
     @aborting
     def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
         """As `query`, with the values of parameters by number, that of 0 the time; at the epoch that is set, else at
         that of the transaction or the newest one. ParameterError."""
+        return self._rows_of(planned, values)
+
+    def _rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
         past = self.settings.query_epoch
         self._check_fresh(planned, is_past=past is not None)
         if past is not None or planned.epochs or self.transaction.is_open:
@@ -168,7 +175,7 @@ class SessionQueries:
                 return self._without_indexes(pinned).query.rows_at(epoch, values)
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
-            return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
+            return self._rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
         return rows
 
     def planned(self, plan: LogicalPlan) -> PlannedQuery:

@@ -16,8 +16,6 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
-
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
 from hummock.options import CompactionOptions, StorageOptions, check_range
@@ -29,6 +27,7 @@ from relational.plan.changes import column_of, writable
 from relational.plan.logical import Scan
 from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
+from relational.result import ResultSet
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.engine_choice import (
@@ -47,7 +46,7 @@ from stream.options import RANGES, TASK_MEMORY_BYTES, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
 from stream.session.inbox_server import InboxServer
 from stream.session.ingest import BatchIngestion, IngestReport
-from stream.session.job_status import jobs_table
+from stream.session.job_status import jobs_table, session_text
 from stream.session.queries import SessionQueries
 from stream.session.snapshot import CommittedOffsets, Snapshot
 from stream.session.table import Table
@@ -139,9 +138,13 @@ class Session:
             self._inbox.start()
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        closed = self._is_closed or self._playground.storage.is_forked
+        return f"Session({f'{self._playground.url!r}, closed' if closed else session_text(self._playground)})"
+
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
+    def sql(self, text: str, params: Given = ()) -> Relation | ResultSet | int | None:
         """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
@@ -151,29 +154,25 @@ class Session:
 
         `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
         """
-        from relational.sql.binder import bind_sql
-
         self._check_open()
-        executions = self._statements.executions
-        statements = self._statements
-        try:
-            answer = executions.run(text, params)
-            if answer is not None:
-                return answer
-            for statement in bind_sql(text, self._playground.catalog, statements.now(), is_set=statements.is_set):
-                answer = statements.run(statement)
-        except BaseException as error:
-            self._transaction.abort(error)
-            raise
-        return answer
+        return self._statements.run_text(text, params)[0]
 
-    def query(self, text: str, params: Given = ()) -> pa.Table:
+    def execute(self, text: str, params: Given = ()) -> int:
+        """As `sql`, for statements that are no query: the rows that the last one has affected or gives, 0 if it is of
+        another kind; -1 if their number is not known before COMMIT. InvalidStatement for a query."""
+        self._check_open()
+        answer, is_query = self._statements.run_text(text, params)
+        if is_query:
+            raise InvalidStatement("Select", "execute() runs other statements; query() gives the rows of a query")
+        return answer if isinstance(answer, int) else len(answer) if isinstance(answer, ResultSet) else 0
+
+    def query(self, text: str, params: Given = ()) -> ResultSet:
         """The rows of one query, at once: `sql(text, params)` without a Relation in between. Its plan is kept for the
         next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
         InvalidStatement for another statement; errors as `sql`."""
         self._check_open()
         try:
-            return self._statements.executions.query(text, params)
+            return ResultSet(self._statements.executions.query(text, params))
         except BaseException as error:
             self._transaction.abort(error)
             raise
@@ -223,12 +222,9 @@ class Session:
         self._check_open()
         if isinstance(query, Relation):
             return self._statements.explain_query(query.plan)
-        from relational.sql.binder import bind_sql
+        return "\n".join(map(self._statements.explain, self._statements.bind(query)))
 
-        statements = bind_sql(query, self._playground.catalog, is_set=self._statements.is_set)
-        return "\n".join(map(self._statements.explain, statements))
-
-    def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
+    def analyze(self, name: str, *, seconds: float = 1.0) -> ResultSet:
         """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by
         fragment and executor, see `stream.job_profile`. InvalidOption, NotFound, JobFailed, ProfileInterrupted."""
         from relational.sql.explain import MOST_SECONDS
@@ -236,14 +232,14 @@ class Session:
         if not 0 < seconds <= MOST_SECONDS:
             raise InvalidOption("seconds", seconds, f"above 0, up to {MOST_SECONDS:g}")
         self._check_open()
-        return self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds)
+        return ResultSet(self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds))
 
-    def memory(self, name: str | None = None) -> pa.Table:
+    def memory(self, name: str | None = None) -> ResultSet:
         """The result of SHOW MEMORY: what the operators of all running jobs, or of the job of one table, view, sink or
         index, keep in memory; in the last row the process. See `stream.job_memory`. NotFound, JobFailed."""
         self._check_open()
         job = None if name is None else self._playground.catalog.resolve(ObjectName.parse(name))
-        return self._statements.memory(job)
+        return ResultSet(self._statements.memory(job))
 
     # -- tables and views ------------------------------------------------------------------------------
     # Names are written as in SQL but are not folded: `orders`, `shop.orders`, `dev.shop.orders`, `"any.thing"`.
@@ -628,7 +624,7 @@ class Session:
 
     # -- jobs ------------------------------------------------------------------------------------------
 
-    def jobs(self) -> pa.Table:
+    def jobs(self) -> ResultSet:
         """The result of SHOW JOBS: one row per table, view, sink and index, see `stream.session.job_status`."""
         self._check_open()
         known = self._playground.catalog.snapshot
@@ -638,8 +634,9 @@ class Session:
             progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
         meta = self._playground.meta
         deliveries = self._playground.deliveries.status()
-        return jobs_table(
-            known, meta.failures.failed(known), offsets, progress, deliveries, sources_paused=meta.sources_paused
+        failed = meta.failures.failed(known)
+        return ResultSet(
+            jobs_table(known, failed, offsets, progress, deliveries, sources_paused=meta.sources_paused)
         )
 
     def wait_created(self, *names: str) -> None:
@@ -651,14 +648,13 @@ class Session:
         for job in jobs or [known.tables[job_id] for job_id in sorted(known.creating)]:
             meta.creations.wait(job.id, job.name)
 
-    def errors(self) -> pa.Table:
+    def errors(self) -> ResultSet:
         """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for
         tables with connectors also the malformed records. A deleted row is no longer counted."""
         self._check_open()
         with self.at() as snapshot:
-            return committed_errors(
-                self._playground.catalog, self._playground.storage, snapshot.epoch, self._playground.errors
-            )
+            catalog, storage = self._playground.catalog, self._playground.storage
+            return ResultSet(committed_errors(catalog, storage, snapshot.epoch, self._playground.errors))
 
     @property
     def failed_jobs(self) -> tuple[JobFailure, ...]:
@@ -690,11 +686,11 @@ class Session:
         """Changes that the fragments of all running jobs have emitted since they were built."""
         return sum(each.rows for each in self._playground.fragments())
 
-    def epochs(self) -> pa.Table:
+    def epochs(self) -> ResultSet:
         """The last epochs that ran as tasks of a Spark engine, the newest one last, a row for each stage: when, where,
         how long, how many tasks, changes and bytes, and how evenly they were divided. See `stream.epoch_figures`.
         """
-        return epochs_table(self._playground.node.recent_epochs())
+        return ResultSet(epochs_table(self._playground.node.recent_epochs()))
 
     def engine_choice(self, *, seconds: float = 1.0) -> EngineChoice:
         """Which engine the jobs should run on, by what they do within `seconds`: the rule is in

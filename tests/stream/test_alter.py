@@ -80,7 +80,7 @@ def test_old_epochs_are_read_as_the_reader_asks(db):
             assert rows(then.table("t")) == [(1, -1), (2, -1)]
         with db.at(second) as then:
             assert rows(then.table("t")) == [(1, -1), (2, -1), (3, 3)]
-            assert then.sql("SELECT b FROM t WHERE id = 3").to_pylist() == [{"b": 3}]
+            assert then.sql("SELECT b FROM t WHERE id = 3").to_arrow().to_pylist() == [{"b": 3}]
         with db.at(third) as then:
             assert rows(then.table("t")) == [(1, -1), (2, -1), (3, 3), (4, 4)]
     assert rows(table) == [(1, 10), (2, 20), (3, 30), (4, None)], "a handle keeps its columns"

@@ -81,9 +81,9 @@ class TestAppend:
         report = db.bulk_load(frame(range(500)), "t")
         assert rows(db) == expected(("loaded", range(500)))
         with db.at(before) as snapshot:
-            assert snapshot.sql("SELECT * FROM t").num_rows == 0
+            assert snapshot.sql("SELECT * FROM t").to_arrow().num_rows == 0
         with db.at(report.epoch) as snapshot:
-            assert snapshot.sql("SELECT * FROM t").num_rows == 500
+            assert snapshot.sql("SELECT * FROM t").to_arrow().num_rows == 500
         assert (report.rows, report.level, report.debt_bytes) == (500, 6, 0)
         assert "500 rows in 3 files" in repr(report) and "level 6, nothing to compact" in repr(report)
         assert db._playground.manager.compaction_debt() == 0
