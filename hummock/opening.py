@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Unpack
 
 from hummock.base.key import KeyRange
 from hummock.errors import HummockError, InvalidOption
@@ -13,7 +13,15 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum.vacuum import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
-from hummock.options import CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
+from hummock.options import (
+    CompactionOptions,
+    MetaOptions,
+    RetryOptions,
+    StorageKeywords,
+    StorageOptions,
+    VacuumOptions,
+    check_known,
+)
 from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 
@@ -58,7 +66,7 @@ class MaintainedStorage(HummockStorage):
 def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
                  meta_options: MetaOptions | None = None, compaction: CompactionOptions | bool = True,
                  vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None, accept_rollback: bool = False,
-                 **options: Any) -> MaintainedStorage:
+                 **options: Unpack[StorageKeywords]) -> MaintainedStorage:
     """Opens the store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
 
     As "reader", the default, opening changes nothing at the URL, and only data known to be committed is read.
@@ -66,14 +74,16 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
     commit is then refused; a store in memory has no other process, so there it is the default. `meta` selects the meta
     store, as in `open_meta_store`. A writer compacts and vacuums in the background, as configured by `compaction` and
     `vacuum`, unless `compaction` is False: then other processes must. `retry` configures retries of object-store calls.
-    `options` are those of StorageOptions. Commits of other processes become visible within `refresh_ms`. A store that
-    was restored from an older copy raises MetaStoreRolledBack unless `accept_rollback` is set. Closing the store closes
-    all its parts, and abandons running compactions. MetaStoreError if there is no store to read.
+    `options` are the fields of StorageOptions; UnknownOption for another name. Commits of other processes become
+    visible within `refresh_ms`. A store that was restored from an older copy raises MetaStoreRolledBack unless
+    `accept_rollback` is set. Closing the store closes all its parts, and abandons running compactions. MetaStoreError
+    if there is no store to read.
     """
     if role is None:
         role = "writer" if url == "memory://" else "reader"
     if role not in ROLES:
         raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
+    check_known(options, StorageOptions)
     storage_options, metrics = StorageOptions(**options), Metrics()
     with ExitStack() as opened:
         object_store = open_object_store(url, metrics=metrics, retry=retry)

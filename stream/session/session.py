@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
-from hummock.options import CompactionOptions, StorageOptions, check_range
+from hummock.options import CompactionOptions, StorageOptions, check_known, check_range
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
@@ -42,7 +42,7 @@ from stream.epoch_figures import epochs_table
 from stream.error_counts import committed_errors
 from stream.errors import InvalidStatement, SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
-from stream.options import RANGES, TASK_MEMORY_BYTES, StreamOptions
+from stream.options import RANGES, TASK_MEMORY_BYTES, SessionKeywords, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
 from stream.session.inbox_server import InboxServer
 from stream.session.ingest import BatchIngestion, IngestReport
@@ -72,15 +72,15 @@ def connect(
     meta: str | None = None,
     accept_rollback: bool = False,
     engine: SparkSession | None = None,
-    **options: Any,
+    **options: Unpack[SessionKeywords],
 ) -> Session:
     """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
 
     `url`, `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the
     fields of StreamOptions, StorageOptions and CompactionOptions by name. The session claims the writer role: a session
-    of another process on this store ends with Fenced at its next commit. InvalidOption for an unknown option. An epoch
-    stays readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
-    `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
+    of another process on this store ends with Fenced at its next commit. UnknownOption names one that there is not. An
+    epoch stays readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and
+    for `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
 
     `engine`: a Spark session, whose executors keep the views, epoch by epoch, over a store that they reach; by default
     this process does. Either continues what the other has committed. ExecutorUnfit if its executors lack this package.
@@ -101,11 +101,8 @@ def connect(
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     """Distributes options by name to the option classes of the layers."""
     kinds = (StreamOptions, CompactionOptions, StorageOptions)
+    check_known(options, *kinds)
     parts = {kind: {field.name for field in fields(kind)} for kind in kinds}
-    known = set().union(*parts.values())
-    for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
     given = {kind: {name: options[name] for name in names & options.keys()} for kind, names in parts.items()}
     return PlaygroundOptions(
         StreamOptions(**given[StreamOptions]),
