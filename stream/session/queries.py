@@ -311,7 +311,13 @@ class SessionQueries:
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:
             return None
-        rows = DataChunk.concat(chunks)
+        return self.checked_first_rows(table, DataChunk.concat(chunks))
+
+    def checked_first_rows(self, table: TableCatalog, rows: DataChunk) -> StreamChunk | None:
+        """`rows` as the first ones of a new table, None if there are none; errors as `first_rows`."""
+        if not rows.visible_rows:
+            return None
+        self._check_count(table, rows.visible_rows)
         try:
             check_rows(table, rows)
         except InvalidValue as error:

@@ -44,6 +44,7 @@ from stream.errors import InvalidStatement, SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import RANGES, TASK_MEMORY_BYTES, SessionKeywords, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
+from stream.session.frames import ArrowColumns, columns_and_rows
 from stream.session.inbox_server import InboxServer
 from stream.session.ingest import BatchIngestion, IngestReport
 from stream.session.job_status import jobs_table, session_text
@@ -244,7 +245,7 @@ class Session:
     def create_table(
         self,
         name: str,
-        columns: Mapping[str, str | DataType],
+        columns: Mapping[str, str | DataType] | ArrowColumns,
         *,
         primary_key: str | Sequence[str] | None = None,
         append_only: bool = False,
@@ -258,6 +259,11 @@ class Session:
     ) -> Table:
         """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
 
+        `columns`: types by name; a schema of Arrow or `relational.Schema`; or a frame of pandas or Polars, or whatever
+        else exports Arrow columns, whose rows the table has then. Named levels of a pandas index are columns.
+
+            db.create_table("flights", polars.read_csv("flights.csv"), primary_key="id")
+
         `on_conflict`: the effect of an inserted row whose key exists: error, overwrite or ignore. `connector`: options
         of the connector that feeds the table, its name under "connector". `defaults`: values of columns that an
         inserted row does not specify. `ttl` ("1 hour"), `row_format` ("row" or "cell") and `vnode_count`: the options
@@ -267,9 +273,10 @@ class Session:
 
         self._check_open()
         whole = ObjectName.parse(name)
+        types, rows = columns_and_rows(columns)
         options = table_options(connector, ttl, row_format, vnode_count)
-        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, options, defaults, watermark)
-        self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
+        draft = table_draft(whole.name, types, primary_key, append_only, on_conflict, options, defaults, watermark)
+        self._statements.create_table_of(self._in_schema(draft, whole), rows)
         return self.table(name)
 
     def create_table_as(

@@ -20,7 +20,7 @@ from relational.chunk import DataChunk
 from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
-from relational.plan.changes import default_of
+from relational.plan.changes import default_of, writable
 from relational.plan.logical import LogicalPlan
 from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
@@ -41,6 +41,7 @@ from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
+from stream.session.rows import chunk_of_rows
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -131,6 +132,14 @@ class SessionStatements:
         what `SessionQueries.first_rows` raises, before anything was created."""
         self._ddl.check_new(draft)
         return self._ddl.create_table(draft, self._queries.first_rows(draft, query))
+
+    def create_table_of(self, draft: TableCatalog, rows: pa.Table | None) -> TableCatalog:
+        """The table, with `rows` if there are some: both are committed at once. Errors as `create_table_as`."""
+        if rows is None:
+            return self._ddl.create_table(draft)
+        self._ddl.check_new(draft)
+        chunk = chunk_of_rows(writable(draft), rows)
+        return self._ddl.create_table(draft, self._queries.checked_first_rows(draft, chunk))
 
     def _create_source(self, statement: bound.CreateSource) -> Relation:
         return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)

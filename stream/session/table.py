@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from relational.plan.changes import writable
@@ -18,8 +17,8 @@ class Table(TableRelation):
 
     runner: SessionQueries
 
-    def insert(self, rows: Iterable[Any]) -> int:
-        """Rows affected. `rows`: tuples, mappings, or an object that can be exported to Arrow, which is converted by
-        column."""
+    def insert(self, rows: Any) -> int:
+        """Rows affected. `rows`: tuples, mappings or dataclass instances; one mapping or instance; or an object that
+        can be exported to Arrow, which is converted by column."""
         table = writable(self.table)
         return self.runner.insert_rows(table, chunk_of_rows(table, rows))
