@@ -32,7 +32,7 @@ class Engines(NamedTuple):
     def uncached(self, text: str) -> pa.Table:
         """The rows of a query at a snapshot, which reads no cached columns."""
         with self.session.at() as snapshot:
-            return snapshot.sql(text)
+            return snapshot.sql(text).to_arrow()
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ HummockError
 ├── InvalidEpoch                also ValueError
 ├── InvalidKey                  also ValueError: parts that make no user key
 ├── InvalidOption               also ValueError
+│   └── UnknownOption           also TypeError: no option has this name
 ├── DiskCacheInUse              another process uses the directory for its disk cache
 ├── SstableRefused              a commit names a file that may not enter a version
 ├── LoadRefused                 a bulk load that may not enter a version; all of it is refused
@@ -52,6 +53,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from traceback import clear_frames
 from typing import Any
 
@@ -292,6 +294,19 @@ class InvalidOption(HummockError, ValueError):
 
     def __str__(self) -> str:
         return f"option {self.name} is {self.value!r}: must be {self.allowed}"
+
+
+class UnknownOption(InvalidOption, TypeError):
+    """There is no option `name`, for which `value` was given; `known` are the names that there are."""
+
+    def __init__(self, name: str, value: Any, known: tuple[str, ...]):
+        super().__init__(name, value, ", ".join(known))
+        self.args, self.known = (name, value, known), known
+
+    def __str__(self) -> str:
+        near = get_close_matches(self.name, self.known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {self.allowed}"
+        return f"there is no option {self.name!r}; {hint}"
 
 
 class DiskCacheInUse(HummockError):

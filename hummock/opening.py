@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from os import PathLike
-from typing import Any
+from typing import Unpack
 
 from hummock.base.key import KeyRange
 from hummock.errors import HummockError, InvalidOption
@@ -15,7 +15,15 @@ from hummock.meta.vacuum.vacuum import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.url import store_url
-from hummock.options import CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
+from hummock.options import (
+    CompactionOptions,
+    MetaOptions,
+    RetryOptions,
+    StorageKeywords,
+    StorageOptions,
+    VacuumOptions,
+    check_known,
+)
 from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 
@@ -60,7 +68,7 @@ class MaintainedStorage(HummockStorage):
 def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str | None = None,
                  meta_options: MetaOptions | None = None, compaction: CompactionOptions | bool = True,
                  vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None, accept_rollback: bool = False,
-                 **options: Any) -> MaintainedStorage:
+                 **options: Unpack[StorageKeywords]) -> MaintainedStorage:
     """Opens the store at `url`: `memory://` (a new one each time), `file:///directory`, a path, or a remote one.
 
     As "reader", the default, opening changes nothing at the URL, and only data known to be committed is read.
@@ -68,15 +76,17 @@ def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str
     commit is then refused; a store in memory has no other process, so there it is the default. `meta` selects the meta
     store, as in `open_meta_store`. A writer compacts and vacuums in the background, as configured by `compaction` and
     `vacuum`, unless `compaction` is False: then other processes must. `retry` configures retries of object-store calls.
-    `options` are those of StorageOptions. Commits of other processes become visible within `refresh_ms`. A store that
-    was restored from an older copy raises MetaStoreRolledBack unless `accept_rollback` is set. Closing the store closes
-    all its parts, and abandons running compactions. StoreNotFound if there is no store to read.
+    `options` are the fields of StorageOptions; UnknownOption for another name. Commits of other processes become
+    visible within `refresh_ms`. A store that was restored from an older copy raises MetaStoreRolledBack unless
+    `accept_rollback` is set. Closing the store closes all its parts, and abandons running compactions. StoreNotFound if
+    there is no store to read.
     """
     url = store_url(url)
     if role is None:
         role = "writer" if url == "memory://" else "reader"
     if role not in ROLES:
         raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
+    check_known(options, StorageOptions)
     storage_options, metrics = StorageOptions(**options), Metrics()
     with ExitStack() as opened:
         object_store = open_object_store(url, metrics=metrics, retry=retry, create=role == "writer")

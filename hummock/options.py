@@ -6,9 +6,11 @@ understand a file (codec, filter policy) is written into the file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any, TypedDict
 
-from hummock.errors import InvalidOption
+from hummock.errors import InvalidOption, UnknownOption
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -58,6 +60,32 @@ class StorageOptions:
             if getattr(self, name) not in CODECS:
                 raise InvalidOption(name, getattr(self, name), f"one of {', '.join(CODECS)}")
         _check_filter_policy(self.filter_policy)
+
+
+class StorageKeywords(TypedDict, total=False):
+    """The fields of StorageOptions as keyword arguments."""
+
+    block_bytes: int
+    sstable_bytes: int
+    filter_bits_per_key: int
+    filter_policy: str
+    codec: str
+    flush_codec: str
+    block_cache_bytes: int
+    meta_cache_bytes: int
+    shared_buffer_bytes: int
+    flush_bytes: int
+    upload_bytes: int
+    uploads_in_flight: int
+    flush_threads: int
+    prefetch_bytes: int
+    scan_batch_rows: int
+    scan_batch_bytes: int
+    disk_cache_bytes: int
+    disk_cache_directory: str
+    watermark_interval_ms: int
+    refresh_ms: int
+    wait_epoch_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +197,14 @@ class VacuumOptions:
         _check_positive(self, skip=("grace_ms", "tombstone_ms"))
         for name in ("grace_ms", "tombstone_ms"):
             check_range(name, getattr(self, name), 0, 1 << 62)
+
+
+def check_known(given: Mapping[str, Any], *kinds: type) -> None:
+    """Raises `UnknownOption` for the first name that is no field of these classes of options."""
+    known = sorted({field.name for kind in kinds for field in fields(kind)})
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownOption(name, value, tuple(known))
 
 
 def _check_positive(options: object, skip: tuple[str, ...] = ()) -> None:

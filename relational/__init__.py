@@ -3,6 +3,7 @@
 from relational.expr import fluent as functions
 from relational.expr.unbound import col, lit
 from relational.relation import Relation, TableRelation
+from relational.result import Result, ResultSet
 from relational.types import DataType, Field, Interval, Schema
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "Field",
     "Interval",
     "Relation",
+    "Result",
+    "ResultSet",
     "Schema",
     "TableRelation",
     "col",

@@ -1,7 +1,7 @@
 """The fluent API of relations: lazy, immutable, each method a few lines over a logical plan.
 
 The same `Relation` is a batch query (`to_arrow`) or the definition of a view; SQL builds the same plans. Nothing is
-read before `to_arrow`, `get` and the like are called; `repr` shows the schema, never the data.
+read before `to_arrow`, `get` and the like are called, or the relation is shown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, convert, literal
 from relational.expr.eval import constant_value
 from relational.expr.expression import NO_TIME, Call, Expression, InputRef, Literal, Parameter
+from relational.expr.fluent import count
 from relational.expr.unbound import Name, Named, Ordered, UnboundExpr, UnboundLiteral, as_unbound
 from relational.plan.builder import (
     MAX_SETS,
@@ -32,16 +33,13 @@ from relational.plan.builder import (
 )
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.descent import with_shares_from
-from relational.plan.logical import JoinKind, Limit, LogicalPlan, Scan, Values
+from relational.plan.logical import JoinKind, Limit, LogicalPlan, Project, Scan, Values
 from relational.plan.logical.filter import where
 from relational.plan.set_operations import SetOperation, compared, union
 from relational.plan.using import join_by
+from relational.result import FirstRows, Result
 from relational.types.data_type import DataType
 from relational.types.schema import Schema
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 Column = str | UnboundExpr | Named
 
@@ -51,6 +49,9 @@ class Runner(Protocol):
 
     def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
         """The visible columns of the plan's rows at one committed epoch. `values`: of its parameters by number."""
+
+    def preview(self, plan: LogicalPlan) -> pa.Table:
+        """As `query`, for a look at some rows: the plan is not kept, and an error ends no transaction."""
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Inserts the rows of `query`, one column per stored column of the table; returns their number."""
@@ -67,9 +68,10 @@ class Runner(Protocol):
         """Deletes the rows for which `predicate` is true (None: all); returns their number."""
 
 
-@dataclass(frozen=True, eq=False)
-class Relation:
-    """Rows described by `plan`, read through `runner`; `views` are the ids of the views inlined in it."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Relation(Result):
+    """Rows described by `plan`, read through `runner`; `views` are the ids of the views inlined in it. Each call that
+    needs rows runs the query: `len(relation)` counts them, and so does `list(relation)` first; `fetchall` does not."""
 
     plan: LogicalPlan
     runner: Runner
@@ -84,9 +86,6 @@ class Relation:
     def columns(self) -> tuple[str, ...]:
         """Their names."""
         return self.schema.names
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self.schema}"
 
     def over(self, plan: LogicalPlan) -> Relation:
         """A relation with another plan and the same runner."""
@@ -217,30 +216,44 @@ class Relation:
         """The rows at one committed epoch."""
         return self.runner.query(self.plan)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """The same as a pandas frame."""
-        return self.to_arrow().to_pandas()
+    def head(self, rows: int = 5) -> Relation:
+        """The first rows; which ones these are depends on `order_by`."""
+        return self.limit(rows)
 
-    def to_polars(self) -> polars.DataFrame:
-        """The same as a polars frame; needs polars installed."""
-        import polars
+    def first_rows(self, rows: int, columns: int) -> FirstRows:
+        """At most `rows` rows and `columns` columns, at one committed epoch; leaves a transaction as it is."""
+        shown = self.plan.visible
+        plan: LogicalPlan = Limit(self.plan, rows + 1)
+        if columns < len(shown):
+            fields = [plan.schema.fields[index] for index in shown[:columns]]
+            refs = tuple(InputRef(index, field.data_type) for index, field in zip(shown, fields, strict=False))
+            plan = Project(plan, refs, tuple(field.name for field in fields))
+        found = self.runner.preview(plan)
+        return FirstRows(found.slice(0, rows), found.num_rows > rows, len(shown))
 
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+    @property
+    def _title(self) -> str:
+        return f"Relation{self.schema}"
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The same as Python dicts, for small results."""
-        return self.to_arrow().to_pylist()
+    def __len__(self) -> int:
+        """The number of rows at one committed epoch, which a query counts."""
+        return self.agg(rows=count()).fetchall()[0][0]
+
+    def __bool__(self) -> bool:
+        """Whether there is a row, for which at most one is read."""
+        return self.limit(1).to_arrow().num_rows > 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupedRelation:
     """A relation and the columns it is grouped by. `sets`: the grouping sets, as positions in `groups`."""
 
     relation: Relation
     groups: tuple[Named, ...]
     sets: tuple[tuple[int, ...], ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"GroupedRelation(by {', '.join(group.name for group in self.groups) or 'nothing'})"
 
     def agg(self, **summaries: UnboundExpr) -> Relation:
         """One row per group: its columns, then `name=aggregate` in order."""
@@ -266,6 +279,10 @@ class TableRelation(Relation):
     @property
     def name(self) -> str:
         return self.table.name
+
+    @property
+    def _title(self) -> str:
+        return f"{type(self).__name__} {self.name}{self.schema}"
 
     def get(self, *key: object) -> dict[str, Any] | None:
         """The row under a primary key, its columns in key order, or None."""

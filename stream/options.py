@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from hummock.errors import InvalidOption
-from hummock.options import MIB, MS_LIMIT, check_range
+from hummock.options import MIB, MS_LIMIT, StorageKeywords, check_range
 
 TASK_MEMORY_BYTES = 512 * MIB
 """Of rows that a task of a bulk load buffers, unless the load says otherwise."""
@@ -153,3 +153,67 @@ class StreamOptions:
                 check_range(field.name, value, *RANGES[field.name])
             elif type(value) is not kind:
                 raise InvalidOption(field.name, value, "True or False" if kind is bool else "a text")
+
+
+class SessionKeywords(StorageKeywords, total=False):
+    """The fields of StreamOptions, StorageOptions and CompactionOptions as keyword arguments of `connect`."""
+
+    barrier_interval_ms: int
+    checkpoint_frequency: int
+    in_flight_barriers: int
+    barrier_timeout_ms: int
+    recovery_attempts: int
+    recovery_backoff_ms: int
+    parallelism: int
+    chunk_rows: int
+    split_discovery_ms: int
+    watermark_idle_ms: int
+    channel_permits_rows: int
+    checkpoint_rows: int
+    statement_rows: int
+    ingest_bytes: int
+    transaction_bytes: int
+    inbox_poll_ms: int
+    state_write_bytes: int
+    aggregation_cache_bytes: int
+    aggregation_flush_groups: int
+    join_cache_bytes: int
+    top_n_cache_bytes: int
+    over_window_cache_bytes: int
+    allow_user_functions: bool
+    sources_paused: bool
+    column_cache_bytes: int
+    snapshot_slice_rows: int
+    recursion_rounds: int
+    recursion_rows: int
+    detached_creation_bytes: int
+    failed_job_history_ms: int
+    driver_rows: int
+    epoch_rows: int
+    task_rows: int
+    system_arrow_pool: bool
+    metrics_port: int
+    spark_master: str
+    last_level: int
+    base_level_bytes: int
+    level_multiplier: int
+    l0_runs: int
+    l0_base_bytes: int
+    l0_runs_slowdown: int
+    l0_runs_limit: int
+    task_bytes: int
+    task_files: int
+    task_runs: int
+    large_task_bytes: int
+    range_bytes: int
+    running_tasks: int
+    stale_percent: int
+    history_ms: int
+    task_lease_ms: int
+    task_stall_ms: int
+    task_tries: int
+    task_retry_ms: int
+    tasks_remembered: int
+    threads: int
+    memory_bytes: int
+    codecs: tuple[str, ...]

@@ -31,18 +31,16 @@ _NEEDS_CARE = re.compile(r"[^ -~]")
 
 
 def sql_type(arrow: pa.DataType) -> DataType | None:
-    """The SQL type whose columns have just this Arrow type, if there is one."""
+    """The SQL type that holds values of an Arrow type, if there is one."""
     try:
-        found = DataType.from_arrow(arrow)
+        return DataType.from_arrow(arrow)
     except BindError:
         return None
-    return found if found.arrow == arrow else None
 
 
 def type_name(arrow: pa.DataType) -> str:
     """SQL's name of a type, else Arrow's."""
-    found = sql_type(arrow)
-    return visible(str(arrow if found is None else found))
+    return visible(str(sql_type(arrow) or arrow))
 
 
 def is_number(arrow: pa.DataType) -> bool:
@@ -63,7 +61,7 @@ def texts(column: pa.ChunkedArray, most: int) -> list[str]:
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
     data_type = sql_type(column.type)
-    if data_type is None:
+    if data_type is None or data_type.arrow != array.type:
         whole = [None if value is None else str(value) for value in array.to_pylist()]
         return [_shown(text, most) for text in whole]
     if data_type.kind is TypeKind.BYTEA:
@@ -89,6 +87,11 @@ def visible(text: str) -> str:
         else each.encode("unicode_escape", "backslashreplace").decode()
         for each in text
     )
+
+
+def visible_lines(text: str) -> str:
+    """As `visible`, with the line breaks of the text."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def width_of(text: str) -> int:

@@ -58,14 +58,23 @@ def render(
     width = max(width, LEAST_WIDTH)
     of_columns = table.num_columns if all_columns is None else all_columns
     shown = table.slice(0, max_rows)
-    columns = [_column(shown, at, width) for at in range(min(table.num_columns, width // FRAME))]
+    columns = [_column(shown, at, width) for at in range(min(table.num_columns, most_columns(width)))]
     widths = _widths(columns, of_columns, width)
     hides = len(widths) < of_columns
     lines = _lines(columns[: len(widths)], widths, shown.num_rows, hides) if columns else []
-    rows = counted_rows(table.num_rows, more=more_rows)
-    first = f", first {shown.num_rows:,} shown" if more_rows or shown.num_rows < table.num_rows else ""
-    some = f", {len(widths)} of {of_columns} columns" if hides else ""
-    return "\n".join([*lines, rows + first + some])
+    return "\n".join([*lines, footer(table.num_rows, shown.num_rows, more_rows, len(widths), of_columns)])
+
+
+def most_columns(width: int) -> int:
+    """How many columns could be shown at most within `width`."""
+    return max(width, LEAST_WIDTH) // FRAME
+
+
+def footer(rows: int, shown_rows: int, more_rows: bool, columns: int, of_columns: int) -> str:
+    """How many rows there are, and how many rows and columns of them are shown."""
+    first = f", first {shown_rows:,} shown" if more_rows or shown_rows < rows else ""
+    some = f", {columns} of {of_columns} columns" if columns < of_columns else ""
+    return counted_rows(rows, more=more_rows) + first + some
 
 
 def counted_rows(count: int, *, more: bool = False) -> str:

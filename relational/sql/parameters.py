@@ -25,6 +25,13 @@ MAX_PARAMETERS = 32_767
 _COUNTS = (exp.Limit, exp.Offset, exp.Fetch, exp.Version)
 
 
+def check_given(given: object) -> None:
+    """BindError for what is neither values in order nor values by name; a text would be one for each character."""
+    if isinstance(given, str | bytes) or not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
+        kind = type(given).__name__
+        raise BindError(f"the values of parameters are a list, a tuple or a dict, not one {kind}: write [value]")
+
+
 class Parameters:
     """`given`: the values. `is_by_value`: each is bound as a constant; else those of LIMIT and OFFSET only, whose
     numbers are then in `constants`. After a statement is bound, `names` has the key of each parameter in `given`, and
@@ -107,7 +114,9 @@ class Parameters:
             return
         wanted = max((key + 1 for key in self.names if isinstance(key, int)), default=0)
         if len(self._given) > wanted:
-            raise BindError(f"{len(self._given)} values are given, the statement has {wanted} parameters")
+            values = "1 value is" if len(self._given) == 1 else f"{len(self._given)} values are"
+            parameters = "1 parameter" if wanted == 1 else f"{wanted} parameters"
+            raise BindError(f"{values} given, the statement has {parameters}")
 
 
 def literals_of(given: Given, names: Sequence[str | int]) -> list[Literal]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from hummock.errors import InvalidOption
 from hummock.object_store.url import store_url
-from hummock.options import CompactionOptions, StorageOptions
-from stream.options import StreamOptions
+from hummock.options import CompactionOptions, StorageOptions, check_known
+from stream.options import SessionKeywords, StreamOptions
 from stream.playground import SESSION_COMPACTION, PlaygroundOptions, open_playground
 from stream.serving import open_serving_node
 from stream.session.reader import ReaderSession
@@ -31,7 +31,7 @@ def connect(
     role: Literal["reader"],
     meta: str | None = None,
     accept_rollback: bool = False,
-    **options: Any,
+    **options: Unpack[SessionKeywords],
 ) -> ReaderSession: ...
 
 
@@ -45,7 +45,7 @@ def connect(
     meta: str | None = None,
     accept_rollback: bool = False,
     engine: SparkSession | None = None,
-    **options: Any,
+    **options: Unpack[SessionKeywords],
 ) -> Session: ...
 
 
@@ -58,7 +58,7 @@ def connect(
     meta: str | None = None,
     accept_rollback: bool = False,
     engine: SparkSession | None = None,
-    **options: Any,
+    **options: Unpack[SessionKeywords],
 ) -> ReaderSession:
     """A session on `memory://` (a new store, deleted with the session), a directory, by its path or as
     `file:///directory`, or a bucket, `s3://...`.
@@ -71,7 +71,7 @@ def connect(
     at its next commit. `role="reader"`: a ReaderSession, of which any number read the committed rows beside the writer.
 
     `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the fields of
-    StreamOptions, StorageOptions and CompactionOptions by name; InvalidOption for an unknown one. An epoch stays
+    StreamOptions, StorageOptions and CompactionOptions by name; UnknownOption for another name. An epoch stays
     readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
     `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
 
@@ -110,11 +110,8 @@ def connect(
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     """Distributes options by name to the option classes of the layers."""
     kinds = (StreamOptions, CompactionOptions, StorageOptions)
+    check_known(options, *kinds)
     parts = {kind: {field.name for field in fields(kind)} for kind in kinds}
-    known = set().union(*parts.values())
-    for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
     given = {kind: {name: options[name] for name in names & options.keys()} for kind, names in parts.items()}
     return PlaygroundOptions(
         StreamOptions(**given[StreamOptions]),

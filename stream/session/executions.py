@@ -24,7 +24,7 @@ from relational.plan.logical import LogicalPlan
 from relational.relation import Relation
 from relational.sql import statement as bound
 from relational.sql.constants import lifted
-from relational.sql.parameters import Given
+from relational.sql.parameters import Given, check_given
 from relational.types.schema import Schema
 from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
@@ -79,9 +79,6 @@ class PreparedRelation(Relation):
         plan = self._query[1].source
         return plan.schema.project(plan.visible)
 
-    def __repr__(self) -> str:
-        return f"Relation{self.schema}"
-
     def to_arrow(self) -> pa.Table:
         queries, planned, values = self._query
         return queries.rows_of(queries.current(planned), values)
@@ -109,6 +106,8 @@ class Executions:
 
     def query(self, text: str, given: Given = ()) -> pa.Table:
         """The rows of one SELECT. InvalidStatement for any other statement."""
+        if type(given) is not tuple:
+            check_given(given)
         simple = None if len(given) or self.cache.has(text) else lifted(text)
         if simple is not None:
             with suppress(SourceTextError):  # whose position is that in the text as it was given
@@ -124,13 +123,15 @@ class Executions:
     def run(self, text: str, given: Given = ()) -> Relation | pa.Table | int | None:
         """The lazy relation of one query; rows affected by one data change, or those that its RETURNING gives. None for
         a text without parameters that is neither kept nor will be, and was not executed."""
+        if type(given) is not tuple:
+            check_given(given)
         if len(given) or self.cache.has(text):
             return self._run_one(text, given)
         simple = lifted(text)
         if simple is not None:
             with suppress(SourceTextError):
                 return self._run_one(*simple)
-        return self._run_one(text, ()) if self.cache.may_have(text) else None
+        return self._run_one(text, given) if self.cache.may_have(text) else None
 
     def _run_one(self, text: str, given: Given) -> Relation | pa.Table | int:
         found, values = self.cache.find(text, given)
@@ -165,6 +166,8 @@ class Executions:
         batch: list[Sequence[Literal]] = []
         current: CachedStatement | None = None
         for given in rows:
+            if type(given) is not tuple:
+                check_given(given)
             found, values = self.cache.find(text, given)
             self._transaction.check(found.statement)
             if isinstance(found.statement, WRITING) and found.statement.returning is not None:

@@ -1,4 +1,5 @@
-"""SHOW JOBS: the state of each job, the reason of its failure, and the offsets of its source.
+"""What a session says of itself in one line, and SHOW JOBS: the state of each job, the reason of its failure, and the
+offsets of its source.
 
     name      the table, view, sink or index that the job writes
     kind      table, materialized view, sink or index
@@ -20,14 +21,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from relational.catalog.job_failure import JobFailure
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from stream.sink_delivery import DeliveryStatus
+
+if TYPE_CHECKING:
+    from stream.serving import Host
 
 DELIVERY_COLUMNS = {
     "rows": pa.int64(),
@@ -102,3 +106,18 @@ def _row(
         row["reason"] = failure.reason
         row["position"] = None if failure.split is None else f"{failure.split} at {failure.offset}"
     return row
+
+
+def session_text(host: Host) -> str:
+    """URL, role, committed epoch and the numbers of objects, from memory."""
+    known, storage = host.catalog.snapshot, host.storage
+    role = "reader" if storage.session is None else "writer"
+    parts = [repr(host.url), role, f"epoch {storage.committed_epoch}"]
+    for kind in TableKind:
+        count = sum(table.kind is kind for table in known.list())
+        if count or kind is TableKind.TABLE:
+            parts.append(f"{count} {kind if count == 1 else 'indexes' if kind is TableKind.INDEX else f'{kind}s'}")
+    failed = len(host.failed_jobs(known))
+    if failed:
+        parts.append(f"{failed} set aside")
+    return ", ".join(parts)

@@ -165,10 +165,17 @@ class SessionQueries:
         written."""
         return self.rows_of(self.planned(plan), values)
 
+    def preview(self, plan: LogicalPlan) -> pa.Table:
+        """As `query`; the plan is not kept, and an error does not abort the transaction."""
+        return self._rows_of(plan_for(plan, plan.visible, self._catalog.snapshot, self.host))
+
     @aborting
     def rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
         """As `query`, with the values of parameters by number, that of 0 the time; at the epoch that is set, else at
         that of the transaction or the newest one. ParameterError."""
+        return self._rows_of(planned, values)
+
+    def _rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
         past = self.settings.query_epoch
         self._check_fresh(planned, is_past=past is not None)
         if past is not None or planned.epochs or self.transaction.is_open:
@@ -179,7 +186,7 @@ class SessionQueries:
         if self._catalog.snapshot is not known:
             self._check_not_dropped(planned)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
-            return self.rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
+            return self._rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
         return rows
 
     def planned(self, plan: LogicalPlan) -> PlannedQuery:
@@ -324,7 +331,13 @@ class SessionQueries:
                 self._check_count(table, sum(each.capacity for each in chunks))
         if not chunks:
             return None
-        rows = DataChunk.concat(chunks)
+        return self.checked_first_rows(table, DataChunk.concat(chunks))
+
+    def checked_first_rows(self, table: TableCatalog, rows: DataChunk) -> StreamChunk | None:
+        """`rows` as the first ones of a new table, None if there are none; errors as `first_rows`."""
+        if not rows.visible_rows:
+            return None
+        self._check_count(table, rows.visible_rows)
         try:
             check_rows(table, rows)
         except InvalidValue as error:

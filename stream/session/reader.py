@@ -18,11 +18,12 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
 from relational.plan.logical import Scan
 from relational.relation import Relation
+from relational.result import ResultSet
 from stream.error_counts import RunningErrorCounts, committed_errors
 from stream.errors import ReadOnlySession, SessionClosed
 from stream.session.change_cursor import cursors_of, drop_cursor
 from stream.session.change_feed import ChangeFeed
-from stream.session.job_status import jobs_table
+from stream.session.job_status import jobs_table, session_text
 from stream.session.queries import SessionQueries
 from stream.session.snapshot import CommittedOffsets, Snapshot
 from stream.session.table import StoredRelation
@@ -54,9 +55,13 @@ class ReaderSession(ClosedAtExit):
             host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
         )
 
+    def __repr__(self) -> str:
+        is_closed = self._is_closed or self._host.storage.is_forked
+        return f"{type(self).__name__}({f'{self._host.url!r}, closed' if is_closed else session_text(self._host)})"
+
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def sql(self, text: str, params: Given = ()) -> Relation | pa.Table | int | None:
+    def sql(self, text: str, params: Given = ()) -> Relation | ResultSet | int | None:
         """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
@@ -66,29 +71,16 @@ class ReaderSession(ClosedAtExit):
 
         `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
         """
-        from relational.sql.binder import bind_sql
-
         self._check_open()
-        executions = self._statements.executions
-        statements = self._statements
-        try:
-            answer = executions.run(text, params)
-            if answer is not None:
-                return answer
-            for statement in bind_sql(text, self._host.catalog, statements.now(), is_set=statements.is_set):
-                answer = statements.run(statement)
-        except BaseException as error:
-            self._transaction.abort(error)
-            raise
-        return answer
+        return self._statements.run_text(text, params)[0]
 
-    def query(self, text: str, params: Given = ()) -> pa.Table:
+    def query(self, text: str, params: Given = ()) -> ResultSet:
         """The rows of one query, at once: `sql(text, params)` without a Relation in between. Its plan is kept for the
         next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
         InvalidStatement for another statement; errors as `sql`."""
         self._check_open()
         try:
-            return self._statements.executions.query(text, params)
+            return ResultSet(self._statements.executions.query(text, params))
         except BaseException as error:
             self._transaction.abort(error)
             raise
@@ -98,10 +90,7 @@ class ReaderSession(ClosedAtExit):
         self._check_open()
         if isinstance(query, Relation):
             return self._statements.explain_query(query.plan)
-        from relational.sql.binder import bind_sql
-
-        statements = bind_sql(query, self._host.catalog, is_set=self._statements.is_set)
-        return "\n".join(map(self._statements.explain, statements))
+        return "\n".join(map(self._statements.explain, self._statements.bind(query)))
 
     # -- what there is ---------------------------------------------------------------------------------
 
@@ -180,16 +169,16 @@ class ReaderSession(ClosedAtExit):
         after its last use, a day by default. InvalidOption, CursorTaken, CursorExpired."""
         return self.table(name).changes(since, follow=follow, cursor=cursor, retention_ms=retention_ms)
 
-    def cursors(self) -> pa.Table:
+    def cursors(self) -> ResultSet:
         """The cursors of change feeds: name, table, the epoch up to which each has passed, NULL for none yet."""
         self._check_open()
         known, found = self._host.catalog.snapshot, list(cursors_of(self._host.meta_store))
         tables = [known.tables.get(row.table) for _, row in found]
-        return pa.table({
+        return ResultSet(pa.table({
             "name": pa.array([name for name, _ in found], pa.string()),
             "table": pa.array([None if table is None else str(known.name_of(table)) for table in tables], pa.string()),
             "epoch": pa.array([row.epoch or None for _, row in found], pa.uint64()),
-        })
+        }))
 
     def drop_cursor(self, name: str) -> None:
         """Forget the cursor of a change feed, and the epochs that it keeps readable. NotFound."""
@@ -204,7 +193,7 @@ class ReaderSession(ClosedAtExit):
 
     # -- jobs ------------------------------------------------------------------------------------------
 
-    def jobs(self) -> pa.Table:
+    def jobs(self) -> ResultSet:
         """The result of SHOW JOBS: one row per table, view, sink and index, see `stream.session.job_status`."""
         self._check_open()
         known = self._host.catalog.snapshot
@@ -213,16 +202,16 @@ class ReaderSession(ClosedAtExit):
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
             progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
         deliveries, failed = self._deliveries(), self._host.failed_jobs(known)
-        return jobs_table(known, failed, offsets, progress, deliveries, sources_paused=self._are_sources_paused())
+        paused = self._are_sources_paused()
+        return ResultSet(jobs_table(known, failed, offsets, progress, deliveries, sources_paused=paused))
 
-    def errors(self) -> pa.Table:
+    def errors(self) -> ResultSet:
         """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for
         tables with connectors also the malformed records. A deleted row is no longer counted."""
         self._check_open()
         with self.at() as snapshot:
-            return committed_errors(
-                self._host.catalog, self._host.storage, snapshot.epoch, self._running_errors()
-            )
+            catalog, storage = self._host.catalog, self._host.storage
+            return ResultSet(committed_errors(catalog, storage, snapshot.epoch, self._running_errors()))
 
     @property
     def failed_jobs(self) -> tuple[JobFailure, ...]:
@@ -231,7 +220,7 @@ class ReaderSession(ClosedAtExit):
         failed = self._host.failed_jobs(self._host.catalog.snapshot)
         return tuple(failed[job_id] for job_id in sorted(failed))
 
-    def epochs(self) -> pa.Table:
+    def epochs(self) -> ResultSet:
         """ReadOnlySession: only the session that runs the jobs knows them."""
         raise ReadOnlySession("SHOW EPOCHS")
 

@@ -1,12 +1,13 @@
 """Converts rows from a user to a chunk with a table's stored columns; every value is checked.
 
-Rows are tuples in the order of the visible columns, mappings by column name, or any object that can be exported to
-Arrow (Arrow, pandas, polars), matched by name. Missing columns get their defaults; a generated key is never given. The
-index of a pandas frame is used as a column if the table has a column of that name, otherwise it is ignored. Errors
-count rows from 0."""
+Rows are tuples in the order of the visible columns, mappings by column name, dataclass instances by field name, or any
+object that can be exported to Arrow (Arrow, pandas, polars), matched by name. One mapping or instance is one row.
+Missing columns get their defaults; a generated key is never given. The index of a pandas frame is used as a column if
+the table has a column of that name, otherwise it is ignored. Errors count rows from 0."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -43,11 +44,18 @@ def is_lazy(rows: Any) -> bool:
     return type(rows).__name__ == "LazyFrame" and hasattr(rows, "collect")
 
 
+def is_record(row: object) -> bool:
+    """Whether it is an instance of a dataclass."""
+    return dataclasses.is_dataclass(row) and not isinstance(row, type)
+
+
 def _tuples(table: TableCatalog, rows: Iterable) -> Iterable[tuple]:
     """Each row with a value for every stored column."""
     visible = table.visible_indices
     names = [table.columns[index].name for index in visible]
-    for number, row in enumerate(rows):
+    for number, row in enumerate([rows] if isinstance(rows, Mapping) or is_record(rows) else rows):
+        if is_record(row):
+            row = dataclasses.asdict(row)
         if isinstance(row, Mapping):
             _check_names(table, row, names)
             values = [row.get(name, table.columns[index].default) for index, name in zip(visible, names, strict=True)]

@@ -15,8 +15,6 @@ from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
 from hummock.options import check_range
@@ -26,6 +24,7 @@ from relational.errors import BindError
 from relational.plan.changes import column_of, writable
 from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
+from relational.result import ResultSet
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.engine_choice import (
@@ -41,6 +40,7 @@ from stream.errors import InvalidStatement, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import RANGES, TASK_MEMORY_BYTES
 from stream.playground import Playground
+from stream.session.frames import ArrowColumns, columns_and_rows
 from stream.session.inbox_server import InboxServer
 from stream.session.ingest import BatchIngestion, IngestReport
 from stream.session.reader import ReaderSession
@@ -78,6 +78,15 @@ class Session(ReaderSession):
             self._inbox.start()
 
     # -- SQL -------------------------------------------------------------------------------------------
+
+    def execute(self, text: str, params: Given = ()) -> int:
+        """As `sql`, for statements that are no query: the rows that the last one has affected or gives, 0 if it is of
+        another kind; -1 if their number is not known before COMMIT. InvalidStatement for a query."""
+        self._check_open()
+        answer, is_query = self._statements.run_text(text, params)
+        if is_query:
+            raise InvalidStatement("Select", "execute() runs other statements; query() gives the rows of a query")
+        return answer if isinstance(answer, int) else len(answer) if isinstance(answer, ResultSet) else 0
 
     def executemany(self, text: str, rows: Iterable[Given]) -> int:
         """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as parameters, in order.
@@ -119,7 +128,7 @@ class Session(ReaderSession):
         self._check_open()
         self._statements.commit()
 
-    def analyze(self, name: str, *, seconds: float = 1.0) -> pa.Table:
+    def analyze(self, name: str, *, seconds: float = 1.0) -> ResultSet:
         """The result of EXPLAIN ANALYZE: what the running job of a table, view, sink or index does within `seconds`, by
         fragment and executor, see `stream.job_profile`. InvalidOption, NotFound, JobFailed, ProfileInterrupted."""
         from relational.sql.explain import MOST_SECONDS
@@ -127,14 +136,14 @@ class Session(ReaderSession):
         if not 0 < seconds <= MOST_SECONDS:
             raise InvalidOption("seconds", seconds, f"above 0, up to {MOST_SECONDS:g}")
         self._check_open()
-        return self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds)
+        return ResultSet(self._statements.analyze(self._playground.catalog.resolve(ObjectName.parse(name)), seconds))
 
-    def memory(self, name: str | None = None) -> pa.Table:
+    def memory(self, name: str | None = None) -> ResultSet:
         """The result of SHOW MEMORY: what the operators of all running jobs, or of the job of one table, view, sink or
         index, keep in memory; in the last row the process. See `stream.job_memory`. NotFound, JobFailed."""
         self._check_open()
         job = None if name is None else self._playground.catalog.resolve(ObjectName.parse(name))
-        return self._statements.memory(job)
+        return ResultSet(self._statements.memory(job))
 
     # -- tables and views ------------------------------------------------------------------------------
     # Names are written as in SQL but are not folded: `orders`, `shop.orders`, `dev.shop.orders`, `"any.thing"`.
@@ -142,7 +151,7 @@ class Session(ReaderSession):
     def create_table(
         self,
         name: str,
-        columns: Mapping[str, str | DataType],
+        columns: Mapping[str, str | DataType] | ArrowColumns,
         *,
         primary_key: str | Sequence[str] | None = None,
         append_only: bool = False,
@@ -156,6 +165,11 @@ class Session(ReaderSession):
     ) -> Table:
         """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
 
+        `columns`: types by name; a schema of Arrow or `relational.Schema`; or a frame of pandas or Polars, or whatever
+        else exports Arrow columns, whose rows the table has then. Named levels of a pandas index are columns.
+
+            db.create_table("flights", polars.read_csv("flights.csv"), primary_key="id")
+
         `on_conflict`: the effect of an inserted row whose key exists: error, overwrite or ignore. `connector`: options
         of the connector that feeds the table, its name under "connector". `defaults`: values of columns that an
         inserted row does not specify. `ttl` ("1 hour"), `row_format` ("row" or "cell") and `vnode_count`: the options
@@ -165,9 +179,10 @@ class Session(ReaderSession):
 
         self._check_open()
         whole = ObjectName.parse(name)
+        types, rows = columns_and_rows(columns)
         options = table_options(connector, ttl, row_format, vnode_count)
-        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, options, defaults, watermark)
-        self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
+        draft = table_draft(whole.name, types, primary_key, append_only, on_conflict, options, defaults, watermark)
+        self._statements.create_table_of(self._in_schema(draft, whole), rows)
         return self.table(name)
 
     def create_table_as(
@@ -528,11 +543,11 @@ class Session(ReaderSession):
         """Changes that the fragments of all running jobs have emitted since they were built."""
         return sum(each.rows for each in self._playground.fragments())
 
-    def epochs(self) -> pa.Table:
+    def epochs(self) -> ResultSet:
         """The last epochs that ran as tasks of a Spark engine, the newest one last, a row for each stage: when, where,
         how long, how many tasks, changes and bytes, and how evenly they were divided. See `stream.epoch_figures`.
         """
-        return epochs_table(self._playground.node.recent_epochs())
+        return ResultSet(epochs_table(self._playground.node.recent_epochs()))
 
     def engine_choice(self, *, seconds: float = 1.0) -> EngineChoice:
         """Which engine the jobs should run on, by what they do within `seconds`: the rule is in

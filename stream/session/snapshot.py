@@ -17,7 +17,7 @@ from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import LogicalPlan, Scan, nodes
-from relational.relation import TableRelation
+from relational.relation import Relation, TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 from stream.message import SKIP_ROW
@@ -25,6 +25,7 @@ from stream.meta.creations import check_created
 from stream.session.queries import estimated_rows_in, recursion_limits
 
 if TYPE_CHECKING:
+    from relational.sql.parameters import Given
     from stream.serving import Host
 
 
@@ -60,17 +61,27 @@ class Snapshot(ClosedAtExit):
         self._limits = recursion_limits(host)
         self._rows = estimated_rows_in(host)
         self._pin = ExitStack()
+        self._is_closed = False
         self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
-    def sql(self, query: str) -> pa.Table:
-        """The rows of one SELECT. InvalidStatement for any other statement."""
+    def __repr__(self) -> str:
+        return f"Snapshot(epoch {self.epoch}{', closed' if self._is_closed else ''})"
+
+    def sql(self, query: str, params: Given = ()) -> Relation:
+        """The rows of one SELECT, read at this epoch whenever they are asked for, until close(). `params`: as of
+        `Session.sql`. InvalidStatement for any other statement."""
         from relational.sql.binder import bind_sql
+        from relational.sql.parameters import Parameters, check_given
         from relational.sql.statement import Select
 
-        (statement,) = bind_sql(query, self._catalog)
-        if not isinstance(statement, Select):
-            raise InvalidStatement(type(statement).__name__, "a snapshot answers queries only")
-        return self.query(statement.plan)
+        check_given(params)
+        parameters = Parameters(params, is_by_value=True)
+        statements = list(bind_sql(query, self._catalog, parameters=parameters))
+        if len(statements) != 1 or not isinstance(statements[0], Select):
+            kind = type(statements[0]).__name__ if len(statements) == 1 else f"{len(statements)} statements"
+            raise InvalidStatement(kind, "a snapshot answers one query")
+        parameters.finish()
+        return Relation(statements[0].plan, self, statements[0].views)
 
     def table(self, name: str) -> TableRelation:
         """The table or materialized view of that name, as of this epoch; it is read-only. NotFound; CatalogError for a
@@ -109,6 +120,9 @@ class Snapshot(ClosedAtExit):
         check_created(self._catalog.snapshot, (node.table.id for node in nodes(plan) if isinstance(node, Scan)))
         return run_query(plan, self._storage, self.epoch, self._rows, self._limits, values)
 
+    def preview(self, plan: LogicalPlan) -> pa.Table:
+        return self.query(plan)
+
     def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:
         raise InvalidStatement(table.name, "a snapshot takes no changes")
 
@@ -124,4 +138,5 @@ class Snapshot(ClosedAtExit):
 
     def close(self) -> None:
         """Unpin the epoch. Idempotent."""
+        self._is_closed = True
         self._pin.close()

@@ -6,9 +6,9 @@ when the table's own actor has evaluated it, so that its success is known; a que
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -20,16 +20,19 @@ from relational.chunk import DataChunk
 from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
-from relational.plan.changes import default_of
+from relational.plan.changes import default_of, writable
 from relational.plan.logical import LogicalPlan
 from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
 from relational.relation import Relation
+from relational.result import ResultSet
 from relational.sql import introspect
 from relational.sql import statement as bound
+from relational.sql.binder import bind_sql
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
+from relational.sql.parameters import Given, Parameters
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported, ReadOnlySession
@@ -39,6 +42,7 @@ from stream.plan.fragments import explained
 from stream.serving import Host, ServingNode
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
+from stream.session.rows import chunk_of_rows
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from stream.session.queries import SessionQueries
 
 Rows = TypeVar("Rows", int, pa.Table)
+Answer: TypeAlias = Relation | ResultSet | pa.Table | int | None
 
 
 class SessionStatements:
@@ -59,9 +64,9 @@ class SessionStatements:
         queries: SessionQueries,
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
-        jobs: Callable[[], pa.Table],
-        errors: Callable[[], pa.Table],
-        epochs: Callable[[], pa.Table],
+        jobs: Callable[[], ResultSet],
+        errors: Callable[[], ResultSet],
+        epochs: Callable[[], ResultSet],
     ) -> None:
         self._host = host
         self._spark = OwnSpark(host.options.stream.spark_master)
@@ -93,7 +98,25 @@ class SessionStatements:
         """All settings that the meaning of a query or data change depends on."""
         return self._settings.changed
 
-    def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
+    def run_text(self, text: str, given: Given) -> tuple[Relation | ResultSet | int | None, bool]:
+        """The result of the last statement of a text, see Session.sql, and whether that is a query. An error aborts the
+        transaction."""
+        try:
+            answer: Answer = self.executions.run(text, given)
+            is_query = isinstance(answer, Relation)
+            for statement in () if answer is not None else self.bind(text, given):
+                answer, is_query = self.run(statement), isinstance(statement, bound.Select)
+        except BaseException as error:
+            self._transaction.abort(error)
+            raise
+        return (ResultSet(answer) if isinstance(answer, pa.Table) else answer), is_query
+
+    def bind(self, text: str, none: Given = ()) -> Iterator[bound.Statement]:
+        """The statements of a text, each bound lazily; `none`: no values of parameters. ParseError, BindError."""
+        parameters = Parameters(none, is_by_value=True)
+        return bind_sql(text, self._catalog, self.now(), parameters, self._settings.is_set)
+
+    def run(self, statement: bound.Statement) -> Answer:
         """The result of one statement, see Session.sql."""
         self._transaction.check(statement)
         return _HANDLERS[type(statement)](self, statement)
@@ -106,10 +129,6 @@ class SessionStatements:
     def now(self) -> datetime:
         """The value of now() in a query or data change that is bound now: the time at which the transaction began."""
         return self._transaction.now or datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
-
-    def is_set(self, name: str) -> bool:
-        """Whether a setting of the session, one that is true or false, is true now."""
-        return self._settings.is_set(name)
 
     # -- DDL -------------------------------------------------------------------------------------------
 
@@ -124,6 +143,14 @@ class SessionStatements:
         what `SessionQueries.first_rows` raises, before anything was created."""
         self._ddl.check_new(draft)
         return self._ddl.create_table(draft, self._queries.first_rows(draft, query))
+
+    def create_table_of(self, draft: TableCatalog, rows: pa.Table | None) -> TableCatalog:
+        """The table, with `rows` if there are some: both are committed at once. Errors as `create_table_as`."""
+        if rows is None:
+            return self._ddl.create_table(draft)
+        self._ddl.check_new(draft)
+        chunk = chunk_of_rows(writable(draft), rows)
+        return self._ddl.create_table(draft, self._queries.checked_first_rows(draft, chunk))
 
     def _create_source(self, statement: bound.CreateSource) -> Relation:
         return self._created(statement.source, statement.if_not_exists, self._ddl.create_source)
@@ -324,13 +351,13 @@ class SessionStatements:
     def _show_options(self, statement: bound.ShowOptions) -> pa.Table:
         return introspect.show_settings(statement.name, self._settings)
 
-    def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
+    def _show_jobs(self, statement: bound.ShowJobs) -> ResultSet:
         return self._jobs()
 
-    def _show_errors(self, statement: bound.ShowErrors) -> pa.Table:
+    def _show_errors(self, statement: bound.ShowErrors) -> ResultSet:
         return self._errors()
 
-    def _show_epochs(self, statement: bound.ShowEpochs) -> pa.Table:
+    def _show_epochs(self, statement: bound.ShowEpochs) -> ResultSet:
         return self._epochs()
 
     def _show_memory(self, statement: bound.ShowMemory) -> pa.Table:
@@ -345,17 +372,17 @@ class SessionStatements:
         jobs = known.jobs() if table is None else [table]
         return memory_table(self._playground.memory(), {job.id: str(known.name_of(job)) for job in jobs})
 
-    def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
-        return introspect.show_create(statement.table, self._catalog.snapshot)
+    def _show_create(self, statement: bound.ShowCreate) -> ResultSet:
+        return ResultSet(introspect.show_create(statement.table, self._catalog.snapshot), "definition")
 
-    def _show_create_function(self, statement: bound.ShowCreateFunction) -> pa.Table:
-        return introspect.show_create_function(statement.function, self._catalog.snapshot)
+    def _show_create_function(self, statement: bound.ShowCreateFunction) -> ResultSet:
+        return ResultSet(introspect.show_create_function(statement.function, self._catalog.snapshot), "definition")
 
     def _describe(self, statement: bound.Describe) -> pa.Table:
         return introspect.describe(statement.table)
 
-    def _explained(self, statement: bound.Explain) -> pa.Table:
-        return pa.table({"plan": self.explain(statement.statement).split("\n")})
+    def _explained(self, statement: bound.Explain) -> ResultSet:
+        return ResultSet(pa.table({"plan": self.explain(statement.statement).split("\n")}), "plan")
 
     def _explain_analyzed(self, statement: bound.ExplainAnalyze) -> pa.Table:
         return self.analyze(statement.table, statement.seconds)

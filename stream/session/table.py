@@ -3,7 +3,6 @@ session that writes, take them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from relational.plan.changes import writable
@@ -36,8 +35,8 @@ class StoredRelation(TableRelation):
 class Table(StoredRelation):
     """Named rows. Changes are readable after the session's next flush or barrier."""
 
-    def insert(self, rows: Iterable[Any]) -> int:
-        """Rows affected. `rows`: tuples, mappings, or an object that can be exported to Arrow, which is converted by
-        column."""
+    def insert(self, rows: Any) -> int:
+        """Rows affected. `rows`: tuples, mappings or dataclass instances; one mapping or instance; or an object that
+        can be exported to Arrow, which is converted by column."""
         table = writable(self.table)
         return self.runner.insert_rows(table, chunk_of_rows(table, rows))

@@ -72,7 +72,8 @@ MAY_IMPORT: dict[str, str] = {
     "relational.plan": "types expr catalog udf hummock.base",
     "relational.sql": "types expr catalog plan udf",
     "relational.display": "types expr",
-    "relational.relation": "types expr plan catalog batch display",
+    "relational.result": "display",
+    "relational.relation": "types expr plan catalog batch result",
     "relational.batch": "types chunk encoding hash expr catalog plan agg join order table hummock.state_store",
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
     "relational.spark": (
@@ -80,7 +81,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.iterator hummock.loaded_files hummock.meta hummock.object_store hummock.pipeline "
         "hummock.shared_buffer hummock.spark hummock.sstable hummock.store hummock.version"
     ),
-    "relational": "types expr relation",
+    "relational": "types expr relation result",
     "stream.errors": "relational.errors",
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
@@ -140,12 +141,13 @@ MAY_IMPORT: dict[str, str] = {
         "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.object_store "
         "relational.inbox relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk relational.display "
+        "relational.result "
         "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
     "stream.cli": (
-        "session spark hummock.base hummock.spark relational.relation relational.catalog relational.display "
-        "relational.expr relational.sql relational.types"
+        "session spark hummock.base hummock.spark relational.relation relational.result relational.catalog "
+        "relational.display relational.expr relational.sql relational.types"
     ),
     "stream.__main__": "cli",
     "stream": "session connector relational.expr relational.inbox relational.types",
@@ -171,8 +173,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "click": COMMANDS,
     "prompt_toolkit": ("stream.cli.shell.editor",),
     "pygments": ("stream.cli.shell.editor",),
-    "pandas": ("relational.relation",),
-    "polars": ("relational.relation",),
+    "pandas": ("relational.result",),
+    "polars": ("relational.result",),
 }
 FREE = {"numpy", "pyarrow", "cython", "libc", "cpython", "posix"}
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import stream
@@ -29,7 +28,7 @@ class Hummock:
 
     def query(self, sql):
         result = self.session.sql(sql)
-        return rows_of(result if isinstance(result, pa.Table) else result.to_arrow())
+        return rows_of(result.to_arrow())
 
     def flush(self):
         self.session.flush()

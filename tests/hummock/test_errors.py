@@ -35,6 +35,7 @@ ARGUMENTS = {
     "InvalidWriteBatch": ("keys are not sorted", 3),
     "InvalidEpoch": (7, "is not pure"),
     "InvalidOption": ("codec", "zip", "one of none, lz4, zstd"),
+    "UnknownOption": ("codex", "zip", ("codec", "block_bytes")),
     "SstableRefused": ("ab", "was vacuumed"),
     "LoadRefused": ("nightly", "table 7 was dropped"),
     "InvalidTask": ("compact task", "no id"),

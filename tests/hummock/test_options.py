@@ -1,10 +1,19 @@
 from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 
 import hummock
-from hummock.errors import InvalidOption
-from hummock.options import FILTER_POLICIES, CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
+from hummock.errors import InvalidOption, UnknownOption
+from hummock.options import (
+    FILTER_POLICIES,
+    CompactionOptions,
+    MetaOptions,
+    RetryOptions,
+    StorageKeywords,
+    StorageOptions,
+    VacuumOptions,
+)
 from hummock.sstable.filter.policy import POLICIES
 
 
@@ -21,6 +30,20 @@ def test_defaults_are_valid():
 def test_a_wrong_value_is_refused_by_name(settings):
     with pytest.raises(InvalidOption, match=next(iter(settings))):
         StorageOptions(**settings)
+
+
+def test_the_keywords_of_open_are_the_options_and_their_types():
+    assert get_type_hints(StorageKeywords) == get_type_hints(StorageOptions)
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("blok_bytes", "there is no option 'blok_bytes'; did you mean 'block_bytes'?"),
+    ("zzz", "there is no option 'zzz'; there are block_bytes, block_cache_bytes, "),
+])
+def test_an_unknown_option_is_named_with_the_nearest_one(name, message):
+    with pytest.raises(UnknownOption) as caught:
+        hummock.open("memory://", **{name: 1})
+    assert str(caught.value).startswith(message) and (caught.value.name, caught.value.value) == (name, 1)
 
 
 def test_the_filter_policies_that_may_be_named_are_those_there_are():

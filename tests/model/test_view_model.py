@@ -83,9 +83,9 @@ class Program:
         stored = {catalog.resolve(ObjectName.parse(name)).id: self._stored(name) for name in TABLES}
         with self.db.at() as snapshot:
             for name, expected in self.tables.items():
-                assert_same_rows(rows_of(snapshot.sql(f"SELECT * FROM {name}")), expected, ordered=False)
+                assert_same_rows(rows_of(snapshot.sql(f"SELECT * FROM {name}").to_arrow()), expected, ordered=False)
             for name, (text, plan) in self.views.items():
-                found = rows_of(snapshot.sql(f"SELECT * FROM {name}"))
+                found = rows_of(snapshot.sql(f"SELECT * FROM {name}").to_arrow())
                 expected = visible(plan, interpret(plan, stored))
                 try:
                     assert_same_rows(found, expected, ordered=False)

@@ -160,18 +160,18 @@ def check(db: Session, seed: int, least: int, most: int) -> int:
     which is from `least` to `most`."""
     db.wait_created()
     with db.at() as snapshot:
-        found = snapshot.sql("SELECT id, k, v FROM m")
+        found = snapshot.sql("SELECT id, k, v FROM m").to_arrow()
         rows = {row["id"]: (row["k"], row["v"]) for row in found.to_pylist()}
         number = next((each for each in range(most, least - 1, -1) if rows_after(seed, each) == rows), None)
         assert number is not None, f"m has the rows after none of {least} to {most} statements: {sorted(rows.items())}"
         views = {name: query for name, query in {**VIEWS, CREATED: CREATED_QUERY}.items() if name in db.names()}
         assert views.keys() >= VIEWS.keys()
-        upstreams = {each: snapshot.sql(f"SELECT * FROM {each}") for each in ("groups", "of_m", "rows_of")}
+        upstreams = {each: snapshot.sql(f"SELECT * FROM {each}").to_arrow() for each in ("groups", "of_m", "rows_of")}
         for name, query in views.items():
             tables = {"m": found, **upstreams}
             if " FROM g" in query:
                 tables["g"] = prefix(db, snapshot, name, "g")
-            check_equal(name, snapshot.sql(f"SELECT * FROM {name}"), answer(query, tables))
+            check_equal(name, snapshot.sql(f"SELECT * FROM {name}").to_arrow(), answer(query, tables))
         _check_sink(db, snapshot)
     return number
 
@@ -179,6 +179,6 @@ def check(db: Session, seed: int, least: int, most: int) -> int:
 def _check_sink(db: Session, snapshot: Snapshot) -> None:
     delivered = prefix(db, snapshot, "counted", "g").select(["id", "k"]).combine_chunks()
     _, _, digest = change_digest(StreamChunk.inserts(DataChunk.from_arrow(delivered)))
-    (found,) = snapshot.sql("SELECT * FROM counted").to_pylist() or [{"inserted": 0}]
+    (found,) = snapshot.sql("SELECT * FROM counted").to_arrow().to_pylist() or [{"inserted": 0}]
     if delivered.num_rows or found["inserted"]:
         assert found == {"inserted": delivered.num_rows, "deleted": 0, "digest": f"{digest:016x}"}

@@ -81,17 +81,17 @@ def check(db: Session) -> None:
     """Each job has each row once that its source has read, and no other."""
     with db.at() as snapshot:
         rows = prefix(db, snapshot, "t", "t")
-        check_equal("t", snapshot.sql("SELECT id, k, v FROM t"), rows)
+        check_equal("t", snapshot.sql("SELECT id, k, v FROM t").to_arrow(), rows)
         names = {*VIEWS, CREATED} & set(db.names())
         for name in sorted(names - {"upon"}):
             reads_table = name in ("of_table", CREATED)
             tables = {"t": rows} if reads_table else {"g": prefix(db, snapshot, name, "g")}
-            check_equal(name, snapshot.sql(f"SELECT * FROM {name}"), answer(query_of(name), tables))
-        groups = snapshot.sql("SELECT * FROM groups")
-        check_equal("upon", snapshot.sql("SELECT * FROM upon"), answer(VIEWS["upon"], {"groups": groups}))
+            check_equal(name, snapshot.sql(f"SELECT * FROM {name}").to_arrow(), answer(query_of(name), tables))
+        groups = snapshot.sql("SELECT * FROM groups").to_arrow()
+        check_equal("upon", snapshot.sql("SELECT * FROM upon").to_arrow(), answer(VIEWS["upon"], {"groups": groups}))
         delivered = prefix(db, snapshot, "counted", "g").select(["id", "k"]).combine_chunks()
         _, _, digest = change_digest(StreamChunk.inserts(DataChunk.from_arrow(delivered)))
-        (found,) = snapshot.sql("SELECT * FROM counted").to_pylist()
+        (found,) = snapshot.sql("SELECT * FROM counted").to_arrow().to_pylist()
         assert found == {"inserted": delivered.num_rows, "deleted": 0, "digest": f"{digest:016x}"}
 
 

@@ -50,7 +50,7 @@ def counts(db: stream.Session) -> tuple[int, int]:
     """Rows of the table, and late ones, as of one epoch."""
     epoch = db.committed_epoch
     with db.at(epoch) as snapshot:
-        kept = snapshot.sql("SELECT count(*) AS n FROM kept").to_pylist()[0]["n"]
+        kept = snapshot.sql("SELECT count(*) AS n FROM kept").to_arrow().to_pylist()[0]["n"]
     late = sum(row["rows"] for row in db.errors().to_pylist() if row["job"] == "kept")
     return (kept, late) if db.committed_epoch == epoch else (0, 0)
 
@@ -58,6 +58,6 @@ def counts(db: stream.Session) -> tuple[int, int]:
 def check(db: stream.Session) -> None:
     """The view equals its query over the rows that were not late."""
     with db.at() as snapshot:
-        found, expected = (sorted(map(tuple, (row.values() for row in snapshot.sql(query).to_pylist())))
+        found, expected = (sorted(map(tuple, (row.values() for row in snapshot.sql(query).to_arrow().to_pylist())))
                            for query in ("SELECT * FROM w", WINDOWS))
     assert found == expected, (found, expected)

@@ -134,7 +134,7 @@ class Checker:
         if definition.connector == "arrow":
             self._check_delivered(snapshot, job)
             return
-        found = snapshot.sql(f"SELECT * FROM {name}")
+        found = snapshot.sql(f"SELECT * FROM {name}").to_arrow()
         expected = self._expected(snapshot, job)
         if definition.connector == "digest":
             chunk = StreamChunk.inserts(DataChunk.from_arrow(expected.combine_chunks()))
@@ -151,7 +151,7 @@ class Checker:
         """The rows of a job, or of the target of its sink."""
         if job.receiver is not None:
             return job.receiver.folded(job.built_after, snapshot.epoch)
-        return rows_of(snapshot.sql(f"SELECT * FROM {job.definition.name}"))
+        return rows_of(snapshot.sql(f"SELECT * FROM {job.definition.name}").to_arrow())
 
     def _check_at(self, job: Job, epoch: int, what: str) -> None:
         """As far as the epoch can still be read."""
@@ -215,9 +215,10 @@ class Checker:
         """The rows of its query, of the records that a source or table has read."""
         definition = job.definition
         if not self._reads_scripts(definition):
-            return snapshot.sql(definition.query)
+            return snapshot.sql(definition.query).to_arrow()
         offsets = self.offsets(snapshot, definition.name)
-        tables = {each: snapshot.sql(f"SELECT * FROM {each}") for each in definition.inputs if each not in offsets}
+        read = [each for each in definition.inputs if each not in offsets]
+        tables = {each: snapshot.sql(f"SELECT * FROM {each}").to_arrow() for each in read}
         late_rows = 0
         for source, of_split in offsets.items():
             left_out = [each[1:] for each in job.left_out if each[0] == source]
@@ -288,11 +289,12 @@ class Checker:
     def _check_ages(self, snapshot: Snapshot, name: str) -> None:
         births = self.logs.births.rows(name, snapshot.epoch)
         there, expired = split_by_age(births, snapshot.epoch, self.ttl_ms(name))
-        found = snapshot.sql(f"SELECT * FROM {name}")
+        found = snapshot.sql(f"SELECT * FROM {name}").to_arrow()
         expected = table_of(list(there.values()), found.column_names)
         assert rows_of(found) == rows_of(expected), (name, snapshot.epoch, differences(found, expected))
         view = f"{name}_groups"
-        groups, expected_groups = snapshot.sql(f"SELECT * FROM {view}"), answer(EXPIRED_VIEWS[view], {name: expected})
+        groups = snapshot.sql(f"SELECT * FROM {view}").to_arrow()
+        expected_groups = answer(EXPIRED_VIEWS[view], {name: expected})
         assert rows_of(groups) == rows_of(expected_groups), (view, differences(groups, expected_groups))
         new = {(name, *each) for each in expired} - self.logs.expired
         self.logs.expired |= new

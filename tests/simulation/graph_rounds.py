@@ -532,7 +532,7 @@ class Graph:
     def tables(self, session: Session) -> tuple[int, list]:
         """An epoch, and {id: row} of each table at it."""
         with session.at() as snapshot:
-            found = [snapshot.sql(f"SELECT * FROM {name}").to_pylist() for name in WRITTEN]
+            found = [snapshot.sql(f"SELECT * FROM {name}").to_arrow().to_pylist() for name in WRITTEN]
             return snapshot.epoch, [{row["id"]: (row["a"], row["b"]) for row in rows} for rows in found]
 
     def _is_state(self, state: list, epoch: int, found: list) -> bool:

@@ -9,8 +9,6 @@ import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 GROUPS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", None)
 RICH = 60
 
@@ -111,7 +109,7 @@ def answers(rows: dict[int, tuple]) -> dict[str, list[tuple]]:
 def shown(session, name: str) -> list[tuple]:
     """The committed rows of a table or view, NUMERIC sums as integers, sorted by `repr`; of a session or a snapshot."""
     answer = session.sql(f"SELECT * FROM {name}")
-    table = answer if isinstance(answer, pa.Table) else answer.to_arrow()
+    table = answer.to_arrow()
     columns = [column.to_pylist() for column in table.columns]
     rows = [
         tuple(int(value) if hasattr(value, "as_tuple") else value for value in row)

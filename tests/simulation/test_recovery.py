@@ -181,7 +181,7 @@ def test_a_second_session_fences_the_first(tmp_path):
     first.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
     first.sql("INSERT INTO t VALUES (1)")
     first.flush()
-    with connect(url, take_over=True, barrier_interval_ms=NEVER_MS) as second:
+    with connect(url, create=True, take_over=True, barrier_interval_ms=NEVER_MS) as second:
         second.sql("INSERT INTO t VALUES (2)")
         second.flush()
         first.sql("INSERT INTO t VALUES (3)")

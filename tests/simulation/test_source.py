@@ -107,9 +107,9 @@ def check(snapshot, made):
         )
         for kind, values in groups.items()
     )
-    shown = snapshot.sql("SELECT id, kind, value FROM events ORDER BY id")
+    shown = snapshot.sql("SELECT id, kind, value FROM events ORDER BY id").to_arrow()
     assert list(zip(*(c.to_pylist() for c in shown.columns), strict=True)) == [rows[key] for key in sorted(rows)]
-    shown = snapshot.sql("SELECT kind, n, total, low, high FROM kinds ORDER BY kind")
+    shown = snapshot.sql("SELECT kind, n, total, low, high FROM kinds ORDER BY kind").to_arrow()
     found = [
         (kind, n, None if sum_ is None else int(sum_), least, most)
         for kind, n, sum_, least, most in zip(*(c.to_pylist() for c in shown.columns), strict=True)

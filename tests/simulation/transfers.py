@@ -47,10 +47,10 @@ def after(seed: int, count: int) -> tuple[dict[int, int], dict[int, int]]:
 def done(session, seed: int) -> int:
     """How many transfers the store has; asserts that it has each wholly or not at all, and the view of them."""
     with session.at() as now:
-        numbers = sorted(row["n"] for row in now.sql("SELECT n FROM journal").to_pylist())
-        sides = [{row["id"]: row["balance"] for row in now.sql(f"SELECT id, balance FROM {side}").to_pylist()}
+        numbers = sorted(row["n"] for row in now.sql("SELECT n FROM journal").rows())
+        sides = [{row["id"]: row["balance"] for row in now.sql(f"SELECT id, balance FROM {side}").rows()}
                  for side in ("left_side", "right_side")]
-        (held,) = now.sql("SELECT accounts, total FROM held").to_pylist()
+        (held,) = now.sql("SELECT accounts, total FROM held").rows()
     if not any(sides):
         assert not numbers and held["accounts"] == 0
         return -1

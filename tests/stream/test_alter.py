@@ -80,7 +80,7 @@ def test_old_epochs_are_read_as_the_reader_asks(db):
             assert rows(then.table("t")) == [(1, -1), (2, -1)]
         with db.at(second) as then:
             assert rows(then.table("t")) == [(1, -1), (2, -1), (3, 3)]
-            assert then.sql("SELECT b FROM t WHERE id = 3").to_pylist() == [{"b": 3}]
+            assert then.sql("SELECT b FROM t WHERE id = 3").to_arrow().to_pylist() == [{"b": 3}]
         with db.at(third) as then:
             assert rows(then.table("t")) == [(1, -1), (2, -1), (3, 3), (4, 4)]
     assert rows(table) == [(1, 10), (2, 20), (3, 30), (4, None)], "a handle keeps its columns"
@@ -241,7 +241,7 @@ def test_ddl_of_a_fenced_session_changes_nothing(tmp_path):
     url = f"file://{tmp_path}/store"
     former = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS)
     former.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
-    with stream.connect(url, take_over=True, barrier_interval_ms=NEVER_MS) as latter:
+    with stream.connect(url, create=True, take_over=True, barrier_interval_ms=NEVER_MS) as latter:
         latter.sql("ALTER TABLE t ADD COLUMN v INT")
         for late in ("ALTER TABLE t ADD COLUMN w INT", "DROP TABLE t", "CREATE SCHEMA s"):
             with pytest.raises(Fenced):

@@ -205,8 +205,8 @@ def test_a_view_that_was_set_aside_catches_up_with_the_changes_of_both_tables(tm
         for _ in range(3):
             session.flush()
             with session.at() as snapshot:
-                assert rows_of(snapshot.sql("SELECT count(*) AS n FROM by_index")) == rows_of(
-                    snapshot.sql("SELECT count(*) AS n FROM a JOIN b ON a.k = b.k"))
-                found = sorted(rows_of(snapshot.sql("SELECT * FROM by_index")), key=repr)
-                assert found == sorted(rows_of(snapshot.sql(QUERIES["by_index"])), key=repr)
+                assert rows_of(snapshot.sql("SELECT count(*) AS n FROM by_index").to_arrow()) == rows_of(
+                    snapshot.sql("SELECT count(*) AS n FROM a JOIN b ON a.k = b.k").to_arrow())
+                found = sorted(rows_of(snapshot.sql("SELECT * FROM by_index").to_arrow()), key=repr)
+                assert found == sorted(rows_of(snapshot.sql(QUERIES["by_index"]).to_arrow()), key=repr)
             change(session, rng)

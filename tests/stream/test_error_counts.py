@@ -31,7 +31,7 @@ def session():
 def errors_of(session):
     session.flush()
     table = session.sql("SHOW ERRORS")
-    assert table.equals(session.errors())
+    assert session.errors() == table
     return {(row["job"], row["reason"]): row["rows"] for row in table.to_pylist()}
 
 

@@ -94,7 +94,7 @@ def test_the_others_go_on_and_the_failure_is_reported(db):
             answer.to_arrow()
         assert caught.value.since == table["epoch"]
     with db.at(table["epoch"]) as then:
-        count = then.sql("SELECT COUNT(*) AS n FROM t")["n"][0].as_py()
+        count = then.sql("SELECT COUNT(*) AS n FROM t").to_arrow()["n"][0].as_py()
     assert 5 <= count <= 7
     assert count_of(db, f"t FOR SYSTEM_TIME AS OF {table['epoch']}") == count
     db.sql(f"SET query_epoch = {table['epoch']}")

@@ -32,7 +32,7 @@ def test_every_call_of_a_session_is_refused_in_a_child(url, tmp_path):
         "flush": db.flush,
         "at": db.at,
         "epoch": lambda: db.committed_epoch,
-        "snapshot": lambda: snapshot.sql("SELECT * FROM t"),
+        "snapshot": lambda: snapshot.sql("SELECT * FROM t").to_arrow(),
         "alive": db.check_alive,
     }
     ends = {"snapshot ends": snapshot.close, "close": db.close, "abandon": db.abandon}

@@ -1,10 +1,12 @@
 from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 
 import stream
-from hummock.errors import InvalidOption
-from stream.options import RANGES, StreamOptions
+from hummock.errors import InvalidOption, UnknownOption
+from hummock.options import CompactionOptions, StorageOptions
+from stream.options import RANGES, SessionKeywords, StreamOptions
 
 
 def test_defaults_are_valid():
@@ -42,6 +44,23 @@ def test_a_value_is_refused_by_name_or_a_session_works_with_it(name, value):
         assert db.sql("UPDATE t SET v = id % 2") == 5
         db.flush()
         assert db.sql("SELECT v, n FROM m ORDER BY v").to_arrow().to_pylist() == [{"v": 0, "n": 3}, {"v": 1, "n": 2}]
+
+
+def test_the_keywords_of_connect_are_the_options_and_their_types():
+    kinds = (StreamOptions, StorageOptions, CompactionOptions)
+    expected = {name: kind for each in kinds for name, kind in get_type_hints(each).items()}
+    assert get_type_hints(SessionKeywords) == expected
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("barier_interval_ms", "there is no option 'barier_interval_ms'; did you mean 'barrier_interval_ms'?"),
+    ("blok_bytes", "there is no option 'blok_bytes'; did you mean 'block_bytes'?"),
+    ("zzz", "there is no option 'zzz'; there are "),
+])  # fmt: skip
+def test_an_unknown_option_is_named_with_the_nearest_one(name, message):
+    with pytest.raises(UnknownOption) as caught:
+        stream.connect("memory://", **{name: 1})
+    assert str(caught.value).startswith(message) and caught.value.name == name and "l0_runs" in caught.value.known
 
 
 def test_a_chunk_that_holds_no_update_is_refused():

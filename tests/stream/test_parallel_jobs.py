@@ -68,7 +68,8 @@ def check_views(db, names=tuple(VIEWS)):
     db.flush()
     with db.at() as snapshot:
         for name in names:
-            assert rows(snapshot.sql(f"SELECT * FROM {name}")) == rows(snapshot.sql(VIEWS[name])), name
+            found, expected = (snapshot.sql(text).to_arrow() for text in (f"SELECT * FROM {name}", VIEWS[name]))
+            assert rows(found) == rows(expected), name
 
 
 def eventually(condition):

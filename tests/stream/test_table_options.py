@@ -56,7 +56,7 @@ def test_a_row_is_there_as_long_as_its_ttl(world):
         if (last >> 16) - (first >> 16) <= 10_000 or not seen:
             assert len(rows(db, "SELECT * FROM t")) == rows(db, "SELECT * FROM recent")[0][0] == seen, age
     with db.at(first) as snapshot:
-        assert snapshot.sql("SELECT id FROM t").to_pylist() == [{"id": 1}], "older epochs still have it"
+        assert snapshot.sql("SELECT id FROM t").to_arrow().to_pylist() == [{"id": 1}], "older epochs still have it"
     world.now_ms += 100_000
     db.flush()
     db.flush()

@@ -474,7 +474,7 @@ def test_who_did_not_allow_it_runs_no_stored_code(tmp_path):
     assert not marker.exists()
     with stream.connect(url, create=True, allow_user_functions=True) as db:  # and the refused one did not take over
         with pytest.raises(FunctionsNotAllowed):
-            stream.connect(url, take_over=True)
+            stream.connect(url, create=True, take_over=True)
         db.sql("INSERT INTO t VALUES (2)")
         db.flush()
         assert rows(db, "SELECT * FROM v") == [(1,), (2,)]

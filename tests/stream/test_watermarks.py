@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 
-import pyarrow as pa
 import pytest
 
 import stream
@@ -117,7 +116,7 @@ def feed(tmp_path):
 def rows(session, query):
     """Of a session or a snapshot."""
     found = session.sql(query)
-    table = found if isinstance(found, pa.Table) else found.to_arrow()
+    table = found.to_arrow()
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
 

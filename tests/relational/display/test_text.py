@@ -140,7 +140,7 @@ def test_every_type_is_shown_as_sql_casts_it_to_text():
     values = [line.split("│")[1:-1] for line in render(table, width=300).splitlines()[1:5]]
     kinds, shown = ([cell.strip() for cell in values[at]] for at in (1, 3))
     assert kinds == ["BIGINT[]", "STRUCT<a BIGINT…", "BYTEA", "JSONB", "INTERVAL", "DATE", "TIMESTAMPTZ", "DOUBLE",
-                     "uint64", "null", "dictionary<valu…"]
+                     "NUMERIC(20, 0)", "null", "VARCHAR"]
     assert shown == ["{1,NULL,2}", "(1,x)", r"\x00ff", '{"k":[1]}', "1 mon 2 days 00:00:03", "2024-02-29",
                      "2024-01-01 00:00:00+00:00", "NaN", "18446744073709551615", "NULL", "dict"]
 

@@ -81,9 +81,9 @@ class TestAppend:
         report = db.bulk_load(frame(range(500)), "t")
         assert rows(db) == expected(("loaded", range(500)))
         with db.at(before) as snapshot:
-            assert snapshot.sql("SELECT * FROM t").num_rows == 0
+            assert snapshot.sql("SELECT * FROM t").to_arrow().num_rows == 0
         with db.at(report.epoch) as snapshot:
-            assert snapshot.sql("SELECT * FROM t").num_rows == 500
+            assert snapshot.sql("SELECT * FROM t").to_arrow().num_rows == 500
         assert (report.rows, report.level, report.debt_bytes) == (500, 6, 0)
         assert "500 rows in 3 files" in repr(report) and "level 6, nothing to compact" in repr(report)
         assert db._playground.manager.compaction_debt() == 0
@@ -264,7 +264,7 @@ class TestRefusals:
     @pytest.mark.parametrize("mode", MODES)
     def test_a_session_whose_store_another_serves_is_refused_before_any_job(self, db, tmp_path, mode):
         """Only the process that serves the store may load, and it is not disturbed."""
-        with stream.connect(f"file://{tmp_path}", take_over=True, barrier_interval_ms=NEVER_MS) as serving:
+        with stream.connect(f"file://{tmp_path}", create=True, take_over=True, barrier_interval_ms=NEVER_MS) as serving:
             rows = frame([1])
             with pytest.raises(Fenced, match=r"claimed by 'playground-.*one process has it at a time"):
                 db.bulk_load(rows, "made" if mode == "create" else "t", mode=mode,

@@ -1,6 +1,5 @@
 """COMMENT ON: kept by the catalog with the object, shown by SHOW CREATE, DESCRIBE and pg_description."""
 
-import pyarrow as pa
 import pytest
 
 import stream
@@ -27,7 +26,7 @@ def db():
 
 
 def rows(found):
-    table = found if isinstance(found, pa.Table) else found.to_arrow()
+    table = found.to_arrow()
     return [tuple(row.values()) for row in table.to_pylist()]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import stream
 from relational.errors import BindError
+from relational.result import ResultSet
 from stream.errors import DuplicateKey, InvalidStatement
 from tests.support.drivers.seeds import amount, run_seed
 
@@ -26,7 +27,7 @@ def db():
 
 
 def rows(found):
-    assert isinstance(found, pa.Table)
+    assert isinstance(found, ResultSet)
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
 
 

@@ -201,7 +201,7 @@ def test_a_snapshot_stays_at_its_epoch(db):
     with db.at() as then:
         orders.insert([(2, "ASIA", 5)])
         second = db.flush()
-        assert (then.epoch, then.sql("SELECT revenue FROM revenue")["revenue"].to_pylist()) == (first, [1])
+        assert (then.epoch, then.sql("SELECT revenue FROM revenue").to_arrow()["revenue"].to_pylist()) == (first, [1])
         assert then.table("orders").get(2) is None
         assert then.offsets("orders") == {}
         with pytest.raises(InvalidStatement):

@@ -110,7 +110,7 @@ def test_changes_are_seen_by_all_at_commit_and_by_none_before(db):
     for _ in range(3):
         db.flush()
     with db.at() as now:
-        assert now.sql("SELECT (SELECT n FROM m) AS n, (SELECT count(*) FROM u) AS k").to_pylist() == [{"n": 2, "k": 0}]
+        assert now.sql("SELECT (SELECT n FROM m) AS n, (SELECT count(*) FROM u) AS k").rows() == [{"n": 2, "k": 0}]
     assert db.sql("COMMIT") == 1 + 2 + 1 + 2
     assert rows(db, "SELECT id, v FROM t ORDER BY id") == [(2, "b!"), (3, "c!")]
     assert rows(db, "SELECT (SELECT n FROM m) AS n, (SELECT count(*) FROM u) AS k") == [(2, 2)]
@@ -207,7 +207,7 @@ def test_a_block_is_in_one_epoch_whatever_barriers_come():
         def look():
             while not is_over.wait(0.002):
                 with db.at() as now:
-                    (row,) = now.sql("SELECT (SELECT v FROM a) + (SELECT v FROM b) AS s, v FROM m").to_pylist()
+                    (row,) = now.sql("SELECT (SELECT v FROM a) + (SELECT v FROM b) AS s, v FROM m").rows()
                 sums.add((row["s"], int(row["v"])))
 
         reader = threading.Thread(target=look)
@@ -365,7 +365,7 @@ def test_prepared_statements_and_executemany_take_part(db):
         assert db.executemany("DELETE FROM t WHERE id = ?", [(n,) for n in range(20, 3_010)]) == -1
         db.flush()
         with db.at() as now:
-            assert now.sql("SELECT n FROM m").to_pylist() == [{"n": 2}]
+            assert now.sql("SELECT n FROM m").rows() == [{"n": 2}]
     assert rows(db, "SELECT n FROM m") == [(13,)]
     assert rows(db, "SELECT DISTINCT v FROM t WHERE id >= 10") == [("y",)]
 
@@ -395,7 +395,7 @@ def test_batches_of_writers_are_committed_beside_an_open_transaction(db):
         db.sql("INSERT INTO t VALUES (10, 'mine')")
         insert_outside(db, (3, "c"), (4, "d"))
         with db.at() as now:
-            assert now.sql("SELECT n FROM m").to_pylist() == [{"n": 4}]
+            assert now.sql("SELECT n FROM m").rows() == [{"n": 4}]
         with pytest.raises(DuplicateKey):
             insert_outside(db, (3, "c"))  # which is no error of the transaction
     assert rows(db, "SELECT id FROM t ORDER BY id") == [(1,), (2,), (3,), (4,), (10,)]

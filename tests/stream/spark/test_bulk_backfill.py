@@ -156,7 +156,7 @@ def test_a_session_whose_store_another_serves_is_refused_before_any_task(tmp_pat
     with stream.connect(f"file://{tmp_path}", create=True) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT, note VARCHAR)")
         query, asked = session.sql(GROUPS), []
-        with stream.connect(f"file://{tmp_path}", take_over=True) as serving:
+        with stream.connect(f"file://{tmp_path}", create=True, take_over=True) as serving:
             tasks = LocalTasks(session, rng, lambda: asked.append(True))
             with pytest.raises(Fenced, match="playground"):
                 session.create_materialized_view("mv", query, backfill=BulkBackfill(tasks))

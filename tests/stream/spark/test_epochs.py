@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
 from hummock.epoch import SPILL_BITS, Epoch
@@ -40,7 +39,7 @@ def store():
 
 def rows(session, query):
     found = session.sql(query)
-    found = (found if isinstance(found, pa.Table) else found.to_arrow()).to_pylist()
+    found = found.to_arrow().to_pylist()
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 

@@ -57,6 +57,9 @@ class BatchSession:
     def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
         return run_query(plan, self.store, self.epoch, values=values)
 
+    def preview(self, plan: LogicalPlan) -> pa.Table:
+        return self.query(plan)
+
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         rows = [row for chunk in query_chunks(query, self.store, self.epoch) for row in chunk.rows()]
         if table.row_id_index is not None:

@@ -1,0 +1,225 @@
+"""Rows that show themselves: what a query or a statement gives, lazily as a `Relation` or read as a `ResultSet`.
+
+`print(result)` and `repr` are a table of the first rows, in a notebook it is HTML; both read a limited number of rows,
+and show an error in place of rows instead of raising it. Any library that takes Arrow streams takes a result:
+`polars.DataFrame(result)`, `pyarrow.table(result)`, `duckdb.sql("FROM result")`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+DISPLAY_ROWS = "HUMMOCK_DISPLAY_ROWS"
+"""Environment variable: how many rows `repr` and notebooks show."""
+SHOWN_ROWS = 10
+"""Where it is not set."""
+COUNTED_ROWS = 10_000
+"""Rows that are read in order to say how many there are; beyond it is `10,000+ rows`."""
+HTML_COLUMNS = 40
+FETCH_ROWS = 1_024
+"""Rows that become Python objects at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """The first rows and columns of a result. `more_rows`: it has more than these; `all_columns`: how many it has."""
+
+    table: pa.Table
+    more_rows: bool
+    all_columns: int
+
+
+class Result(ABC):
+    """Rows with names and types. Errors are those of the query, wherever rows are read."""
+
+    _fetched: Iterator[tuple[Any, ...]] | None = None
+    """What `fetchone` and `fetchmany` have not yet taken of the rows that the first of them has read."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+
+    @abstractmethod
+    def first_rows(self, rows: int, columns: int) -> FirstRows:
+        """At most `rows` rows and `columns` columns, for a look at them."""
+
+    @abstractmethod
+    def head(self, rows: int = 5) -> Result:
+        """The first rows."""
+
+    # -- as Python objects -----------------------------------------------------------------------------
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows as dicts by column name. Of columns with one name the last one counts: `fetchall` has all."""
+        return self.to_arrow().to_pylist()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as tuples. They are read at once, by one query."""
+        return _tuples(self.to_arrow())
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples; those that are left, after `fetchone` or `fetchmany`."""
+        left, found = self._fetched, []
+        for row in self if left is None else left:
+            found.append(row)
+        self._remember(None)
+        return found
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, None after the last one. The first call reads all rows at one epoch; one after None reads
+        them anew."""
+        found = self.fetchmany(1)
+        return found[0] if found else None
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """The next rows, at most `size`, [] after the last one; as `fetchone`."""
+        left = iter(self) if self._fetched is None else self._fetched
+        found = list(islice(left, size))
+        self._remember(left if found or not size else None)
+        return found
+
+    def _remember(self, left: Iterator[tuple[Any, ...]] | None) -> None:
+        self.__dict__["_fetched"] = left
+
+    # -- for other libraries ---------------------------------------------------------------------------
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas frame; needs pandas installed."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a Polars frame; needs polars installed."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def df(self) -> pandas.DataFrame:
+        """Short for `to_pandas`."""
+        return self.to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """Short for `to_polars`."""
+        return self.to_polars()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All rows as a stream of the Arrow C data interface, in a PyCapsule."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    # -- for people ------------------------------------------------------------------------------------
+
+    def show(self, limit: int = 20, *, width: int | None = None) -> None:
+        """Prints the first rows, at most `limit`, in lines of at most `width` columns, by default those of the
+        terminal."""
+        print(self._text(limit, width))
+
+    def __repr__(self) -> str:
+        try:
+            return self._text(display_rows(), None)
+        except Exception as error:
+            return self._failure(error)
+
+    def _repr_html_(self) -> str:
+        from relational.display.html import html_of, html_of_text
+
+        try:
+            rows = display_rows()
+            first = self.first_rows(max(rows, COUNTED_ROWS), HTML_COLUMNS)
+            return html_of(first.table, max_rows=rows, more_rows=first.more_rows, all_columns=first.all_columns)
+        except Exception as error:
+            return html_of_text(self._failure(error))
+
+    def _text(self, limit: int, width: int | None) -> str:
+        from relational.display.text import most_columns, render
+
+        width = shutil.get_terminal_size().columns if width is None else width
+        first = self.first_rows(max(limit, COUNTED_ROWS), most_columns(width))
+        return render(first.table, width=width, max_rows=limit, more_rows=first.more_rows,
+                      all_columns=first.all_columns)
+
+    def _failure(self, error: Exception) -> str:
+        from relational.display.cells import visible_lines
+
+        return visible_lines(f"{self._title}\n{type(error).__name__}: {error}")
+
+    @property
+    def _title(self) -> str:
+        """What stands above an error in place of rows."""
+        return type(self).__name__
+
+
+class ResultSet(Result):
+    """Rows that a statement has given. What else a `pyarrow.Table` has, this has too: `num_rows`, `column_names`,
+    `schema`, `column(name)`, `result["name"]`, `to_pylist()` and so on. `text_of`: the column that is a text of several
+    lines, which is shown as such instead of a table."""
+
+    def __init__(self, table: pa.Table, text_of: str | None = None) -> None:
+        self._table, self._text_of = table, text_of
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+    def first_rows(self, rows: int, columns: int) -> FirstRows:
+        return FirstRows(self._table, False, self._table.num_columns)
+
+    def head(self, rows: int = 5) -> ResultSet:
+        return ResultSet(self._table.slice(0, rows), self._text_of)
+
+    def __len__(self) -> int:
+        return self._table.num_rows
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one, or an Arrow table, has the same columns and rows."""
+        table = other._table if isinstance(other, ResultSet) else other
+        return self._table.equals(table) if isinstance(table, pa.Table) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, column: str | int) -> pa.ChunkedArray:
+        """A column by name or position."""
+        return self._table[column]
+
+    def __getattr__(self, name: str) -> Any:
+        """Of the Arrow table."""
+        if name.startswith("_"):
+            raise AttributeError(f"a result set has no attribute {name!r}")
+        return getattr(self._table, name)
+
+    def _text(self, limit: int, width: int | None) -> str:
+        from relational.display.cells import visible_lines
+
+        if self._text_of is None:
+            return super()._text(limit, width)
+        return "\n".join(visible_lines(text) for text in self._table[self._text_of].to_pylist())
+
+    def _repr_html_(self) -> str:
+        from relational.display.html import html_of_text
+
+        return super()._repr_html_() if self._text_of is None else html_of_text(repr(self))
+
+
+def display_rows() -> int:
+    """How many rows `repr` and notebooks show."""
+    given = os.environ.get(DISPLAY_ROWS, "")
+    return int(given) if given.isascii() and given.isdigit() else SHOWN_ROWS
+
+
+def _tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    for batch in table.to_batches(max_chunksize=FETCH_ROWS):
+        if batch.num_columns:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        else:
+            yield from [()] * batch.num_rows
