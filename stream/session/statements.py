@@ -38,6 +38,7 @@ from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
+from stream.session.queries import Change
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -228,7 +229,7 @@ class SessionStatements:
     def _update(self, statement: bound.Update) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
-            change = statement.assignments, statement.predicate
+            change = Change(statement.assignments, statement.predicate)
             return self._changed(
                 self._queries.returned_by_change(statement.table, change, keys, statement.returning)
             )
@@ -238,7 +239,7 @@ class SessionStatements:
     def _delete(self, statement: bound.Delete) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
-            change = None, statement.predicate
+            change = Change(None, statement.predicate)
             return self._changed(
                 self._queries.returned_by_change(statement.table, change, keys, statement.returning)
             )
