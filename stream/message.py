@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.chunk.data_chunk import DataChunk
     from relational.chunk.stream_chunk import StreamChunk
-    from relational.expr.expression import Expression
+    from relational.expr.expression import Expression, Literal
 
 
 class Receiving(Protocol):
@@ -216,7 +216,9 @@ class InsertRows:
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
     """Where `predicate` is true (None: everywhere), each assigned column gets its expression's value over the old row.
-    `keys`: primary keys, of which the row must have one. `result`, `column_ids` and `returning` as in InsertRows."""
+    `keys`: primary keys, of which the row must have one. `values`: those of the parameters of `predicate` and
+    `assignments`, by number; statements of one text share these expressions. `result`, `column_ids` and `returning` as
+    in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
@@ -225,12 +227,13 @@ class UpdateRows:
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     keys: DataChunk | None = None
     returning: tuple[Expression, ...] = ()
+    values: tuple[Literal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
-    """Delete the rows for which `predicate` is true (None: all), with one of the primary keys `keys`. `result` and
-    `column_ids` as in InsertRows; `returning` is over the deleted rows."""
+    """Delete the rows for which `predicate` is true (None: all), with one of the primary keys `keys`. `values` as in
+    UpdateRows, `result` and `column_ids` as in InsertRows; `returning` is over the deleted rows."""
 
     statement_id: int
     predicate: Expression | None
@@ -238,6 +241,7 @@ class DeleteRows:
     result: StatementResult = field(default_factory=StatementResult, compare=False, repr=False)
     keys: DataChunk | None = None
     returning: tuple[Expression, ...] = ()
+    values: tuple[Literal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,11 +71,16 @@ def in_layout(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Arra
         raise InvalidValue(refused.reason, row=refused.row) from None
 
 
+def has_range(data_type: DataType) -> bool:
+    """Whether `check_ranges` looks at values of this type."""
+    return any(data_type.contains(kind) for kind in RANGES)
+
+
 def check_ranges(array: pa.Array, data_type: DataType) -> None:
     """InvalidValue for the first row of a column, in its own layout, with a date or time outside the years 1 to 9999 at
     any level.
     """
-    if not any(data_type.contains(kind) for kind in RANGES):
+    if not has_range(data_type):
         return
     try:
         _check_ranges(array, data_type)

@@ -102,6 +102,28 @@ cdef class StreamChunk(DataChunk):
         out.absent = 0xFF
         return out
 
+    @staticmethod
+    def updates(DataChunk old, DataChunk new) -> StreamChunk:
+        """U- of each row of `old`, then U+ of the same row of `new`. A column that both have is not compared. REQUIRES
+        dense rows, as many of both, of the same types."""
+        cdef Py_ssize_t rows = old.capacity, at
+        cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
+        order = np.arange(2 * rows, dtype=np.int32)
+        first = order >> 1
+        alike = [at for at in range(len(old.columns)) if old.columns[at] is new.columns[at]]
+        kept = gather([(tuple([old.columns[at] for at in alike]), first)])
+        changed = [at for at in range(len(new.columns)) if old.columns[at] is not new.columns[at]]
+        both = tuple([      # all old values, then all new ones
+            Column(pa.concat_arrays([(<Column>old.columns[at]).array, (<Column>new.columns[at]).array]))
+            for at in changed
+        ])
+        if rows > 1:
+            both = gather([(both, first + rows * (order & 1))])
+        placed = dict(zip([*alike, *changed], [*kept, *both], strict=True))
+        out.setup([placed[at] for at in range(len(new.columns))], None, 2 * rows)
+        out.ops = UPDATE_DELETE - (order & 1).astype(np.uint8)
+        return out
+
     def to_pretty(self) -> str:
         """The visible changes, one per line: `U- 1 a`; the syntax is in `relational.chunk.text`."""
         return format_changes(self.changes())

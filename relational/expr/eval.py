@@ -55,7 +55,7 @@ class Evaluator:
 
     def over(self, chunk: DataChunk, evaluation: EvalContext) -> Column:
         """The value over a chunk, whose context several expressions share."""
-        if self._index is not None:
+        if self._index is not None and self._index < len(chunk.columns):
             return chunk.columns[self._index]
         if evaluation.rows == 0:
             return Column(pa.nulls(0, self._data_type.arrow))
@@ -66,11 +66,18 @@ class Evaluator:
         return self._evaluate(evaluation)
 
 
-def context_of(chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None) -> EvalContext:
-    """For one or more expressions over a chunk."""
+def context_of(
+    chunk: DataChunk,
+    *,
+    strict: bool = False,
+    errors: ErrorCounts | None = None,
+    constants: Sequence[pa.Scalar | None] = (),
+) -> EvalContext:
+    """For one or more expressions over a chunk. `constants`: columns after those of the chunk, of one value each;
+    None for one that is not needed."""
     visibility = chunk.visibility
     selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
-    arrays = [column.array for column in chunk.columns]
+    arrays = [*(column.array for column in chunk.columns), *constants]
     ops = chunk.ops if errors is not None and isinstance(chunk, StreamChunk) else None
     return EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, ops=ops)
 

@@ -67,16 +67,16 @@ class ErrorCounts:
 
 
 class EvalContext:
-    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `ops`: uint8[rows], the ops
-    of rows that are changes: a retraction has the weight -1 in the error counts, any other row 1. `weight`: the weight
-    of a row without ops.
+    """`columns`: Arrow arrays of `rows` rows, or constants, each the value of all rows; `selection`: bool[rows], None
+    for all rows; `ops`: uint8[rows], the ops of rows that are changes: a retraction has the weight -1 in the error
+    counts, any other row 1. `weight`: the weight of a row without ops.
     """
 
     __slots__ = ("columns", "errors", "ops", "rows", "selection", "strict", "weight")
 
     def __init__(
         self,
-        columns: Sequence[pa.Array],
+        columns: Sequence[Value],
         rows: int,
         selection: np.ndarray | None = None,
         *,

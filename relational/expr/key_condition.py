@@ -23,6 +23,7 @@ import numpy as np
 from relational.expr.coercion import WIDE, digits, is_exact
 from relational.expr.eval import constant_value
 from relational.expr.expression import Call, Cast, Expression, InputRef, Literal, is_constant
+from relational.expr.parameters import with_values
 from relational.types.data_type import DataType, TypeKind
 from relational.types.key_set import KeySet, RowRange
 
@@ -64,16 +65,17 @@ class KeyCondition:
         """The number of key columns that equal constants."""
         return len(self.equal)
 
-    def resolve(self) -> KeySet:
-        """The set of rows; EvaluationError for a constant without a value."""
+    def resolve(self, given: Sequence[Literal] = ()) -> KeySet:
+        """The set of rows, with the values `given` of the parameters by number; EvaluationError for a constant without
+        a value."""
         values = [
-            [found for each in alternatives for found in equal_values(each, data_type)]
+            [found for each in alternatives for found in equal_values(each, data_type, given)]
             for alternatives, data_type in zip(self.equal, self.types, strict=False)
         ]
         prefixes = tuple(product(*values))
         if not self.bounds or not prefixes:
             return KeySet(prefixes)
-        bounds = _range_of(self.bounds, self.types[-1])
+        bounds = _range_of(self.bounds, self.types[-1], given)
         return KeySet(()) if bounds is None else KeySet(prefixes, bounds)
 
     def describe(self, names: Sequence[str]) -> str:
@@ -229,21 +231,25 @@ def _shortened(shown: Sequence[str], most: int = 4) -> str:
 # -- values ------------------------------------------------------------------------------------------------
 
 
-def equal_values(each: Comparison, data_type: DataType) -> tuple[Any, ...]:
-    """The value of the column that a comparison is true for; () for none."""
-    value = constant_value(each.value)
+def equal_values(each: Comparison, data_type: DataType, given: Sequence[Literal] = ()) -> tuple[Any, ...]:
+    """The value of the column that a comparison is true for; () for none. `given`: the values of its parameters."""
+    value = _value_of(each, given)
     if value is None:
         return (None,) if each.is_null_safe else ()
     found, is_exact_value = _floor(value, data_type)
     return (found,) if is_exact_value else ()
 
 
-def _range_of(bounds: Sequence[Comparison], data_type: DataType) -> RowRange | None:
+def _value_of(each: Comparison, given: Sequence[Literal]) -> Any:
+    return constant_value(with_values(each.value, given) if given else each.value)
+
+
+def _range_of(bounds: Sequence[Comparison], data_type: DataType, given: Sequence[Literal]) -> RowRange | None:
     """The values that all comparisons are true for; None for none."""
     lower = upper = None
     has_lower = has_upper = True
     for each in bounds:
-        value = constant_value(each.value)
+        value = _value_of(each, given)
         if value is None:
             return None
         found, is_exact_value = _floor(value, data_type)

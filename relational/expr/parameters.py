@@ -96,6 +96,22 @@ def with_values(expression: Expression, values: Sequence[Literal]) -> Expression
     return expression.with_children(changed)
 
 
+def separated(expressions: Sequence[Expression]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """`expressions` with other parameters, numbered from 0, each of which stands for an old one or for a conversion of
+    it; and what they stand for: the value of parameter i is `with_values(found[i], values)`."""
+    slots: dict[Expression, int] = {}
+
+    def renumbered(node: Expression) -> Expression:
+        if isinstance(node, Parameter) or (isinstance(node, Cast) and isinstance(node.operand, Parameter)):
+            return Parameter(slots.setdefault(node, len(slots)), node.data_type)
+        changed = tuple([renumbered(child) for child in node.children])
+        if all(new is old for new, old in zip(changed, node.children, strict=True)):
+            return node
+        return node.with_children(changed)
+
+    return tuple(map(renumbered, expressions)), tuple(slots)
+
+
 def kinds_of(values: Sequence[Literal]) -> tuple[Any, ...]:
     """What a plan depends on: the types of the values, and which of them are NULL."""
     return tuple([

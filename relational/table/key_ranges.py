@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 
@@ -11,33 +12,57 @@ from relational.table.row_serde import Row, RowSerde
 from relational.types.key_set import KeySet, RowRange
 
 
+class KeyRanges(Sequence[KeyRange]):
+    """Ranges, of which there may be one for each vnode, as their `starts` and `ends`; an end as in KeyRange."""
+
+    def __init__(self, starts: Sequence[bytes], ends: Sequence[bytes | None]) -> None:
+        self.starts, self.ends = starts, ends
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, at: int) -> KeyRange: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> KeyRanges: ...
+
+    def __getitem__(self, at: int | slice) -> KeyRange | KeyRanges:
+        if isinstance(at, slice):
+            return KeyRanges(self.starts[at], self.ends[at])
+        return KeyRange(self.starts[at], self.ends[at])
+
+
 def key_ranges(
     serde: RowSerde, prefix: Row, bounds: RowRange | None = None, vnodes: np.ndarray | None = None
 ) -> list[KeyRange]:
     """The user keys of the rows whose pk begins with `prefix` and has the next pk column within `bounds`, ascending:
     one range if the prefix determines the vnode, else one for each of `vnodes` (uint8[vnode_count], None: all of them).
     """
-    return _within(serde, serde.prefixes(serde.prefix_columns(prefix), vnodes), prefix, bounds)
+    return list(_within(serde, serde.prefixes(serde.prefix_columns(prefix), vnodes), prefix, bounds))
 
 
-def ranges_of(serde: RowSerde, keys: KeySet) -> list[KeyRange]:
+def ranges_of(serde: RowSerde, keys: KeySet) -> KeyRanges:
     """The user keys of a set of rows as ascending ranges that have no key in common: of each prefix those that
-    `key_ranges` returns. An empty list for an empty set."""
+    `key_ranges` returns, the empty ones excepted."""
     found = [key for prefix in keys.prefixes for key in serde.prefixes(serde.prefix_columns(prefix), None)]
     if len(keys.prefixes) > 1:
         found = sorted(set(found))
-    ranges = _within(serde, found, keys.prefixes[0], keys.bounds) if found else []
-    return [part for part in ranges if not part.is_empty]
+    return _within(serde, found, keys.prefixes[0], keys.bounds) if found else KeyRanges((), ())
 
 
-def _within(serde: RowSerde, starts: Sequence[bytes], prefix: Row, bounds: RowRange | None) -> list[KeyRange]:
+def _within(serde: RowSerde, starts: Sequence[bytes], prefix: Row, bounds: RowRange | None) -> KeyRanges:
     """Of the keys that begin with one of `starts`, prefixes of as many columns as `prefix`, those within `bounds`."""
     if bounds is None:
-        return [KeyRange.prefix(start) for start in starts]
+        return KeyRanges(starts, [successor_of_prefix(start) for start in starts])
     if len(prefix) == len(serde.pk):
         raise ValueError(f"bounds behind a prefix of all {len(prefix)} key columns")
     tails = _tails(serde, prefix, bounds)
-    return [KeyRange(start + tails.start, _joined(start, tails.end)) for start in starts]
+    if tails.is_empty:
+        return KeyRanges((), ())
+    tail, end = tails.start, tails.end
+    ends = [successor_of_prefix(start) for start in starts] if end is None else [start + end for start in starts]
+    return KeyRanges([start + tail for start in starts], ends)
 
 
 def _tails(serde: RowSerde, prefix: Row, bounds: RowRange) -> KeyRange:
@@ -63,8 +88,3 @@ def _tails(serde: RowSerde, prefix: Row, bounds: RowRange) -> KeyRange:
 
 def _tail(serde: RowSerde, prefix: Row, value: object, skip: int) -> bytes:
     return serde.key_encoder.encode_row((*prefix, value))[skip:]
-
-
-def _joined(prefix: bytes, tail: bytes | None) -> bytes | None:
-    """The end of a range of tails after `prefix`; None: the end of the keys with this prefix."""
-    return successor_of_prefix(prefix) if tail is None else prefix + tail

@@ -2,6 +2,7 @@
 than its column's limit, dates and times within the years 1 to 9999, a key and a value within the store's limits.
 
 Whole chunks are checked before anything is written. Rows are encoded for the check only if one may be near a limit.
+Which columns there is something to check of is known from the catalog: `RowChecks` looks once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from hummock.columnar.binary_column import BinaryColumn
 from relational.catalog.objects import ColumnCatalog, TableCatalog
-from relational.chunk.arrow_import import check_ranges
+from relational.chunk.arrow_import import check_ranges, has_range
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.encoding.key.encoder import MOST_KEY_BYTES
@@ -30,19 +31,66 @@ TEXT_GROWTH = 4  # an encoded text has at most this many times its bytes
 NESTED_GROWTH = 64  # an encoded list or struct has at most this many times its bytes in memory
 
 
-def check_rows(table: TableCatalog, rows: DataChunk, *, are_in_range: bool = False) -> None:
-    """InvalidValue names a column and the first of the visible rows that `table` cannot store: its position in `rows`.
+class RowChecks:
+    """The checks of `table`. `are_in_range`: the years of dates and times were checked before."""
 
-    `rows` has the table's columns; a generated key is not checked. `are_in_range`: the years of dates and times were
-    checked before.
-    """
-    try:
-        _check_dense(table, rows.compact(), are_in_range)
-    except InvalidValue as error:
-        if rows.visibility is None or error.row is None:
-            raise
-        row = int(np.flatnonzero(rows.visibility)[error.row])
-        raise InvalidValue(error.reason, column_name=error.column_name, row=row) from None
+    def __init__(self, table: TableCatalog, *, are_in_range: bool = False) -> None:
+        self._table, self._types = table, table.schema.types
+        self._columns = []
+        for index, column in enumerate(table.columns):
+            is_in_key, may_be_out = index in table.pk_indices, not are_in_range and has_range(column.data_type)
+            if index == table.row_id_index:
+                continue
+            if is_in_key or column.not_null or column.max_length is not None or may_be_out:
+                self._columns.append((index, column, is_in_key, may_be_out))
+        parts = ((table.pk_indices, MOST_KEY_BYTES), (table.value_indices, MOST_VALUE_BYTES))
+        self._limited = [
+            (indices, most) for indices, most in parts if any(_has_any_size(self._types[index]) for index in indices)
+        ]
+        self._has_nested = any(self._types[index].is_nested for indices, _ in self._limited for index in indices)
+
+    def check(self, rows: DataChunk) -> None:
+        """InvalidValue names a column and the first of the visible rows that the table cannot store: its position in
+        `rows`, which has the table's columns; a generated key is not checked."""
+        try:
+            self._check_dense(rows.compact())
+        except InvalidValue as error:
+            if rows.visibility is None or error.row is None:
+                raise
+            row = int(np.flatnonzero(rows.visibility)[error.row])
+            raise InvalidValue(error.reason, column_name=error.column_name, row=row) from None
+
+    def _check_dense(self, rows: DataChunk) -> None:
+        for index, column, is_in_key, may_be_out in self._columns:
+            array = rows.columns[index].array
+            _check_column(column, array, is_in_key)
+            if may_be_out:
+                _check_ranges(column, array)
+        for indices, most in self._limited:
+            if self._has_nested or FIXED_BYTES * len(indices) + TEXT_GROWTH * rows.nbytes > most:
+                self._check_sizes(rows, indices, most)
+
+    def _check_sizes(self, rows: DataChunk, indices: Sequence[int], most: int) -> None:
+        """Of the key or, where `most` is its limit, of the value, which these columns make."""
+        arrays = rows.arrays
+
+        def encoded() -> BinaryColumn:
+            serde = RowSerde(self._table)
+            return serde.keys_of(rows)[0] if most == MOST_KEY_BYTES else serde.values_of(rows)
+
+        limited, types = [arrays[index] for index in indices], [self._types[index] for index in indices]
+        beyond = rows_beyond(limited, types, most, encoded)
+        if beyond is not None:
+            row = int(np.argmax(beyond))
+            largest = max(indices, key=lambda index: arrays[index].slice(row, 1).nbytes)
+            what = "key" if most == MOST_KEY_BYTES else "row"
+            reason = f"the {what} takes more than the {most:,} bytes that the store holds"
+            raise InvalidValue(reason, column_name=self._table.columns[largest].name, row=row)
+
+
+def check_rows(table: TableCatalog, rows: DataChunk, *, are_in_range: bool = False) -> None:
+    """As `RowChecks.check`, for one chunk of a table."""
+    RowChecks(table, are_in_range=are_in_range).check(rows)
 
 
 def may_refuse(table: TableCatalog) -> bool:
@@ -52,26 +100,6 @@ def may_refuse(table: TableCatalog) -> bool:
         for index, column in enumerate(table.columns)
         if index != table.row_id_index
     )
-
-
-def _check_dense(table: TableCatalog, rows: DataChunk, are_in_range: bool) -> None:
-    for index, column in enumerate(table.columns):
-        if index != table.row_id_index:
-            _check_column(column, rows.columns[index].array, index in table.pk_indices)
-            if not are_in_range:
-                _check_ranges(column, rows.columns[index].array)
-    arrays, types = rows.arrays, table.schema.types
-    for indices, most, encode in (
-        (table.pk_indices, MOST_KEY_BYTES, lambda: RowSerde(table).keys_of(rows)[0]),
-        (table.value_indices, MOST_VALUE_BYTES, lambda: RowSerde(table).values_of(rows)),
-    ):
-        beyond = rows_beyond([arrays[index] for index in indices], [types[index] for index in indices], most, encode)
-        if beyond is not None:
-            row = int(np.argmax(beyond))
-            largest = max(indices, key=lambda index: arrays[index].slice(row, 1).nbytes)
-            what = "key" if most == MOST_KEY_BYTES else "row"
-            reason = f"the {what} takes more than the {most:,} bytes that the store holds"
-            raise InvalidValue(reason, column_name=table.columns[largest].name, row=row)
 
 
 def first_repeated_key(table: TableCatalog, rows: DataChunk) -> int | None:

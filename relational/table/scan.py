@@ -22,6 +22,7 @@ from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch
 from hummock.state_store import StateStoreIterator
 from relational.errors import ConsistencyError
+from relational.table.key_ranges import KeyRanges
 from relational.table.mem_table import MemTable
 from relational.table.overlay import first_rows, merged, overlay, rows_until
 from relational.table.row_layout import RowStore
@@ -54,7 +55,7 @@ def concatenated(
 
 def within(
     store: RowStore,
-    ranges: Sequence[KeyRange],
+    ranges: KeyRanges,
     epoch: Epoch,
     *,
     ordered: bool = False,
@@ -67,8 +68,7 @@ def within(
         read = in_key_order if ordered else concatenated
         return read(store, ranges, epoch, reverse=reverse, limit=limit) if ranges else iter(())
     most = SHORT_ROWS if limit is None or limit > MERGE_ROWS else limit
-    starts = BinaryColumn.from_pylist([part.start for part in ranges])
-    ends = BinaryColumn.from_pylist([part.end for part in ranges])
+    starts, ends = BinaryColumn.from_pylist(list(ranges.starts)), BinaryColumn.from_pylist(list(ranges.ends))
     owners, first = store.scan_ranges(starts, ends, epoch, limit=most)
     counts = np.bincount(owners, minlength=len(ranges))
     longer = np.flatnonzero(counts == most) if most != limit else np.empty(0, np.int64)
@@ -76,7 +76,7 @@ def within(
         lasts = np.cumsum(counts)[longer] - 1
         nexts = [successor_of_prefix(first.keys[last]) for last in lasts]  # a row may have several entries
         pairs = zip(nexts, longer.tolist(), strict=True)
-        left = [KeyRange(start, ranges[at].end) for start, at in pairs if start is not None]
+        left = [KeyRange(start, ranges.ends[at]) for start, at in pairs if start is not None]
         return _limited(first, left, store, epoch, limit)
     if len(longer):
         return in_key_order(store, ranges, epoch, limit=limit)

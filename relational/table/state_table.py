@@ -246,11 +246,11 @@ class StateTable:
         if len(keys) > 1:
             keys = BinaryColumn.from_pylist(sorted(set(keys)))
         values = self._values_of(keys)
-        found = np.flatnonzero(present_in(values))
-        if len(found) < len(keys):
+        if values.null_count:
+            found = np.flatnonzero(present_in(values))
             kept = KvBatch(keys.to_arrow().take(found), values.to_arrow().take(found))
             keys, values = kept.keys, kept.values
-        return iter([self.serde.decode(keys, values)] if len(found) else [])
+        return iter([self.serde.decode(keys, values)] if len(keys) else [])
 
     def scan_keys(self) -> Iterator[DataChunk]:
         """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""

@@ -9,7 +9,8 @@ channel that has not delivered one yet holds it back [R29].
 
 Chunks that a hash edge split share the columns of the whole chunk: where all of these are needed, they are compacted
 here, on the receiver's CPU time, and joined with those that wait behind them in the channel, up to JOINED_SHARE chunks:
-what a receiver does once per chunk should not multiply with the number of receivers.
+what a receiver does once per chunk should not multiply with the number of receivers. A few rows that have lingered in
+the channel are joined in any case.
 
 How many rows wait in the channels depends on the time that the executors above take for a row.
 """
@@ -22,7 +23,7 @@ from typing import Any
 from relational.chunk import StreamChunk
 from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, next_of
 from stream.message import WAIT, Barrier, Message, Watermark
-from stream.runtime.channel import Channel
+from stream.runtime.channel import LINGER_BYTES, LINGER_ROWS, Channel
 from stream.runtime.debloat import BufferDebloater
 
 JOINED_SHARE = 2.25
@@ -32,7 +33,7 @@ JOINED_SHARE = 2.25
 class MergeExecutor(Executor):
     """The leaf of a chain whose rows other actors of this process send: the messages of `channels`, at least one.
     `chunk_rows`: chunks are compacted, and joined up to JOINED_SHARE times as many rows and CHUNK_BYTES; None: passed
-    on as they are."""
+    on as they are, unless they are small."""
 
     def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], chunk_rows: int | None) -> None:
         self.info = info
@@ -78,7 +79,8 @@ class MergeExecutor(Executor):
     def _joined(self, chunk: StreamChunk, channel: Channel) -> StreamChunk:
         """The chunk, with those that wait behind it, as far as they are processed in a short time."""
         if self._joined_rows is None:
-            return chunk
+            behind = channel.try_recv_chunks(LINGER_ROWS - chunk.visible_rows, LINGER_BYTES - chunk.nbytes)
+            return StreamChunk.compacted([chunk, *behind]) if behind else chunk
         rest = min(self._joined_rows, self._debloater.limit_rows) - chunk.visible_rows, CHUNK_BYTES - chunk.nbytes
         return StreamChunk.compacted([chunk, *channel.try_recv_chunks(*rest)])
 

@@ -7,7 +7,7 @@ is a chunk of changes with the number of rows affected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,12 @@ import pyarrow as pa
 from relational.catalog.objects import RowFormat
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import DamagedRow, EncodingError, EvaluationError, InvalidValue, shortened
-from relational.expr.eval import Evaluator, evaluate
-from relational.expr.expression import Expression, conjunction, conjuncts, input_columns
-from relational.expr.key_condition import key_condition, most_combinations
-from relational.table.row_checks import check_rows
+from relational.expr.eval import evaluate
+from relational.expr.expression import input_columns
+from relational.table.row_checks import RowChecks
 from relational.table.state_table import StateTable
 from stream.errors import AppendOnlyViolation, InvalidStatement
+from stream.executor.change_plan import ChangePlan, ChangePlans
 from stream.executor.conflict import ConflictResolver, Resolved
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
 
@@ -40,7 +40,8 @@ class StatementEvaluator:
         self._has_row_ids = table.catalog.row_id_index is not None
         self._name = table.catalog.name
         self._pk = table.catalog.pk_indices
-        self._key_types = [table.catalog.columns[column].data_type for column in self._pk]
+        self._checks = RowChecks(table.catalog)
+        self._plans = ChangePlans(table.catalog)
 
     def run(self, statement: Statement) -> Resolved:
         """The changes, which were written to the table. StatementError: none of them was written."""
@@ -85,7 +86,7 @@ class StatementEvaluator:
             self._table.write_chunk(inverse(part))
 
     def _insert(self, chunk: StreamChunk) -> Resolved:
-        check_rows(self._table.catalog, chunk)
+        self._checks.check(chunk)
         if self._has_row_ids or chunk.capacity <= PART_ROWS:
             return self._put(chunk)
         starts = range(0, chunk.capacity, PART_ROWS)
@@ -102,10 +103,11 @@ class StatementEvaluator:
 
     def _delete(self, statement: DeleteRows) -> Resolved:
         try:
-            old = self._matching(statement.predicate, self._rows_of(statement.keys))
+            old = self._matching(statement, self._plan_of(statement))
         except DamagedRow as error:
             self._check_deletes_by_key(statement, error)
-            old = self._matching(statement.predicate, self._table.scan_keys())
+            plan = ChangePlan(statement, self._table.catalog, has_rows=True)
+            old = plan.matching(self._table, statement.values, self._table.scan_keys())
         if old is None:
             return NOTHING
         chunk = _changes(old, Op.DELETE)
@@ -113,17 +115,15 @@ class StatementEvaluator:
         return Resolved(chunk, old.capacity)
 
     def _update(self, statement: UpdateRows) -> Resolved:
-        old = self._matching(statement.predicate, self._rows_of(statement.keys))
+        plan = self._plan_of(statement)
+        old = self._matching(statement, plan)
         if old is None:
             return NOTHING
-        columns = list(old.columns)
-        for index, expression in statement.assignments:
-            columns[index] = evaluate(expression, old, strict=True)
-        new = DataChunk(columns)
+        new = plan.changed(old, statement.values)
         self._check_changed(old, new)
         if not {index for index, _ in statement.assignments}.isdisjoint(self._pk):
             return self._move(old, new)
-        chunk = _paired(old, new)
+        chunk = StreamChunk.updates(old, new)
         self._table.write_chunk(chunk)
         return Resolved(chunk, old.capacity)
 
@@ -153,42 +153,26 @@ class StatementEvaluator:
             return
         raise InvalidStatement(self._name, f"{shortened(str(error), 1_000)}; {cure}") from error
 
-    def _rows_of(self, keys: DataChunk | None) -> Iterable[DataChunk] | None:
-        """The rows with these primary keys; None: all rows."""
-        if keys is None:
-            return None
-        rows, found = self._table.get_rows(keys)
-        return [rows.with_visibility(found)]
+    def _plan_of(self, statement: UpdateRows | DeleteRows) -> ChangePlan:
+        if statement.keys is None:
+            return self._plans.plan(statement)
+        return ChangePlan(statement, self._table.catalog, has_rows=True)
 
-    def _matching(self, predicate: Expression | None, rows: Iterable[DataChunk] | None) -> DataChunk | None:
-        """Those of `rows` for which `predicate` is true, in one chunk; None if there are none. Without `rows` those of
-        the table: a condition on the key reads its rows only."""
-        if rows is None and predicate is not None:
-            keys, rest = key_condition(conjuncts(predicate), self._pk, self._key_types, self._most_combinations)
-            if keys is not None:
-                predicate = conjunction(rest) if rest else None
-                rows = self._table.rows_of(keys.resolve())
-        rows = self._table.scan_chunks() if rows is None else rows
-        found = [rows for rows in self._matches(predicate, rows) if rows.capacity]
-        return DataChunk.concat(found) if found else None
-
-    def _most_combinations(self, width: int) -> int:
-        catalog = self._table.catalog
-        return most_combinations(width, self._pk, catalog.distribution_key, catalog.vnode_count)
-
-    def _matches(self, predicate: Expression | None, chunks: Iterable[DataChunk]) -> Iterator[DataChunk]:
-        matches = None if predicate is None else Evaluator(predicate)
-        for rows in chunks:
-            yield (rows if matches is None else rows.filter(matches(rows, strict=True))).compact()
+    def _matching(self, statement: UpdateRows | DeleteRows, plan: ChangePlan) -> DataChunk | None:
+        """The rows that a statement changes, in one chunk; None if there are none."""
+        if statement.keys is None:
+            return plan.matching(self._table, statement.values)
+        rows, found = self._table.get_rows(statement.keys)
+        return plan.matching(self._table, statement.values, [rows.with_visibility(found)])
 
     def _check_may_change(self, verb: str) -> None:
         if self._table.catalog.is_append_only:
             raise AppendOnlyViolation(self._name, verb)
 
     def _check_changed(self, old: DataChunk, new: DataChunk) -> None:
-        """`check_rows` of the rows of an UPDATE; errors identify a row by its old key."""
+        """The checks of the rows of an UPDATE; errors identify a row by its old key."""
         try:
-            check_rows(self._table.catalog, new)
+            self._checks.check(new)
         except InvalidValue as error:
             if error.row is None or self._has_row_ids:
                 raise InvalidValue(error.reason, column_name=error.column_name) from error
@@ -215,11 +199,3 @@ def _returned(statement: Statement, changes: StreamChunk) -> DataChunk | None:
     rows = DataChunk(changes.columns).take(wanted)
     values = [evaluate(expression, rows, strict=True) for expression in statement.returning]
     return DataChunk(values, capacity=rows.capacity) if rows.capacity else None
-
-
-def _paired(old: DataChunk, new: DataChunk) -> StreamChunk:
-    """U- of each old row, then U+ of its new one."""
-    rows = old.capacity
-    order = np.arange(2 * rows, dtype=np.int32).reshape(2, rows).T.reshape(-1)
-    ops = np.tile(np.array([Op.UPDATE_DELETE, Op.UPDATE_INSERT], np.uint8), rows)
-    return StreamChunk(DataChunk.concat([old, new]).take(order).columns, ops)

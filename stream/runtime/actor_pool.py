@@ -22,6 +22,7 @@ that it is not lost when the actor then has nothing to process.
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 import time
 from collections import deque
@@ -69,9 +70,10 @@ class _State(Enum):
 
 
 class _Entry:
-    """An actor in the pool. `timer` is the number of its latest timer: earlier ones are obsolete."""
+    """An actor in the pool. `timer` is the number of its latest timer: earlier ones are obsolete. `due`: when it has to
+    be ready at the latest, the time of that timer once it is parked."""
 
-    __slots__ = ("actor", "has_barrier", "is_woken", "since", "state", "timer")
+    __slots__ = ("actor", "due", "has_barrier", "is_woken", "since", "state", "timer")
 
     def __init__(self, actor: Runnable, has_barrier: Callable[[], bool]) -> None:
         self.actor = actor
@@ -80,6 +82,7 @@ class _Entry:
         self.is_woken = False
         self.since = 0.0
         self.timer = 0
+        self.due = math.inf
 
 
 class _Slice:
@@ -155,13 +158,16 @@ class ActorPool:
             entry = self._entries[id(actor)] = _Entry(actor, has_barrier)
             self._enqueue(entry)
 
-    def wake(self, actor: Runnable) -> None:
-        """Something that the actor may wait for has happened. No effect on an actor that has ended."""
+    def wake(self, actor: Runnable, within: float = 0.0) -> None:
+        """Something that the actor may wait for has happened, and it should be ready `within` so many seconds. No
+        effect on an actor that has ended."""
         with self._lock:
             entry = self._entries.get(id(actor))
             if entry is None:
                 return
-            if entry.state is _State.PARKED:
+            if within > 0:
+                self._wake_later(entry, self._clock() + within)
+            elif entry.state is _State.PARKED:
                 self._enqueue(entry)
             elif entry.state is _State.RUNNING:
                 entry.is_woken = True
@@ -294,7 +300,7 @@ class ActorPool:
 
     def _enqueue(self, entry: _Entry) -> None:
         entry.state, entry.since = _State.READY, self._clock()
-        entry.timer = 0
+        entry.timer, entry.due = 0, math.inf
         (self._urgent if entry.has_barrier() else self._ready).append(entry)
         if self._idle:
             self._work.notify()
@@ -304,11 +310,24 @@ class ActorPool:
     def _park(self, entry: _Entry, seconds: float | None) -> None:
         entry.state = _State.PARKED
         if seconds is not None:
-            self._timer_numbers += 1
-            entry.timer = self._timer_numbers
-            heapq.heappush(self._timers, (self._clock() + seconds, entry.timer, entry))
-            if self._idle and self._timers[0][2] is entry:
-                self._work.notify()
+            entry.due = min(entry.due, self._clock() + seconds)
+        if entry.due < math.inf:
+            self._set_timer(entry)
+
+    def _wake_later(self, entry: _Entry, due: float) -> None:
+        """Whatever the actor does until then: what it was woken for may have come too late for its current slice."""
+        if entry.state in (_State.PARKED, _State.RUNNING) and due < entry.due:
+            entry.due = due
+            if entry.state is _State.PARKED:
+                self._set_timer(entry)
+
+    def _set_timer(self, entry: _Entry) -> None:
+        """The timer of a parked actor, at the time at which it is due."""
+        self._timer_numbers += 1
+        entry.timer = self._timer_numbers
+        heapq.heappush(self._timers, (entry.due, entry.timer, entry))
+        if self._idle and self._timers[0][2] is entry:
+            self._work.notify()
 
     def _fire_timers(self) -> None:
         now = self._clock()

@@ -11,6 +11,10 @@ are free too: they are in memory anyway, and a recovery waits for no actor. So a
 session sends one at a time: no barrier comes between them, and a barrier waits for no actor. A message larger than what
 is allowed is sent alone, when no other row is queued. A close with an error takes effect at both ends at once; a close
 without one lets the receiver drain the queue first.
+
+A receiver is woken at once for a barrier and for many rows. A few rows linger in the queue [Kafka's term]: what a
+receiver does once per chunk and once per wake-up is then done for many small chunks together. Nobody waits for them
+before their barrier, which is behind them in the queue and wakes the receiver.
 """
 
 from __future__ import annotations
@@ -25,9 +29,15 @@ from stream.message import STATEMENTS, Barrier, Decision, InsertRows, Message, P
 
 PERMITS_BYTES = 64 << 20
 """Maximum bytes queued in one channel."""
+LINGER_SECONDS = 0.02
+"""How long a few rows wait at most: short compared to a barrier interval, so that what follows from them is not left to
+its end."""
+LINGER_ROWS = 256
+LINGER_BYTES = 64 << 10
+"""Beyond so many rows or bytes the queue does not linger."""
 
 
-def _nobody() -> None:
+def _nobody(within: float = 0.0) -> None:
     """The other end waits for nothing, or is no actor."""
 
 
@@ -48,12 +58,13 @@ class Channel:
     """Invariant: the queued rows and bytes are within the permits, or exactly one message with rows is queued. The
     receiver changes `limit_rows` at any time: no further message is accepted that would exceed it.
 
-    `on_readable` is called, without a lock, after a message or a close arrived; `on_writable` after room was made for a
-    sender that was refused. Both are set by the actors at the two ends before they begin."""
+    `on_readable(within)` is called, without a lock, after a message or a close arrived that the receiver has to see
+    `within` so many seconds, 0: at once; `on_writable()` after room was made for a sender that was refused. Both are
+    set by the actors at the two ends before they begin."""
 
     def __init__(self, permits_rows: int, name: str = "channel", permits_bytes: int = PERMITS_BYTES) -> None:
         self.name = name
-        self.on_readable: Callable[[], None] = _nobody
+        self.on_readable: Callable[[float], None] = _nobody
         self.on_writable: Callable[[], None] = _nobody
         self.limit_rows = permits_rows
         self._permits_rows = permits_rows
@@ -61,6 +72,7 @@ class Channel:
         self._queue: deque[tuple[Message, int, int]] = deque()
         self._rows = self._bytes = 0
         self._is_refusing = False  # a sender was refused since room was last made
+        self._lingers = False  # the receiver was not woken at once for what was sent last
         self._last_barrier: Barrier | None = None
         self._barriers = 0  # in the queue
         self._closed = False
@@ -71,12 +83,19 @@ class Channel:
         """Append `message` if there is room for it; otherwise `on_writable` is called later. ChannelClosed."""
         rows, size = cost_of(message)
         with self._changed:
-            if not self._fits(rows, size):
+            is_sent = self._fits(rows, size)
+            if is_sent:
+                self._put(message, rows, size)
+                self._lingers = rows > 0 and self._rows <= LINGER_ROWS and self._bytes <= LINGER_BYTES
+                within = LINGER_SECONDS if self._lingers else 0.0
+            else:
                 self._is_refusing = True
-                return False
-            self._put(message, rows, size)
-        self.on_readable()
-        return True
+                was_lingering, self._lingers = self._lingers, False
+        if is_sent:
+            self.on_readable(within)
+        elif was_lingering:
+            self.on_readable(0.0)
+        return is_sent
 
     def send(self, message: Message, timeout: float | None = None, *, free: bool = False) -> Barrier | None:
         """Append `message`, after waiting for permits unless it is `free`. Returns the last barrier sent before it,
@@ -86,7 +105,7 @@ class Channel:
             if not self._changed.wait_for(lambda: self._fits(rows, size), timeout):
                 raise TimeoutError(f"{self.name}: no room in {timeout} s")
             before = self._put(message, rows, size)
-        self.on_readable()
+        self.on_readable(0.0)
         return before
 
     def try_recv(self) -> Message | None:
@@ -129,7 +148,7 @@ class Channel:
                 self._queue.clear()
                 self._rows = self._bytes = self._barriers = 0
             self._changed.notify_all()
-        self.on_readable()
+        self.on_readable(0.0)
         self.on_writable()
 
     @property

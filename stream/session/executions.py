@@ -29,12 +29,12 @@ from relational.types.schema import Schema
 from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
 from stream.session.queries import total
-from stream.session.statement_cache import CachedStatement, StatementCache
+from stream.session.statement_cache import CachedStatement, StatementCache, parts_of
 from stream.session.transaction import WRITING
 
 if TYPE_CHECKING:
     from stream.serving import Host
-    from stream.session.queries import Change, PlannedQuery, SessionQueries
+    from stream.session.queries import PlannedQuery, SessionQueries
     from stream.session.transaction import Transaction
 
 BATCH_ROWS = 1_024
@@ -206,9 +206,9 @@ class Executions:
         """Executions that `change` does together, unless one of them fails."""
         if change is not None:
             with suppress(StatementError):
-                return self._queries.change_many(change.table, [_parts(change)])
+                return self._queries.change_many(change.table, [parts_of(change)])
         assert isinstance(found.statement, bound.Update | bound.Delete)
-        return self._queries.change_many(found.statement.table, [_parts(found.bound(values)) for values in part])
+        return self._queries.change_many(found.statement.table, [found.change_of(values) for values in part])
 
     def prepare(self, statement: bound.Prepare) -> None:
         """Gives a statement a name. InvalidStatement if it is taken."""
@@ -258,10 +258,11 @@ class Executions:
             except ParameterError as error:
                 raise found.located(error) from error
         else:
-            change = found.bound(values)
-            if change.returning is None:
-                return self._changed(self._queries.change_many(change.table, [_parts(change)]))
-            rows = self._queries.returned_by_change(change.table, _parts(change), None, change.returning)
+            assert isinstance(statement, bound.Update | bound.Delete), statement
+            change = found.change_of(values)
+            if statement.returning is None:
+                return self._changed(self._queries.change_many(statement.table, [change]))
+            rows = self._queries.returned_by_change(statement.table, change, None, statement.returning)
         self._changed(rows.num_rows)
         return rows
 
@@ -281,10 +282,6 @@ def _is_bound_by_value(statement: bound.Statement) -> bool:
     if statement.returning is not None and any(map(has_parameters, statement.returning.expressions)):
         return True
     return not isinstance(statement, bound.Insert) and statement.keys is not None
-
-
-def _parts(change: bound.Update | bound.Delete) -> Change:
-    return (change.assignments if isinstance(change, bound.Update) else None), change.predicate
 
 
 def _converted(number: int, value: object, prepared: bound.Prepare) -> object:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 
@@ -43,12 +43,18 @@ if TYPE_CHECKING:
     from stream.worker.session_worker import SessionWorker
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-Change: TypeAlias = "tuple[Sequence[tuple[int, Expression]] | None, Expression | None]"
-"""The assignments of an update, None for a delete, and the predicate."""
 MOST_PLANS = 256
 """Of relations, whose batch plans are kept."""
 NOT_KNOWN = -1
 """Rows affected by an UPDATE or DELETE in a transaction, before COMMIT; as in the DB-API."""
+
+
+class Change(NamedTuple):
+    """The assignments of an update, None for a delete; the predicate; the values of the parameters of both."""
+
+    assignments: tuple[tuple[int, Expression], ...] | None
+    predicate: Expression | None
+    values: tuple[Literal, ...] = ()
 
 
 def total(rows: Iterable[int]) -> int:
@@ -386,12 +392,12 @@ class SessionQueries:
     ) -> int:
         """Rows affected. `assignments`: column numbers and their new values over the old row; `predicate` None: every
         row. `keys`: primary keys, of which a row must have one."""
-        return self._send(table, self._change(table, (assignments, predicate), keys))
+        return self._send(table, self._change(table, Change(tuple(assignments), predicate), keys))
 
     @aborting
     def delete(self, table: TableCatalog, predicate: Expression | None, keys: DataChunk | None = None) -> int:
         """Rows affected; `predicate` None: every row. `keys` as in `update`."""
-        return self._send(table, self._change(table, (None, predicate), keys))
+        return self._send(table, self._change(table, Change(None, predicate), keys))
 
     def keys_of(self, table: TableCatalog, query: LogicalPlan) -> DataChunk:
         """The committed rows of `query`, primary keys of `table`. InvalidStatement if they are too many."""
@@ -423,10 +429,10 @@ class SessionQueries:
         return affected
 
     def _change(self, table: TableCatalog, change: Change, keys: DataChunk | None = None) -> Statement:
-        number, (assignments, predicate) = self._node.pending.next_id(), change
+        number, (assignments, predicate, values) = self._node.pending.next_id(), change
         if assignments is None:
-            return DeleteRows(number, predicate, table.column_ids, keys=keys)
-        return UpdateRows(number, predicate, tuple(assignments), table.column_ids, keys=keys)
+            return DeleteRows(number, predicate, table.column_ids, keys=keys, values=values)
+        return UpdateRows(number, predicate, assignments, table.column_ids, keys=keys, values=values)
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
         if not self.transaction.is_open:

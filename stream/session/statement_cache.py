@@ -12,20 +12,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from relational.batch.prepared import any_parameters
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import BindError, SourceTextError
 from relational.expr.bind import error_span
-from relational.expr.expression import NO_TIME, Literal
-from relational.expr.parameters import ParameterError, kinds_of, parameter, with_values
+from relational.expr.expression import NO_TIME, Expression, Literal
+from relational.expr.parameters import ParameterError, kinds_of, parameter, separated, with_values
 from relational.sql.binder import bind_sql
 from relational.sql.lexer import statements
 from relational.sql.parameters import Given, Parameters, literals_of
 from relational.sql.prepare import PREPARABLE
 from relational.sql.statement import Delete, Insert, Select, Statement, Update
-from stream.session.queries import PlannedQuery, plan_for
+from stream.session.queries import Change, PlannedQuery, plan_for
 
 if TYPE_CHECKING:
     from stream.serving import Host
@@ -54,6 +54,21 @@ class CachedStatement:
     spans: Sequence[tuple[int, int] | None]
     has_parameters: bool
     reads_time: bool
+    change: Change | None
+    """The data change for any values of `slots`."""
+    slots: tuple[Expression, ...]
+
+    def change_of(self, values: Sequence[Literal]) -> Change:
+        """The data change with these values; expressions that its executions share, where it can be. BindError at the
+        parameter whose value does not fit."""
+        if self.change is not None:
+            try:
+                found = tuple([with_values(slot, values) for slot in self.slots])
+            except ParameterError as error:
+                raise self.located(error) from error
+            if all(isinstance(each, Literal) for each in found):
+                return self.change._replace(values=cast("tuple[Literal, ...]", found))
+        return parts_of(self.bound(values))
 
     def bound(self, values: Sequence[Literal]) -> Update | Delete:
         """The data change with these values. BindError at the parameter whose value does not fit."""
@@ -169,6 +184,8 @@ class StatementCache:
         self, text: str, statement: Statement, parameters: Parameters, known: CatalogSnapshot
     ) -> CachedStatement:
         planned, has_parameters = None, False
+        change: Change | None = None
+        slots: tuple[Expression, ...] = ()
         if isinstance(statement, Select):
             planned = plan_for(statement.plan, statement.plan.visible, known, self._host)
         elif isinstance(statement, Insert):
@@ -176,8 +193,11 @@ class StatementCache:
         elif isinstance(statement, Update | Delete):
             parts = (statement.predicate, *(statement.assignments if isinstance(statement, Update) else ()))
             has_parameters = any_parameters(parts)
+            if has_parameters:
+                change, slots = _separated(parts_of(statement))
         return CachedStatement(
-            text, parameters.names, statement, planned, parameters.spans, has_parameters, parameters.reads_time
+            text, parameters.names, statement, planned, parameters.spans, has_parameters, parameters.reads_time,
+            change, slots,
         )
 
     def _keep(
@@ -240,6 +260,23 @@ class StatementCache:
             if len(self._seen) > MOST_SEEN:
                 self._seen.popitem(last=False)
         return was_seen and is_cacheable(text)
+
+
+def parts_of(statement: Update | Delete) -> Change:
+    """A data change as it is sent to its table."""
+    return Change(statement.assignments if isinstance(statement, Update) else None, statement.predicate)
+
+
+def _separated(change: Change) -> tuple[Change, tuple[Expression, ...]]:
+    """The change over parameters of its own, and what these stand for."""
+    columns = [column for column, _ in change.assignments or ()]
+    parts = [value for _, value in change.assignments or ()]
+    if change.predicate is not None:
+        parts.append(change.predicate)
+    found, slots = separated(parts)
+    predicate = None if change.predicate is None else found[-1]
+    assignments = None if change.assignments is None else tuple(zip(columns, found, strict=False))
+    return Change(assignments, predicate), slots
 
 
 def is_cacheable(text: str) -> bool:

@@ -42,6 +42,7 @@ from stream.plan.fragments import explained
 from stream.serving import Host, ServingNode
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
+from stream.session.queries import Change
 from stream.session.rows import chunk_of_rows
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
@@ -266,7 +267,7 @@ class SessionStatements:
     def _update(self, statement: bound.Update) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
-            change = statement.assignments, statement.predicate
+            change = Change(statement.assignments, statement.predicate)
             return self._changed(
                 self._queries.returned_by_change(statement.table, change, keys, statement.returning)
             )
@@ -276,7 +277,7 @@ class SessionStatements:
     def _delete(self, statement: bound.Delete) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
-            change = None, statement.predicate
+            change = Change(None, statement.predicate)
             return self._changed(
                 self._queries.returned_by_change(statement.table, change, keys, statement.returning)
             )

@@ -33,7 +33,7 @@ def url(tmp_path):
 
 @pytest.mark.parametrize("query", ["SELECT * FROM t", "SELECT j FROM t WHERE id = 2 AND k = 'x'"])
 def test_the_error_names_table_key_and_column(url, query):
-    with stream.connect(url, create=True) as db, pytest.raises(DamagedRow, match="JSON in its canonical form") as caught:
+    with stream.connect(url) as db, pytest.raises(DamagedRow, match="JSON in its canonical form") as caught:
         db.sql(query).to_arrow()
     error = caught.value
     assert (error.table, error.key, error.column_name) == ("t", (2, "x"), "j")

@@ -59,7 +59,7 @@ def ids(db):
 
 def test_a_second_session_is_refused_at_once_and_disturbs_nobody(url, child):
     with pytest.raises(WriterRunning) as caught:
-        stream.connect(url, create=True)
+        stream.connect(url)
     assert (caught.value.pid, caught.value.host) == (child.pid, socket.gethostname())
     assert abs(caught.value.since_ms - time.time() * 1000) < 60_000
     assert f"process {child.pid} of {socket.gethostname()}" in str(caught.value) and "take_over" in str(caught.value)
@@ -72,13 +72,13 @@ def test_a_killed_writer_is_replaced_at_once(url, child):
     child.send_signal(signal.SIGKILL)
     while (state := Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]) != "Z":
         assert state in "RSDt"
-    with stream.connect(url, create=True) as db:  # its parent has not even waited for it
+    with stream.connect(url) as db:  # its parent has not even waited for it
         assert ids(db) == [1, 10]
 
 
 def test_it_is_taken_over_on_request(url):
-    first = stream.connect(url, create=True)
-    with stream.connect(url, create=True, take_over=True) as second:
+    first = stream.connect(url)
+    with stream.connect(url, take_over=True) as second:
         first.sql("INSERT INTO t VALUES (2)")
         with pytest.raises(Fenced):
             first.flush()
@@ -89,27 +89,27 @@ def test_it_is_taken_over_on_request(url):
 
 
 def test_a_session_of_this_process_is_one_too_and_gives_the_role_back(url):
-    with stream.connect(url, create=True), pytest.raises(WriterRunning, match=f"process {os.getpid()}"):
-        stream.connect(url, create=True)
-    abandoned = stream.connect(url, create=True)
+    with stream.connect(url), pytest.raises(WriterRunning, match=f"process {os.getpid()}"):
+        stream.connect(url)
+    abandoned = stream.connect(url)
     abandoned.abandon()
-    stream.connect(url, create=True).close()
+    stream.connect(url).close()
 
 
 def test_a_writer_of_another_machine_counts_until_its_lease_ends(url, monkeypatch):
-    with stream.connect(url, create=True) as db, closing(open_meta_store(url)) as meta:
+    with stream.connect(url) as db, closing(open_meta_store(url)) as meta:
         found = decode(WriterProcess, WRITER_PROCESS, meta.get(WRITER_PROCESS))
         elsewhere = replace(found, machine="another", host="elsewhere", pid=1)
         meta.transaction(MetaOperations(put={WRITER_PROCESS: encode(elsewhere)}))
         with pytest.raises(WriterRunning, match="process 1 of elsewhere"):
-            stream.connect(url, create=True)
+            stream.connect(url)
         now = meta.now_ms()
         monkeypatch.setattr(meta, "now_ms", lambda: now + db._playground.manager.lease_ms + 1)
         assert running_writer(meta) is None
         monkeypatch.undo()
         meta.transaction(MetaOperations(delete=(WRITER_PROCESS,)))  # as after a claim by an older release
         with pytest.raises(WriterRunning, match="an unknown host"):
-            stream.connect(url, create=True)
+            stream.connect(url)
 
 
 def test_processes_that_run_and_that_have_ended():
@@ -138,11 +138,11 @@ def test_a_mistyped_path_creates_nothing(tmp_path, form):
     location = form.format(tmp_path / "shop")
     for options in ({}, {"role": "reader"}):
         with pytest.raises(StoreNotFound, match="create=True makes one"):
-            stream.connect(location, create=True, **options)
+            stream.connect(location, **options)
     assert list(tmp_path.iterdir()) == []
     with stream.connect(location, create=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)")
-    with stream.connect(tmp_path / "shop", create=True) as db, stream.connect(location, role="reader") as reader:
+    with stream.connect(tmp_path / "shop") as db, stream.connect(location, role="reader") as reader:
         assert ids(db) == ids(reader) == [1]
 
 
@@ -152,9 +152,9 @@ def test_relative_paths(tmp_path, monkeypatch):
     stream.connect("a b/shop", create=True).close()
     stream.connect("~/shop", create=True).close()
     assert (tmp_path / "a b" / "shop").is_dir() and (tmp_path / "home" / "shop").is_dir()
-    stream.connect(f"file://{tmp_path}/a%20b/shop", create=True).close()
+    stream.connect(f"file://{tmp_path}/a%20b/shop").close()
     with pytest.raises(InvalidOption):
-        stream.connect("", create=True)
+        stream.connect("")
 
 
 @pytest.mark.parametrize("options", [{"create": True}, {"take_over": True}])

@@ -58,7 +58,7 @@ def test_a_reader_sees_what_is_committed_and_what_comes(writer, reader):
         writer.sql("DELETE FROM t WHERE id = 1")
         reader.wait_epoch(writer.flush())
         assert rows(reader, "SELECT * FROM total") == [(1, 20)] and reader.committed_epoch > before
-        assert snapshot.sql("SELECT * FROM total").to_pylist() == [{"n": 2, "v": 21}]
+        assert snapshot.sql("SELECT * FROM total").rows() == [{"n": 2, "v": 21}]
 
 
 def test_what_a_reader_shows(writer, reader):

@@ -14,7 +14,7 @@ from relational.catalog.names import ObjectName
 from relational.errors import NotFound
 from relational.expr.functions import FUNCTIONS
 from relational.expr.signature import Overload
-from relational.relation import Relation
+from relational.result import Result
 from stream.session.reader import ReaderSession
 
 KINDS = {
@@ -42,7 +42,7 @@ class Description:
 def answer(session: ReaderSession, statement: str) -> pa.Table:
     """The rows of a query, SHOW or DESCRIBE."""
     found = session.sql(statement)
-    rows = found.to_arrow() if isinstance(found, Relation) else found
+    rows = found.to_arrow() if isinstance(found, Result) else found
     assert isinstance(rows, pa.Table), statement
     return rows
 

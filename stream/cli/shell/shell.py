@@ -16,7 +16,7 @@ import pyarrow as pa
 from hummock.errors import HummockError
 from relational.display.text import counted_rows
 from relational.errors import RelationalError, SourceTextError
-from relational.relation import Relation
+from relational.result import Result
 from stream.cli.shell.connection import hint_of
 from stream.cli.shell.options import TABLE
 from stream.cli.shell.output import Output
@@ -138,7 +138,7 @@ class Shell:
         begun = self.clock()
         self.state.catalog_changed |= statement.is_ddl
         result = self.session.sql(statement.text)
-        if isinstance(result, Relation) and not isinstance(result, Table) and statement.words[:1] != ("CREATE",):
+        if isinstance(result, Result) and not isinstance(result, Table) and statement.words[:1] != ("CREATE",):
             result = result.to_arrow()
         elapsed = self.clock() - begun
         if isinstance(result, pa.Table):

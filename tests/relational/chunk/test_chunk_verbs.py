@@ -9,6 +9,7 @@ import pytest
 from relational.chunk import DataChunk, Op, StreamChunk, VnodeMap, vnodes_of
 from relational.types import DataType
 from tests.relational.random_rows import COMPOSED, TYPES, columns_of, random_rows
+from tests.support.drivers.seeds import run_seed
 
 KEY = DataType.BIGINT
 
@@ -123,3 +124,21 @@ def test_updates_that_change_nothing_are_left_out(model):
         preceded = at > 0 and change[0] is Op.UPDATE_INSERT and wanted[at - 1][1] == change[1]
         kept += [] if follows or preceded else [change]
     assert changes_of(model.chunk.without_unchanged_updates()) == kept
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 30])
+def test_updates_pair_the_old_row_with_the_new_one(rows):
+    rng = random.Random(run_seed())
+    for _ in range(20):
+        types = [KEY, *rng.sample([*TYPES, *COMPOSED], rng.randrange(5))]
+        before, after = (columns_of(types, random_rows(rng, types, rows + 2)) for _ in range(2))
+        old = DataChunk([column.slice(1, rows) for column in before])
+        changed = [rng.random() < 0.5 for _ in types]
+        news = [after[at].slice(1, rows) if is_new else old.columns[at] for at, is_new in enumerate(changed)]
+        new = DataChunk(news)
+        expected = [
+            (op, row)
+            for pair in zip(old.rows(), new.rows(), strict=True)
+            for op, row in zip((Op.UPDATE_DELETE, Op.UPDATE_INSERT), pair, strict=True)
+        ]
+        assert repr(list(StreamChunk.updates(old, new).changes())) == repr(expected)

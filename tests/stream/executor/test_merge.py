@@ -10,7 +10,7 @@ from stream.errors import ChannelClosed, InconsistentStream
 from stream.executor.base import ExecutorInfo
 from stream.executor.merge import MergeExecutor
 from stream.message import WAIT, Barrier, Wait, Watermark
-from stream.runtime.channel import Channel
+from stream.runtime.channel import LINGER_ROWS, Channel
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import barrier, until_barrier
 
@@ -163,3 +163,16 @@ def test_a_watermark_is_the_least_of_all_channels_and_precedes_the_barrier():
     assert epoch(4, [(0, 6), (0, 7)], [(1, 9)]) == [(0, 3)]
     assert epoch(5, [(1, 2)], [(0, 9)]) == [(0, 7), (1, 2)]
     assert epoch(6, [], []) == []
+
+
+def test_a_few_rows_are_joined_where_chunks_pass_as_they_are():
+    channel = Channel(1 << 20)
+    for number in range(5):
+        channel.send(chunk(0, number))
+    channel.send(barrier(1))
+    channel.send(StreamChunk.from_rows(SCHEMA, [(0, (0, 0))] * LINGER_ROWS))
+    channel.send(chunk(0, 1))
+    messages = MergeExecutor(INFO, [channel], None).execute()
+    assert list(next(messages).rows()) == [(0, number) for number in range(5)]
+    assert next(messages) == barrier(1)
+    assert [next(messages).capacity for _ in range(2)] == [LINGER_ROWS, 1]

@@ -74,6 +74,32 @@ def test_a_timer_wakes_and_an_earlier_wake_up_makes_it_obsolete(pool):
     assert pool.join([woken], SOON) == []
 
 
+def test_a_parked_actor_is_woken_within_a_time_at_the_latest(pool):
+    parked = threading.Event()
+    actor = Steps(lambda: parked.set() or WAIT, lambda: parked.set() or WAIT)
+    pool.start(actor)
+    assert parked.wait(SOON)
+    parked.clear()
+    for _ in range(3):  # the first one counts
+        pool.wake(actor, 0.05)
+    assert parked.wait(SOON) and actor.slices == 2
+    pool.wake(actor, SOON)
+    pool.wake(actor)
+    assert pool.join([actor], SOON) == [] and actor.slices == 3
+
+
+def test_a_wake_up_within_a_time_is_not_lost_during_a_slice(pool):
+    actor = Steps(lambda: pool.wake(actor, 0.01) or WAIT, lambda: pool.wake(actor, 0.01) or Wait(SOON))
+    pool.start(actor)
+    assert pool.join([actor], SOON) == [] and actor.slices == 3
+
+
+def test_a_timer_that_is_earlier_than_a_wake_up_stays(pool):
+    actor = Steps(lambda: pool.wake(actor, SOON) or Wait(0.01))
+    pool.start(actor)
+    assert pool.join([actor], SOON) == [] and actor.slices == 2
+
+
 def test_a_busy_actor_is_asked_to_yield_to_the_others(pool):
     seen, ended = [], threading.Event()
 

@@ -6,7 +6,7 @@ import pytest
 from hummock.epoch import EpochPair
 from stream.errors import ChannelClosed
 from stream.message import Barrier, DeleteRows, InsertRows, Watermark
-from stream.runtime.channel import Channel
+from stream.runtime.channel import LINGER_BYTES, LINGER_ROWS, LINGER_SECONDS, Channel
 
 SOON = 30.0
 AT_ONCE = 0.02
@@ -65,11 +65,35 @@ def test_it_tells_whether_a_barrier_waits():
 
 def test_a_receiver_is_woken_by_each_message_and_by_the_close():
     channel, wakes = Channel(10), []
-    channel.on_readable = lambda: wakes.append(channel.waiting_rows)
+    channel.on_readable = lambda within: wakes.append(channel.waiting_rows)
     channel.try_send(Rows(1))
     channel.send(barrier(2, 1))
     channel.close()
     assert wakes == [1, 1, 1]
+
+
+def test_a_few_rows_linger_until_there_are_many_or_another_message():
+    channel, within = Channel(10 * LINGER_ROWS), []
+    channel.on_readable = within.append
+    for message in (Rows(1), Rows(LINGER_ROWS - 1), Rows(1), barrier(2, 1)):
+        channel.try_send(message)
+    assert within == [LINGER_SECONDS, LINGER_SECONDS, 0, 0]
+    while channel.try_recv():
+        pass
+    within.clear()
+    for message in (Rows(1), Rows(1, nbytes=LINGER_BYTES), Watermark(0, 1)):
+        channel.try_send(message)
+    assert within == [LINGER_SECONDS, 0, 0]
+    channel.send(Rows(1))
+    assert within[-1] == 0
+
+
+def test_what_lingers_is_received_at_once_when_a_sender_is_refused():
+    channel, within = Channel(10), []
+    channel.on_readable = within.append
+    assert channel.try_send(Rows(1)) and not channel.try_send(Rows(10))
+    assert within == [LINGER_SECONDS, 0]
+    assert not channel.try_send(Rows(10)) and len(within) == 2
 
 
 def test_bytes_are_bounded_like_rows():
@@ -154,7 +178,7 @@ def test_closing_with_an_error_reaches_both_ends_at_once():
 def test_many_messages_between_two_threads_keep_order_and_bound():
     channel, taken, most = Channel(64), [], 0
     arrived = threading.Event()
-    channel.on_readable = arrived.set
+    channel.on_readable = lambda within: arrived.set()
 
     def send():
         for index in range(5_000):

@@ -65,7 +65,7 @@ class Follower:
 
 def rows_at(db, name, epoch):
     with db.at(epoch) as snapshot:
-        return {tuple(row.values()) for row in snapshot.sql(f"SELECT * FROM {name}").to_pylist()}
+        return {tuple(row.values()) for row in snapshot.sql(f"SELECT * FROM {name}").rows()}
 
 
 def work(db, rng):
