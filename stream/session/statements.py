@@ -21,7 +21,7 @@ from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
 from relational.plan.changes import default_of
-from relational.plan.logical import LogicalPlan
+from relational.plan.logical import AggPhases, LogicalPlan
 from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
 from relational.relation import Relation
@@ -30,6 +30,7 @@ from relational.sql import statement as bound
 from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
+from relational.sql.settings import agg_phases
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported
@@ -99,6 +100,11 @@ class SessionStatements:
     def is_set(self, name: str) -> bool:
         """Whether a setting of the session, one that is true or false, is true now."""
         return self._settings.is_set(name)
+
+    @property
+    def agg_phases(self) -> AggPhases:
+        """The phases of the aggregations of jobs that are created now."""
+        return agg_phases(self.is_set)
 
     # -- DDL -------------------------------------------------------------------------------------------
 
@@ -388,7 +394,7 @@ class SessionStatements:
         logical, batch = optimize(query).explain(), self._queries.planned(query).query.plan.explain()
         text = f"logical\n  {_indented(logical)}\nbatch\n  {_indented(batch)}"
         try:
-            draft, plan = view_of("view", query, "")
+            draft, plan = view_of("view", query, "", phases=self.agg_phases)
             return text + "\nas a view\n  " + _indented(explained(self._meta.planner.explained(draft, plan)))
         except (BindError, PlanNotSupported) as refusal:
             return f"{text}\nas a view\n  no: {refusal}"
