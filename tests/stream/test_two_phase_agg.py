@@ -17,15 +17,15 @@ PHASES = {
     "two": "SET enable_two_phase_agg = true; SET force_two_phase_agg = true",
 }
 VIEWS = {
-    "whole": "SELECT count(*) AS n, sum(v) AS s, avg(v) AS a, count(*) FILTER (WHERE 60 / (v % 5) > 20) AS f FROM t",
+    "whole": "SELECT count(*) AS n, sum(v) AS s, avg(v) AS a, count(*) FILTER (WHERE 60 / (v % 5) > 20) AS f FROM u",
     "few": "SELECT k % 3 AS g, count(*) AS n, sum(v * d) AS s, var_pop(v) AS p, bool_or(v > 50) AS b, "
-           "bit_or(v) AS o FROM t GROUP BY k % 3",
-    "many": "SELECT k, text, count(v) AS n, sum(v) FILTER (WHERE v > 20) AS s FROM t GROUP BY k, text",
-    "both": "SELECT g, count(*) AS n FROM (SELECT k AS g FROM t UNION ALL SELECT v % 7 FROM t) AS x GROUP BY g",
-    "kinds": "SELECT DISTINCT k % 4 AS g FROM t",
-    "twice": "SELECT n, count(*) AS groups, sum(s) AS s FROM (SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k) "
+           "bit_or(v) AS o FROM u GROUP BY k % 3",
+    "many": "SELECT k, text, count(v) AS n, sum(v) FILTER (WHERE v > 20) AS s FROM u GROUP BY k, text",
+    "both": "SELECT g, count(*) AS n FROM (SELECT k AS g FROM u UNION ALL SELECT v % 7 FROM u) AS x GROUP BY g",
+    "kinds": "SELECT DISTINCT k % 4 AS g FROM u",
+    "twice": "SELECT n, count(*) AS groups, sum(s) AS s FROM (SELECT k, count(*) AS n, sum(v) AS s FROM u GROUP BY k) "
              "AS x GROUP BY n",
-    "sums": "SELECT count(*) AS n, sum(d) AS s FROM t",
+    "sums": "SELECT count(*) AS n, sum(d) AS s FROM u",
     "appended": "SELECT min(v) AS low, max(d) AS high, count(*) AS n FROM log",
 }
 
@@ -43,7 +43,10 @@ def short_samples(monkeypatch):
 
 
 def create(db):
+    """`u` has the rows of `t` in several actors."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT, d NUMERIC(12, 2), text VARCHAR)")
+    db.sql("CREATE MATERIALIZED VIEW u AS SELECT id, max(k) AS k, max(v) AS v, max(d) AS d, max(text) AS text FROM t "
+           "GROUP BY id")
     db.sql("CREATE TABLE log (v BIGINT, d NUMERIC(12, 2)) APPEND ONLY")
     for phases, settings in PHASES.items():
         db.sql(settings)
@@ -114,14 +117,18 @@ def test_views_in_two_phases_equal_those_in_one(tmp_path):
     db.close()
 
 
-@pytest.mark.parametrize(("phases", "combined"), [("one", 0), ("adaptive", 400), ("two", 400)])
-def test_a_global_aggregate_receives_states(monkeypatch, phases, combined):
+@pytest.mark.parametrize(("phases", "table", "combined"), [
+    ("one", "u", 0), ("adaptive", "u", 400), ("two", "u", 400), ("adaptive", "t", 0), ("two", "t", 400)])
+def test_several_senders_make_groups_of_their_rows(monkeypatch, phases, table, combined):
+    """The rows of table t come from one actor, those of view u from three."""
     made = []
     monkeypatch.setattr(PartialAggExecutor, "_apply", _counting(made, PartialAggExecutor._apply))
     with connected("memory://") as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+        db.sql(PHASES["one"])
+        db.sql("CREATE MATERIALIZED VIEW u AS SELECT id, sum(v)::bigint AS v FROM t GROUP BY id")
         db.sql(PHASES[phases])
-        db.sql("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, sum(v) AS s FROM t")
+        db.sql(f"CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, sum(v) AS s FROM {table}")
         db.table("t").insert(pa.table({"id": range(400), "v": range(400)}))
         db.flush()
         assert bag(db, "SELECT n, s FROM m") == [(400, sum(range(400)))]
