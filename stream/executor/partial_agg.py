@@ -22,6 +22,7 @@ from relational.chunk import StreamChunk
 from relational.expr.aggregates import AggCall
 from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
+from relational.memory_use import MemoryUse
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.hash_agg import HashAggExecutor, agg_groups
@@ -126,6 +127,9 @@ class PartialAggExecutor(Executor):
                 yield message
             else:
                 yield message
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        return [("groups to send", self._groups.memory())]
 
     def _taken(self, chunk: StreamChunk) -> Iterator[Message]:
         """What follows from a chunk at once."""

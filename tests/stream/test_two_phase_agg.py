@@ -143,6 +143,18 @@ def _counting(made, apply):
     return counted
 
 
+def test_the_groups_of_a_sender_are_shown():
+    with connected("memory://") as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+        db.sql(PHASES["two"])
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v")
+        db.table("t").insert(pa.table({"id": range(40), "v": range(40)}))
+        db.flush()
+        states = {each["state"]: each for each in db.sql("SHOW MEMORY FROM m").to_pylist()}
+        assert states["groups"]["rows"] == 40
+        assert states["groups to send"]["rows"] == 0 and states["groups to send"]["budget_bytes"] == 16 << 20
+
+
 @pytest.mark.parametrize("phases", PHASES)
 def test_windows_are_emitted_when_they_close(phases):
     with connected("memory://") as db:
