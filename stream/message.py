@@ -1,4 +1,5 @@
-"""Messages between executors: chunks of changes, barriers, watermarks, and the DML statements of a table.
+"""Messages between executors: chunks of changes, states of groups of them, barriers, watermarks, and the DML statements
+of a table.
 
 A barrier ends epoch `epoch.prev` and opens `epoch.curr`. A mutation is carried by a barrier and takes effect with it,
 everywhere at the same point of the stream. A statement is passed only from a table's DmlExecutor to its
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.chunk.data_chunk import DataChunk
     from relational.chunk.stream_chunk import StreamChunk
+    from relational.chunk.vnode_map import VnodeMap
     from relational.expr.expression import Expression, Literal
+    from relational.types.vnode_rule import VnodeRule
 
 
 class Receiving(Protocol):
@@ -147,6 +150,35 @@ class Watermark:
 
     column: int
     value: object
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStates:
+    """States of groups in place of the rows of which they are: what an aggregation takes as if these rows came. `chunk`
+    has the columns `group_by` of those rows, the number of the rows, and the states of each call, as `AggGroups` takes
+    and merges them."""
+
+    chunk: StreamChunk
+    group_by: tuple[int, ...]
+
+    @property
+    def capacity(self) -> int:
+        """The number of groups, with hidden ones."""
+        return self.chunk.capacity
+
+    @property
+    def visible_rows(self) -> int:
+        return self.chunk.visible_rows
+
+    @property
+    def nbytes(self) -> int:
+        return self.chunk.nbytes
+
+    def split_by_vnode(self, key: Sequence[int], vnode_map: VnodeMap, rule: VnodeRule) -> dict[int, GroupStates]:
+        """By target, see StreamChunk; `key`: columns of the rows, which are among `group_by`."""
+        columns = tuple(map(self.group_by.index, key))
+        parts = self.chunk.split_by_vnode(columns, vnode_map, rule)
+        return {target: GroupStates(part, self.group_by) for target, part in parts.items()}
 
 
 class Wait(NamedTuple):
@@ -385,4 +417,6 @@ def addressed(
 
 Sent: TypeAlias = "Statement | Block | Replayed | ReplayedBlock"
 """What a session sends to tables."""
-Message: TypeAlias = "StreamChunk | Barrier | Watermark | Wait | Statement | Replayed | Proposed | Decision"
+Message: TypeAlias = (
+    "StreamChunk | GroupStates | Barrier | Watermark | Wait | Statement | Replayed | Proposed | Decision"
+)

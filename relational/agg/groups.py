@@ -254,7 +254,7 @@ class AggGroups:
     def merge(self, rows: DataChunk, ids: np.ndarray) -> None:
         """Adds states that other groups have taken, `rows` of `state_types`, to the groups `ids` as located with
         `of_states`: as if what was applied there had been applied here. REQUIRES that no row is hidden, and calls whose
-        states `can_merge`."""
+        states add up."""
         found = self._states_in(rows)
         self._states.merge(ids, [found[kernel] for kernel in self._states.kernels])
 

@@ -105,17 +105,6 @@ class AggSpec:
         return self.kind == "count" and self.argument is None and not self.is_filtered
 
     @property
-    def can_merge(self) -> bool:
-        """Whether the states of parts of the rows add up to that of all. Not those of floats, whose sums begin anew
-        when no row is left, nor those of extremes that a retraction can change, nor of values that several parts have,
-        nor where rows are kept, nor those of user aggregates.
-        """
-        is_float_sum = (self.kind in ("sum", "avg") or self.is_variance) and self.argument_type.is_float
-        is_kept = self.is_retractable and not self.is_bitwise
-        is_elsewhere = self.is_collected or self.kind == USER_STATE
-        return not (is_kept or self.is_distinct or is_float_sum or self.is_of_pairs or is_elsewhere)
-
-    @property
     def is_bool(self) -> bool:
         """Whether it is BOOL_AND or BOOL_OR."""
         return self.kind in ("bool_and", "bool_or")
@@ -183,3 +172,12 @@ class AggSpec:
         if self.kind not in ("sum", "avg") or (self.argument_type.precision or 0) <= NARROW_PRECISION:
             return ()
         return (DataType.BIGINT,)
+
+
+def adds_up(kind: str, input_type: DataType | None) -> bool:
+    """Whether states of such calls over parts of the rows add up to that of all, where no values are kept beside them,
+    as for extremes that a retraction can change and for DISTINCT. Not those of floats, whose sums begin anew when no
+    row is left, nor those of pairs, nor where rows are kept, nor those of user aggregates."""
+    is_sum = kind in ("sum", "avg", *VARIANCES)
+    is_float_sum = is_sum and input_type is not None and input_type.is_float
+    return not (is_float_sum or kind in OF_PAIRS or kind in COLLECTING or kind == USER_STATE)

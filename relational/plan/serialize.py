@@ -32,6 +32,7 @@ from relational.expr.window_functions import (
     number_type,
 )
 from relational.plan.logical import (
+    AggPhases,
     Aggregate,
     EmitOnWindowClose,
     Expand,
@@ -175,6 +176,7 @@ def _unary(plan: LogicalPlan) -> dict[str, Any]:
             "group_by": list(plan.group_by),
             "calls": [call_to_json(call) for call in plan.calls],
             "names": list(plan.names),
+            **({} if plan.phases is AggPhases.ADAPTIVE else {"phases": plan.phases.value}),
         }
     if isinstance(plan, Expand):
         return {"node": "expand", "columns": list(plan.columns), "sets": list(map(list, plan.sets))}
@@ -261,7 +263,8 @@ def _read_unary(record: Mapping[str, Any], child: LogicalPlan) -> LogicalPlan:
         return Project(child, expressions, tuple(record["names"]), frozenset(record["concealed"]))
     if node == "aggregate":
         calls = tuple(map(call_from_json, record["calls"]))
-        return Aggregate(child, tuple(record["group_by"]), calls, tuple(record["names"]))
+        phases = AggPhases(record.get("phases", AggPhases.ADAPTIVE))
+        return Aggregate(child, tuple(record["group_by"]), calls, tuple(record["names"]), phases)
     raise ValueError(f"unknown plan node {node!r}")
 
 

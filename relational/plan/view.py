@@ -25,9 +25,11 @@ from relational.expr.expression import Expression, InputRef
 from relational.expr.kernel_version import KERNEL_VERSION
 from relational.expr.temporal_terms import depends_on_time, temporal_term, temporal_terms
 from relational.expr.user_call import functions_of
+from relational.plan.agg_phases import with_phases
 from relational.plan.changes import assigned, column_of
 from relational.plan.delta_join import Indexes, with_delta_joins
 from relational.plan.logical import (
+    AggPhases,
     Aggregate,
     ColumnValues,
     Filter,
@@ -65,10 +67,11 @@ def view_of(
     views: Iterable[int] = (),
     vnode_count: int = DEFAULT_VNODE_COUNT,
     indexes: Indexes | None = None,
+    phases: AggPhases = AggPhases.ADAPTIVE,
 ) -> tuple[TableCatalog, LogicalPlan]:
     """The catalog draft (id 0) of a materialized view of `query`, and the query as its job executes it, optimized and
     with its key. `views` are the ids of the views inlined in the query. `indexes`: joins keep no rows where they can
-    read these or the tables; None: they keep them.
+    read these or the tables; None: they keep them. `phases`: of its aggregations.
 
     BindError for a query that cannot be materialized: with numbers of all rows, over rows that expire [R31], or with
     two columns of the same name.
@@ -76,7 +79,7 @@ def view_of(
     if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise BindError(f"vnode_count is a whole number of 1 to {MAX_VNODE_COUNT}, not {vnode_count!r}")
     _check_names(f"materialized view {name!r}", query)
-    plan = optimize(query, VIEW_RULES, LAST_RULES)
+    plan = with_phases(optimize(query, VIEW_RULES, LAST_RULES), phases)
     _check_streamed("a materialized view", plan)
     if indexes is not None:
         plan = with_delta_joins(plan, indexes)
@@ -88,7 +91,12 @@ def view_of(
 
 
 def sink_of(
-    name: str, query: LogicalPlan, options: Mapping[str, str], definition: str, views: Iterable[int] = ()
+    name: str,
+    query: LogicalPlan,
+    options: Mapping[str, str],
+    definition: str,
+    views: Iterable[int] = (),
+    phases: AggPhases = AggPhases.ADAPTIVE,
 ) -> tuple[TableCatalog, LogicalPlan]:
     """The catalog draft (id 0) of a sink with the connector `options`, and its query as its job executes it: the
     visible columns only, without a key unless the query is retracted by one. Its one row is the state of the delivery.
@@ -97,7 +105,7 @@ def sink_of(
     if options.get("connector") == TABLE_CONNECTOR:
         raise BindError("the changes of a query are written to a table by CREATE SINK … INTO")
     _check_names(f"sink {name!r}", query)
-    plan = optimize(only(query, query.visible), SINK_RULES, LAST_RULES)
+    plan = with_phases(optimize(only(query, query.visible), SINK_RULES, LAST_RULES), phases)
     _check_streamed("a sink", plan)
     draft = _draft(name, TableKind.SINK, plan, (), (), definition, views)
     columns = tuple(ColumnCatalog(*column) for column in ((n, at, kind) for at, (n, kind) in enumerate(SINK_STATE)))
@@ -114,6 +122,7 @@ def sink_into(
     known: CatalogSnapshot,
     definition: str,
     views: Iterable[int] = (),
+    phases: AggPhases = AggPhases.ADAPTIVE,
 ) -> tuple[TableCatalog, LogicalPlan]:
     """The catalog draft (id 0) of a sink of the changes of `query` into `table`, and its query as its job executes it,
     with the written columns of the table. `columns`: those that the visible columns of the query are written to, in
@@ -129,7 +138,7 @@ def sink_into(
         for at, column in zip(shown, targets, strict=True)
     )
     names = tuple(table.columns[column].name for column in targets)
-    draft, plan = sink_of(name, Project(query, values, names), {}, definition, views)
+    draft, plan = sink_of(name, Project(query, values, names), {}, definition, views, phases)
     if not plan.is_append_only and (table.row_id_index is not None or table.is_append_only):
         reason = "has no primary key" if table.row_id_index is not None else "is append-only"
         raise BindError(f"table {table.name!r} {reason}: it takes a query whose rows are only inserted")

@@ -25,7 +25,7 @@ from relational.sql.names import function_named, read_name, read_schema_name, re
 from relational.sql.parameters import Parameters
 from relational.sql.prepare import bind_deallocate, bind_execute, bind_prepare
 from relational.sql.query import QueryBinder
-from relational.sql.settings import bind_reset, bind_set, bind_show
+from relational.sql.settings import bind_reset, bind_set, bind_show, is_true_by_default
 from relational.sql.statement import (
     Describe,
     Flush,
@@ -50,7 +50,7 @@ def bind_sql(
     catalog: CatalogReader,
     now: datetime | None = None,
     parameters: Parameters | None = None,
-    is_set: Callable[[str], bool] = lambda name: False,
+    is_set: Callable[[str], bool] = is_true_by_default,
 ) -> Iterator[Statement]:
     """The statements of a text, each bound lazily. ParseError or BindError at the span.
 

@@ -12,6 +12,7 @@ from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.parameters import Parameters
+from relational.sql.settings import is_true_by_default
 
 
 class CatalogReader(Protocol):
@@ -48,7 +49,7 @@ class BindContext:
     now: datetime | None = None
     parameters: Parameters | None = None
     """Of queries and data changes; None: there may be none."""
-    is_set: Callable[[str], bool] = lambda name: False
+    is_set: Callable[[str], bool] = is_true_by_default
     """Whether a setting of the session is true at this moment."""
 
     @property

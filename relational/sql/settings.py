@@ -2,7 +2,8 @@
 
 A setting is accepted only if this engine does what its value says, or if its value cannot change an answer:
 
-* effective ones: `rw_implicit_flush`, `query_epoch`, `parallelism`, `streaming_enable_delta_join`;
+* effective ones: `rw_implicit_flush`, `query_epoch`, `parallelism`, `streaming_enable_delta_join`,
+  `enable_two_phase_agg`, `force_two_phase_agg`;
 * facts that clients set or ask for, with the values that hold here: `TimeZone` is UTC, texts are UTF8;
 * RisingWave's choices among plans of one answer (`rw_enable_join_ordering`), which are kept and shown only.
 """
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from hummock.epoch import MAX_EPOCH, pure_epoch
 from relational.errors import BindError
 from relational.expr.bind import error_span, unknown
+from relational.plan.agg_phases import phases_of
+from relational.plan.logical import AggPhases
 from relational.sql.ddl.options import PARALLELISM, parallelism_of
 from relational.sql.lexer import TokenReader
 from relational.sql.statement import SetOption, ShowOptions
@@ -23,6 +26,7 @@ DEFAULT = "default"
 IMPLICIT_FLUSH = "rw_implicit_flush"
 QUERY_EPOCH = "query_epoch"
 DELTA_JOIN = "streaming_enable_delta_join"
+TWO_PHASE_AGG, FORCED_TWO_PHASE_AGG = "enable_two_phase_agg", "force_two_phase_agg"
 MOST_CHARACTERS = 1_000
 
 
@@ -100,9 +104,7 @@ _PLANS = {
     "batch_enable_distributed_dml": False,
     "enable_join_ordering": True,
     "enable_share_plan": True,
-    "enable_two_phase_agg": True,
     "force_split_distinct_agg": False,
-    "force_two_phase_agg": False,
     "rw_batch_enable_lookup_join": True,
     "rw_batch_enable_sort_agg": True,
     "streaming_enable_bushy_join": True,
@@ -117,6 +119,8 @@ SETTINGS: Mapping[str, Setting] = {
     PARALLELISM: Setting(DEFAULT, _parallelism, "actors of each fragment of jobs that are created from now on"),
     QUERY_EPOCH: Setting("0", _epoch, "the epoch at which queries read tables and views; 0: the newest one"),
     DELTA_JOIN: Setting("false", _bool, "joins of views created from now on keep no rows that tables and indexes have"),
+    TWO_PHASE_AGG: Setting("true", _bool, "jobs that are created from now on may aggregate before an exchange too"),
+    FORCED_TWO_PHASE_AGG: Setting("false", _bool, "where they can, they always do so, not only if it makes few groups"),
     "timezone": Setting("UTC", _utc, "the zone of texts of TIMESTAMPTZ"),
     "search_path": Setting('"$user", public', _search_path, "the schema of names without one"),
     "visibility_mode": Setting(DEFAULT, _one_of(DEFAULT, "checkpoint"), "reads are of committed changes"),
@@ -156,9 +160,9 @@ _SYNONYMS = {
     "default_transaction_isolation": "transaction_isolation",
     "rw_enable_join_ordering": "enable_join_ordering",
     "rw_enable_share_plan": "enable_share_plan",
-    "rw_enable_two_phase_agg": "enable_two_phase_agg",
+    "rw_enable_two_phase_agg": TWO_PHASE_AGG,
     "rw_force_split_distinct_agg": "force_split_distinct_agg",
-    "rw_force_two_phase_agg": "force_two_phase_agg",
+    "rw_force_two_phase_agg": FORCED_TWO_PHASE_AGG,
     "rw_streaming_enable_bushy_join": "streaming_enable_bushy_join",
     "rw_streaming_enable_delta_join": DELTA_JOIN,
 }
@@ -167,6 +171,16 @@ _PHRASES = {
     ("TRANSACTION", "ISOLATION", "LEVEL"): "transaction_isolation",
     ("NAMES",): "client_encoding",
 }
+
+
+def is_true_by_default(name: str) -> bool:
+    """Whether a setting that is true or false is true before it is set."""
+    return SETTINGS[name].default == "true"
+
+
+def agg_phases(is_set: Callable[[str], bool]) -> AggPhases:
+    """The phases of the aggregations of jobs that are created while these settings are true."""
+    return phases_of(is_enabled=is_set(TWO_PHASE_AGG), is_forced=is_set(FORCED_TWO_PHASE_AGG))
 
 
 class Settings:

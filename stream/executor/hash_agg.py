@@ -10,6 +10,9 @@ A watermark of a group column is passed on after the changes of its epoch. Where
 the state tables, the rows below it are dropped from these and from memory: nothing will be added to those groups [R29].
 The rows of the view that this feeds stay.
 
+Where a partial aggregation runs before the exchange below, states of groups come as well as rows, and are added to
+those that are here.
+
 The states of groups are read when rows for them come: those of a chunk by their keys, in one batch; or, at the first
 chunk of an executor that begins, those of all groups, if they are not many more.
 """
@@ -35,7 +38,7 @@ from stream.executor.agg_state import DistinctTable, ExtremeTable, TableOfInputs
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.flush_pace import EARLY_GROUPS, FlushPace
 from stream.executor.ordered_input import OrderedInput
-from stream.message import PAUSE, Barrier, Message, Stop, Wait, Watermark
+from stream.message import PAUSE, Barrier, GroupStates, Message, Stop, Wait, Watermark
 
 SCANNED_SHARE = 4
 """Stored groups are all read at once if there are at most so many times as many as the first chunk needs: reading a row
@@ -120,8 +123,11 @@ class HashAggExecutor(Executor):
         self._open(barrier)
         yield barrier
         for message in messages:
-            if isinstance(message, StreamChunk):
-                self._apply(message)
+            if isinstance(message, (StreamChunk, GroupStates)):
+                if isinstance(message, StreamChunk):
+                    self._apply(message)
+                else:
+                    self._merge(message.chunk.compact())
                 if self._should_flush:
                     self._pace.note_flush(self._groups.dirty_groups, self._groups.flushed_since(self._first_flush))
                     yield from self._flush()
@@ -198,6 +204,12 @@ class HashAggExecutor(Executor):
         self._groups.apply(whole, located.ids, masks, self._read_values)
         for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
             distinct.write_new(values)
+
+    def _merge(self, states: StreamChunk) -> None:
+        """Adds states of groups, whose rows were checked and counted where they were made."""
+        located = self._groups.locate(states, of_states=True)
+        self._load(located.new_ids)
+        self._groups.merge(states, located.ids)
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch; at the first time that of all

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from relational.chunk import StreamChunk
 from stream.executor.base import Executor
-from stream.message import InsertRows, Message
+from stream.message import GroupStates, InsertRows, Message
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class MeteredExecutor(Executor):
 
 
 def _rows_of(message: Message | None) -> int:
-    """The visible rows of a chunk or an INSERT."""
+    """The visible rows of a chunk or an INSERT, the groups of states."""
     if isinstance(message, InsertRows):
         return message.chunk.visible_rows
-    return message.visible_rows if isinstance(message, StreamChunk) else 0
+    return message.visible_rows if isinstance(message, (StreamChunk, GroupStates)) else 0

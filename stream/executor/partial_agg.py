@@ -1,9 +1,14 @@
-"""Two-phase aggregation: a partial one before an exchange, a final one behind it.
+"""Two-phase aggregation: a partial one before an exchange, a HashAggExecutor behind it.
 
 Instead of each row, one row for each group is sent: the state of the group over the rows that are on this side. The
-final aggregation adds the states to its groups. The partial one stores nothing: an epoch ends with nothing left. A
-retraction may find nothing to retract there: the count of its group is then negative, and right in the sum of all
-states.
+receiver adds the states to its groups. The partial one stores nothing: an epoch ends with nothing left. A retraction
+may find nothing to retract there: the count of its group is then negative, and right in the sum of all states. What a
+sender emits about a group is in the order of its rows, so the sum of all that has come is never negative.
+
+That pays where a group has many rows. To make a group, to send its state and to merge it takes as long as to send about
+LEAST_REDUCTION rows. So the rows that come in are compared with the states that go out; where these are too many, rows
+are passed on as they are for a while, which costs nothing for each of them, before groups are tried again. (DuckDB and
+Velox abandon a partial aggregation in the same way.)
 """
 
 from __future__ import annotations
@@ -17,18 +22,63 @@ from relational.chunk import StreamChunk
 from relational.expr.aggregates import AggCall
 from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
+from relational.memory_use import MemoryUse
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
-from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.hash_agg import HashAggExecutor, agg_groups
-from stream.message import Barrier, Message, Watermark
+from stream.message import Barrier, GroupStates, Message, Watermark
+
+LEAST_REDUCTION = 8
+"""Rows for each group, below which they are sent themselves."""
+SAMPLE_ROWS = 1 << 14
+"""After so many a partial aggregation is judged."""
+FIRST_PASSED, MORE_PASSED, MOST_PASSED = 16, 4, 256
+"""Times SAMPLE_ROWS that are passed on before groups are tried again: at first, each time so many times more, and at
+most."""
+
+
+class Reduction:
+    """Decides whether groups are worth making."""
+
+    def __init__(self) -> None:
+        self._rows = self._states = 0  # of the sample
+        self._to_pass = 0  # rows, before the next sample
+        self._patience = FIRST_PASSED
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether rows are to be passed on."""
+        return self._to_pass > 0
+
+    def pass_on(self, rows: int) -> None:
+        """So many rows were passed on."""
+        self._to_pass -= rows
+
+    def take(self, rows: int, groups: int) -> bool:
+        """Rows became part of groups, of which `groups` are not sent yet. Whether rows are passed on from now on."""
+        self._rows += rows
+        if self._rows < SAMPLE_ROWS:
+            return False
+        is_poor = (self._states + groups) * LEAST_REDUCTION > self._rows
+        if is_poor:
+            self._to_pass = SAMPLE_ROWS * self._patience
+            self._patience = min(MORE_PASSED * self._patience, MOST_PASSED)
+        else:
+            self._patience = FIRST_PASSED
+        self._rows, self._states = 0, -groups
+        return is_poor
+
+    def sent(self, groups: int) -> None:
+        """So many states were sent."""
+        self._states += groups
 
 
 class PartialAggExecutor(Executor):
-    """Emits states as inserts with the columns of `AggGroups.state_types`, at each barrier and whenever the groups have
-    `cache_bytes`. `errors` counts as a HashAggExecutor does; `state_table` is the one of the receivers.
+    """Emits GroupStates, of at most `chunk_rows` groups each, at each barrier and whenever the groups have
+    `cache_bytes`; and its input as it is, while `reduction` says so; None: never. `errors` counts for the groups as a
+    HashAggExecutor does for rows; `state_table` is the one of the receivers.
 
-    A watermark of a group column is passed on, as one of the column's position among the group columns, behind the
-    states of its epoch; others end here."""
+    A watermark of a group column is passed on behind the rows and states of its epoch; others end here."""
 
     def __init__(
         self,
@@ -40,17 +90,20 @@ class PartialAggExecutor(Executor):
         errors: ErrorCounts,
         *,
         cache_bytes: int,
+        chunk_rows: int,
+        reduction: Reduction | None,
     ) -> None:
         self.info = info
         self.errors = errors
         self.rows = 0
-        """Visible rows that came."""
+        """Visible rows that became part of groups."""
         self._input, self._group_by, self._calls = input, tuple(group_by), tuple(calls)
         self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._table = state_table
         self._key = tuple(self._group_by[index] for index in state_table.pk_indices)
         self._may_be_long = may_be_long(input.info.schema.types, self._key)
-        self._cache_bytes = cache_bytes
+        self._cache_bytes, self._chunk_rows = cache_bytes, chunk_rows
+        self._reduction = reduction
         self._groups = self._none()
 
     def _none(self) -> AggGroups:
@@ -63,13 +116,10 @@ class PartialAggExecutor(Executor):
         marks: dict[int, Watermark] = {}
         for message in messages:
             if isinstance(message, StreamChunk):
-                self._apply(message)
-                if self._groups.size_bytes > self._cache_bytes:
-                    yield from self._states()
+                yield from self._taken(message)
             elif isinstance(message, Watermark):
                 if message.column in self._group_by:
-                    position = self._group_by.index(message.column)
-                    marks[position] = Watermark(position, message.value)
+                    marks[message.column] = message
             elif isinstance(message, Barrier):
                 yield from self._states()
                 yield from marks.values()
@@ -77,6 +127,21 @@ class PartialAggExecutor(Executor):
                 yield message
             else:
                 yield message
+
+    def memory(self) -> list[tuple[str, MemoryUse]]:
+        return [("groups to send", self._groups.memory())]
+
+    def _taken(self, chunk: StreamChunk) -> Iterator[Message]:
+        """What follows from a chunk at once."""
+        reduction = self._reduction
+        if reduction is not None and reduction.is_poor:
+            reduction.pass_on(chunk.visible_rows)
+            yield chunk
+            return
+        self._apply(chunk)
+        is_poor = reduction is not None and reduction.take(chunk.visible_rows, self._groups.dirty_groups)
+        if is_poor or self._groups.size_bytes > self._cache_bytes:
+            yield from self._states()
 
     def _apply(self, chunk: StreamChunk) -> None:
         self.rows += chunk.visible_rows
@@ -86,15 +151,22 @@ class PartialAggExecutor(Executor):
         located = self._groups.locate(chunk)
         self._groups.apply(chunk, located.ids, masks_of(self._filters, chunk, errors=self.errors))
 
-    def _states(self) -> Iterator[StreamChunk]:
-        yield from map(StreamChunk.inserts, self._groups.take_states())
+    def _states(self) -> Iterator[GroupStates]:
+        """All that there are, and none are left."""
+        if not self._groups.dirty_groups:
+            return
+        if self._reduction is not None:
+            self._reduction.sent(self._groups.dirty_groups)
+        for states in map(StreamChunk.inserts, self._groups.take_states()):
+            for part in slices(states, self._chunk_rows):
+                yield GroupStates(part, self._group_by)
         self._groups.release()
         self._groups = self._none()
 
 
 class FinalAggExecutor(HashAggExecutor):
-    """A HashAggExecutor whose input are the states of PartialAggExecutors, with their watermarks. They have counted the
-    rows `partial_errors`, by reason, in this epoch."""
+    """A HashAggExecutor whose rows, or states of groups of them, come from other tasks, which have counted the rows
+    `partial_errors`, by reason, in this epoch."""
 
     def __init__(self, *given: Any, partial_errors: Mapping[str, int], **named: Any) -> None:
         super().__init__(*given, **named)
@@ -106,12 +178,3 @@ class FinalAggExecutor(HashAggExecutor):
         for reason, rows in self._partial_errors.items():
             self._errors.add(reason, rows)
         yield from messages
-
-    def _note(self, watermark: Watermark) -> None:
-        self._watermarks[watermark.column] = watermark
-
-    def _apply(self, chunk: StreamChunk) -> None:
-        states = chunk.compact()
-        located = self._groups.locate(states, of_states=True)
-        self._load(located.new_ids)
-        self._groups.merge(states, located.ids)

@@ -19,6 +19,7 @@ from stream.plan.fragments import Fragment, fragments_of
 from stream.plan.stream_plan import (
     FilterNode,
     MergeNode,
+    PartialAggNode,
     ProjectNode,
     ProjectSetNode,
     ShareNode,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from stream.message import SkippedRows
 
 
-STATELESS = (StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, ShareNode)
+STATELESS = (StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, ShareNode, PartialAggNode)
+"""What stores no state: where the rows of a table are read, they stay with its actors."""
 
 
 @dataclass(frozen=True, slots=True)

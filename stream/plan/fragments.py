@@ -6,7 +6,8 @@ The planner inserts an exchange where the distribution of rows changes:
                                   as many vnodes: then its state is as well
     below a dynamic filter, and   by the key of its rows, unless the input is distributed by it already
     below EMIT ON WINDOW CLOSE
-    below one without groups      to one actor
+    below one without groups      to one actor. Where states of parts of the rows add up, a partial aggregation may
+                                  end the fragment below the exchange
     below the Materialize node    by the distribution key of the view, unless the input is distributed by it already
     below a top-n, over-window    by its groups, as below an aggregation; without groups to one actor
     below each input of a join    by the join key; without equal columns to one actor. An input that is distributed by
@@ -44,6 +45,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     MergeNode,
     OverWindowNode,
+    PartialAggNode,
     ProjectNode,
     ProjectSetNode,
     ShareNode,
@@ -220,10 +222,28 @@ def _aggregation(node: HashAggNode, child: StreamNode, distribution: Distributio
     """An aggregation over its input, whose groups are the first columns of its output and of all its tables."""
     vnode_count = node.state_table.vnode_count
     columns = _distributing(node.group_by, vnode_count, distribution)
-    child, _ = _distributed(child, distribution, (columns, vnode_count, VnodeRule.HASH))
     groups = tuple(map(node.group_by.index, columns))
-    node = replace(node.with_distribution(groups), input=child)
+    part = child if isinstance(child, PartialAggNode) else None
+    child, _ = _distributed(
+        child if part is None else part.input, distribution, (columns, vnode_count, VnodeRule.HASH))
+    node = node.with_distribution(groups)
+    if part is not None:
+        child = _with_partial_agg(child, replace(part, state_table=node.state_table))
+    node = replace(node, input=child)
     return node, (groups, vnode_count, VnodeRule.HASH) if groups else SINGLE
+
+
+def _with_partial_agg(child: StreamNode, part: PartialAggNode) -> StreamNode:
+    """The input of an aggregation, where it has exchanges with `part` before them. A fragment that is executed once for
+    several readers sends them the same rows."""
+    if isinstance(child, UnionNode):
+        if any(isinstance(each.inputs[0], ShareNode) for each in child.branches):
+            return child
+        return replace(child, branches=tuple(_with_partial_agg(each, part) for each in child.branches))
+    if not isinstance(child, ExchangeNode) or isinstance(child.input, ShareNode):
+        return child
+    below = child.input
+    return replace(child, input=replace(part, schema=below.schema, stream_key=below.stream_key, input=below))
 
 
 def _distributing(groups: tuple[int, ...], vnode_count: int, distribution: Distribution) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from relational.agg.spec import adds_up
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind, KeptOrder, kept_orders
 from relational.expr.comparisons import Comparison, comparisons_of
@@ -20,6 +21,7 @@ from relational.expr.temporal_terms import temporal_term, temporal_terms
 from relational.expr.window_reach import reach_within
 from relational.plan.delta_join import delta_lookup
 from relational.plan.logical import (
+    AggPhases,
     Aggregate,
     EmitOnWindowClose,
     Expand,
@@ -62,6 +64,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     OrderedRows,
     OverWindowNode,
+    PartialAggNode,
     ProjectNode,
     ProjectSetNode,
     RowIdGenNode,
@@ -490,11 +493,11 @@ class _Planner:
         orders = kept_orders(query.calls).items()
         ordered = tuple(self._ordered(f"{prefix}.rows{number}", order, calls, query, child)
                         for number, (order, calls) in enumerate(orders))
-        key = query.stream_key
-        return HashAggNode(
-            query.schema, key, child, query.group_by, query.calls, state_table, kept, closing, overflows, distinct,
-            ordered,
+        node = HashAggNode(
+            query.schema, query.stream_key, child, query.group_by, query.calls, state_table, kept, closing, overflows,
+            distinct, ordered,
         )
+        return node if self._is_of_one_actor else _in_phases(node, query.phases)
 
     def _ordered(
         self, name: str, order: KeptOrder, calls: tuple[int, ...], query: Aggregate, child: StreamNode
@@ -542,6 +545,27 @@ class _Planner:
             query.closing_group,
         )
         return KeptInput(number, table, columns, argument)
+
+
+def _in_phases(node: HashAggNode, phases: AggPhases) -> HashAggNode:
+    """The aggregation, over the partial one that may run before an exchange: if states of parts of its rows add up,
+    and a group has more than one row."""
+    child = node.input
+    has_single_rows = child.stream_key is not None and set(child.stream_key) <= set(node.group_by)
+    if phases is AggPhases.ONE or not states_add_up(node) or (has_single_rows and phases is not AggPhases.TWO):
+        return node
+    is_forced = phases is AggPhases.TWO
+    part = PartialAggNode(
+        child.schema, child.stream_key, child, node.group_by, node.calls, node.state_table, is_forced)
+    return replace(node, input=part)
+
+
+def states_add_up(node: HashAggNode) -> bool:
+    """Whether the states of parts of the rows of an aggregation add up to that of all."""
+    if node.kept or node.overflows or node.distinct or node.ordered:
+        return False
+    types = node.input.schema.types
+    return all(adds_up(call.kind, None if call.argument is None else types[call.argument]) for call in node.calls)
 
 
 def _changes_of(scan: Scan) -> StreamScanNode:

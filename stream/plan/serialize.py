@@ -1,12 +1,12 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 7, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 8, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
 sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
-clean, delta joins and user functions. A plan is written in the first version that has what it needs, which older
-releases read.
+clean, delta joins and user functions, version 8 partial aggregations. A plan is written in the first version that has
+what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -58,6 +58,7 @@ from stream.plan.stream_plan import (
     MergeNode,
     OrderedRows,
     OverWindowNode,
+    PartialAggNode,
     ProjectNode,
     ProjectSetNode,
     RowIdGenNode,
@@ -75,7 +76,7 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 7, 6, 5, 4
+FORMAT_VERSION, FUNCTIONS_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 8, 7, 6, 5, 4
 OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
 SINCE_WINDOWS_VERSION = (
     DynamicFilterNode, EmitOnWindowCloseNode, ExpandNode, OverWindowNode, ProjectSetNode, TemporalJoinNode,
@@ -89,7 +90,7 @@ def stream_plan_to_text(plan: StreamPlan) -> str:
     version = max(_version_of(node) for node in plan.root.walk())
     root = _node(plan.root)
     if stored_functions(root):
-        version = FORMAT_VERSION
+        version = max(version, FUNCTIONS_VERSION)
     record = {"version": version, "root": root, "errors": errors, "is_single": plan.is_single}
     return json.dumps(record, sort_keys=True)
 
@@ -118,10 +119,12 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
+    if isinstance(node, PartialAggNode):
+        return FORMAT_VERSION
     if isinstance(node, DeltaJoinNode) or (
         isinstance(node, HashJoinNode) and (node.marked or node.interval is not None)
     ):
-        return FORMAT_VERSION
+        return FUNCTIONS_VERSION
     if isinstance(node, SINCE_WINDOWS_VERSION):
         return WINDOWS_VERSION
     if isinstance(node, HashAggNode) and not all(call.kind in FIRST_AGGREGATES for call in node.calls):
@@ -186,6 +189,9 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         **({"ordered": [[list(each.calls), each.table.id, list(each.columns), sort_keys_to_json(each.keys),
                          list(each.stream_key), each.is_append_only] for each in node.ordered]}
            if node.ordered else {})}),
+    PartialAggNode: ("partial aggregate", lambda node: {
+        "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
+        "forced": node.is_forced}),
     HashJoinNode: ("join", lambda node: {
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
@@ -298,6 +304,10 @@ class _Reader:
         return HashAggNode(
             schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct, ordered
         )
+
+    def partial_agg(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
+        calls, table = tuple(map(call_from_json, record["calls"])), self._table(record["table"])
+        return PartialAggNode(schema, key, input, tuple(record["group_by"]), calls, table, record["forced"])
 
     def join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
         condition = None if record["condition"] is None else expression_from_json(record["condition"])
@@ -426,6 +436,7 @@ _READERS: Mapping[str, Callable[..., StreamNode]] = {
     "expand": _Reader.expand,
     "project-set": _Reader.project_set,
     "aggregate": _Reader.aggregate,
+    "partial aggregate": _Reader.partial_agg,
     "join": _Reader.join,
     "top-n": _Reader.top_n,
     "dynamic filter": _Reader.dynamic_filter,

@@ -355,6 +355,23 @@ class HashAggNode(_UnaryNode):
 
 
 @dataclass(frozen=True, slots=True)
+class PartialAggNode(_UnaryNode):
+    """Ends a fragment below an aggregation whose states add up: its rows, or states of groups of them, for the
+    aggregation with these `group_by` and `calls`, which owns `state_table`. `is_forced`: it makes groups of all rows,
+    not only while these are few."""
+
+    group_by: tuple[int, ...]
+    calls: tuple[AggCall, ...]
+    state_table: TableCatalog
+    is_forced: bool = False
+
+    @property
+    def details(self) -> str:
+        text = grouping_text(self.group_by, self.calls, self.input.schema.names)
+        return f"{text} forced" if self.is_forced else text
+
+
+@dataclass(frozen=True, slots=True)
 class JoinInterval:
     """The rows that match are close to each other: `bounds`, of a column of either input with a watermark. `times`: for
     each input the table of its rows in the order of that column, from which those are taken that the watermarks have
@@ -669,6 +686,11 @@ def _explained(node: StreamNode, depth: int) -> Iterator[str]:
     yield "  " * depth + f"{node.identity} {node.details}".rstrip()
     for child in node.inputs:
         yield from _explained(child, depth + 1)
+
+
+def without_partial_agg(root: StreamNode) -> StreamNode:
+    """A fragment that sends rows, where it sends states of groups of them."""
+    return root.input if isinstance(root, PartialAggNode) else root
 
 
 def tables_of(root: StreamNode) -> dict[int, TableCatalog]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from relational.types import VnodeRule
-from stream.message import Add, Barrier, Message, Watermark
+from stream.message import Add, Barrier, GroupStates, Message, Watermark
 from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 EdgeId: TypeAlias = "tuple[int, ...]"
 """Job, fragment and input of the receivers, and the first of them."""
+Changes: TypeAlias = "StreamChunk | GroupStates"
+"""What goes to the receivers by its columns."""
 
 
 class Edge(ABC):
@@ -37,7 +39,7 @@ class Edge(ABC):
         self.targets = dict(targets)
 
     @abstractmethod
-    def parts(self, chunk: StreamChunk) -> Iterable[tuple[Channel, StreamChunk]]:
+    def parts(self, chunk: Changes) -> Iterable[tuple[Channel, Changes]]:
         """What to send to which target."""
 
     def follow(self, barrier: Barrier) -> None:  # noqa: B027  most edges do not depend on columns
@@ -47,7 +49,7 @@ class Edge(ABC):
 class SimpleEdge(Edge):
     """Every chunk goes to every target: there is one, unless several actors need all rows."""
 
-    def parts(self, chunk: StreamChunk) -> Iterator[tuple[Channel, StreamChunk]]:
+    def parts(self, chunk: Changes) -> Iterator[tuple[Channel, Changes]]:
         return ((channel, chunk) for channel in self.targets.values())
 
 
@@ -75,7 +77,7 @@ class HashEdge(Edge):
         self._table_id = table_id
         self._column_ids = column_ids
 
-    def parts(self, chunk: StreamChunk) -> Iterator[tuple[Channel, StreamChunk]]:
+    def parts(self, chunk: Changes) -> Iterator[tuple[Channel, Changes]]:
         if len(self.targets) == 1:
             yield next(iter(self.targets.values())), chunk
             return
@@ -101,7 +103,7 @@ class Outputs:
         """The current receivers, edge by edge in the order in which they were added."""
         return tuple(target for edge in self._edges.values() for target in edge.targets)
 
-    def dispatch(self, chunk: StreamChunk) -> bool:
+    def dispatch(self, chunk: Changes) -> bool:
         """Send the chunk, or its parts. Whether all was sent; the rest is in the outbox. ChannelClosed if a receiver
         has ended. REQUIRES an empty outbox."""
         for edge in self._edges.values():

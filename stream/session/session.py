@@ -246,12 +246,13 @@ class Session(ReaderSession):
         whole, known = ObjectName.parse(name), self._playground.catalog
         if (connector is None) == (into is None):
             raise BindError("a sink has either a connector or a table into which it writes")
+        phases = self._statements.agg_phases
         if into is None:
-            draft, _ = sink_of(whole.name, query.plan, connector or {}, "", query.views)
+            draft, _ = sink_of(whole.name, query.plan, connector or {}, "", query.views, phases)
         else:
             table = writable(known.resolve(ObjectName.parse(into)))
             targets = None if columns is None else [column_of(table, column) for column in columns]
-            draft, _ = sink_into(whole.name, query.plan, table, targets, known.snapshot, "", query.views)
+            draft, _ = sink_into(whole.name, query.plan, table, targets, known.snapshot, "", query.views, phases)
         self._playground.meta.ddl.create_job(self._in_schema(draft, whole))
         return self.table(name)
 
@@ -274,7 +275,8 @@ class Session(ReaderSession):
             check_range("parallelism", parallelism, 1, RANGES["parallelism"][1])
         self._check_open()
         whole = ObjectName.parse(name)
-        draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count)
+        phases = self._statements.agg_phases
+        draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count, phases=phases)
         draft = self._in_schema(draft, whole)
         if backfill is None:
             self._playground.meta.ddl.create_job(draft, parallelism)

@@ -21,7 +21,7 @@ from relational.errors import BindError
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
 from relational.plan.changes import default_of, writable
-from relational.plan.logical import LogicalPlan
+from relational.plan.logical import AggPhases, LogicalPlan
 from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
 from relational.relation import Relation
@@ -33,6 +33,7 @@ from relational.sql.ddl.create_table import TableSyntax, source_of, table_of
 from relational.sql.ddl.options import ROW_FORMAT, TTL, VNODE_COUNT, Options, ttl_text
 from relational.sql.ddl.watermark import watermark_syntax
 from relational.sql.parameters import Given, Parameters
+from relational.sql.settings import agg_phases
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 from stream.errors import PlanNotSupported, ReadOnlySession
@@ -130,6 +131,11 @@ class SessionStatements:
     def now(self) -> datetime:
         """The value of now() in a query or data change that is bound now: the time at which the transaction began."""
         return self._transaction.now or datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
+
+    @property
+    def agg_phases(self) -> AggPhases:
+        """The phases of the aggregations of jobs that are created now."""
+        return agg_phases(self._settings.is_set)
 
     # -- DDL -------------------------------------------------------------------------------------------
 
@@ -428,7 +434,7 @@ class SessionStatements:
         logical, batch = optimize(query).explain(), self._queries.planned(query).query.plan.explain()
         text = f"logical\n  {_indented(logical)}\nbatch\n  {_indented(batch)}"
         try:
-            draft, plan = view_of("view", query, "")
+            draft, plan = view_of("view", query, "", phases=self.agg_phases)
             return text + "\nas a view\n  " + _indented(explained(self._playground.meta.planner.explained(draft, plan)))
         except (BindError, PlanNotSupported, ReadOnlySession) as refusal:
             return f"{text}\nas a view\n  no: {refusal}"

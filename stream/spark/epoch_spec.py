@@ -26,10 +26,10 @@ from relational.types import DataType, Field, Schema, VnodeRule
 from relational.types.value_json import value_from_json, value_to_json
 from stream.message import SkippedRows
 from stream.plan.serialize import fragment_from_json, fragment_to_json
-from stream.plan.stream_plan import MergeNode, StreamNode, tables_of
+from stream.plan.stream_plan import MergeNode, PartialAggNode, StreamNode, tables_of
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.spark.shuffle_files import Partitioning, ShuffleBlock, part_from_json, part_to_json
-from stream.spark.shuffle_nodes import PartialAggNode, SentEdge, ShuffleReadNode, ShuffleWriteNode
+from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode, ShuffleWriteNode
 
 FORMAT = 1
 
@@ -317,10 +317,11 @@ def vnode_bitmap(first: int, end: int, count: int) -> np.ndarray:
 def _root_to_json(root: StreamNode) -> dict[str, Any]:
     if isinstance(root, ShuffleReadNode):
         blocks = [[each.name, each.start, each.size, each.checksum] for each in root.blocks]
-        return {"read": blocks, "marks": _marks_to_json(root.marks, root.schema), "schema": _schema_to_json(root)}
+        return {"read": blocks, "marks": _marks_to_json(root.marks, root.schema), "schema": _schema_to_json(root),
+                "groups": None if root.group_by is None else list(root.group_by)}
     if isinstance(root, ShuffleWriteNode):
         how = replace(root.partitioning, rule=VnodeRule.HASH)
-        partial = root.input if isinstance(root.input, PartialAggNode) else None
+        partial = root.partial
         return {"write": root.edge, "how": [*asdict(how).values()], "rule": root.partitioning.rule.value,
                 "schema": _schema_to_json(root), "partial": None if partial is None else _partial_to_json(partial)}
     return fragment_to_json(root)
@@ -330,23 +331,25 @@ def _root_from_json(record: Mapping[str, Any], tables: Mapping[int, TableCatalog
     if "read" in record:
         schema = _schema_from_json(record["schema"])
         blocks = tuple(ShuffleBlock(*each) for each in record["read"])
-        return ShuffleReadNode(schema, None, blocks, _marks_from_json(record["marks"], schema))
+        group_by = None if record["groups"] is None else tuple(record["groups"])
+        return ShuffleReadNode(schema, None, blocks, _marks_from_json(record["marks"], schema), group_by)
     if "write" in record:
         schema = _schema_from_json(record["schema"])
         receivers, key, vnode_count, _, target = record["how"]
         how = Partitioning(receivers, tuple(key), vnode_count, VnodeRule(record["rule"]), target)
-        partial = None if record["partial"] is None else _partial_from_json(record["partial"], schema, tables)
+        partial = None if record["partial"] is None else _partial_from_json(record["partial"], tables)
         return shuffle_write(schema, record["write"], how, partial)
     return fragment_from_json(record, tables.__getitem__)
 
 
 def _partial_to_json(node: PartialAggNode) -> dict[str, Any]:
-    return {"schema": _schema_to_json(node.input), "group_by": list(node.group_by),
+    return {"schema": _schema_to_json(node), "group_by": list(node.group_by),
             "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id}
 
 
-def _partial_from_json(record: Mapping[str, Any], schema: Schema, tables: Mapping[int, TableCatalog]) -> PartialAggNode:
-    input = MergeNode(_schema_from_json(record["schema"]), None, 0, None, 0)
+def _partial_from_json(record: Mapping[str, Any], tables: Mapping[int, TableCatalog]) -> PartialAggNode:
+    schema = _schema_from_json(record["schema"])
+    input = MergeNode(schema, None, 0, None, 0)
     calls = tuple(map(call_from_json, record["calls"]))
     return PartialAggNode(schema, None, input, tuple(record["group_by"]), calls, tables[record["table"]])
 

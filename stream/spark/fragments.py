@@ -5,6 +5,7 @@ The rows of a fragment are read from the table, or arrive from the fragment befo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stream.errors import BackfillRefused
@@ -15,21 +16,25 @@ from stream.plan.stream_plan import (
     FilterNode,
     HashAggNode,
     MaterializeNode,
+    PartialAggNode,
     ProjectNode,
     ProjectSetNode,
     StreamScanNode,
+    without_partial_agg,
 )
 
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
 RUNNABLE = (
-    StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, ExpandNode, HashAggNode, MaterializeNode, ExchangeNode,
+    StreamScanNode, FilterNode, ProjectNode, ProjectSetNode, ExpandNode, HashAggNode, PartialAggNode, MaterializeNode,
+    ExchangeNode,
 )  # fmt: skip
 
 
 def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:
-    """The plan's fragments, beginning with the scan. BackfillRefused names an executor that cannot run in a task."""
+    """The plan's fragments, which send rows, beginning with the scan. BackfillRefused names an executor that cannot run
+    in a task."""
     for node in plan.root.walk():
         if not isinstance(node, RUNNABLE):
             raise BackfillRefused(plan.root.table.name, f"{node.identity} cannot run in a task")
@@ -38,4 +43,4 @@ def backfill_fragments(plan: StreamPlan) -> tuple[Fragment, ...]:
             raise BackfillRefused(plan.root.table.name, f"{calls} cannot run in a task")
         if len(node.inputs) > 1:
             raise BackfillRefused(plan.root.table.name, f"{node.identity} has {len(node.inputs)} inputs")
-    return fragments_of(plan)
+    return tuple(replace(each, root=without_partial_agg(each.root)) for each in fragments_of(plan))

@@ -12,14 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hummock.object_store.base import ObjectStore
-from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
-from relational.expr.aggregates import AggCall
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
 from stream.executor.partial_agg import PartialAggExecutor
-from stream.message import Barrier, Message, Wait, Watermark
-from stream.plan.stream_plan import StreamNode
+from stream.message import Barrier, GroupStates, Message, Wait, Watermark
+from stream.plan.stream_plan import PartialAggNode, StreamNode
 from stream.runtime.channel import Channel
 from stream.spark.shuffle_files import (
     EMPTY_PART,
@@ -39,33 +37,27 @@ PARTIAL_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ShuffleReadNode(StreamNode):
-    """Emits the changes of `blocks`, in their order, and then the watermarks `marks`, by column."""
+    """Emits the changes of `blocks`, in their order, and then the watermarks `marks`, by column. `group_by`: they are
+    states of groups by these columns of the rows; None: they are rows."""
 
     blocks: tuple[ShuffleBlock, ...] = ()
     marks: Mapping[int, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PartialAggNode(StreamNode):
-    """States of the groups of its input, for the aggregation that owns `state_table`."""
-
-    input: StreamNode
-    group_by: tuple[int, ...]
-    calls: tuple[AggCall, ...]
-    state_table: TableCatalog
-
-    @property
-    def inputs(self) -> tuple[StreamNode, ...]:
-        return (self.input,)
+    group_by: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleWriteNode(StreamNode):
-    """Writes its input for the tasks that receive edge number `edge`."""
+    """Writes its input, of a partial aggregation the states, for the tasks that receive edge number `edge`. Its columns
+    and those of `partitioning` are those of what is written."""
 
     input: StreamNode
     edge: int
     partitioning: Partitioning
+
+    @property
+    def partial(self) -> PartialAggNode | None:
+        """What makes groups of the rows; None: rows are written."""
+        return self.input if isinstance(self.input, PartialAggNode) else None
 
     @property
     def inputs(self) -> tuple[StreamNode, ...]:
@@ -111,23 +103,26 @@ class ShuffleEnds:
         def read() -> Iterator[StreamChunk]:
             return read_blocks(node.blocks, node.schema, self._objects)
 
-        return _ShuffleReadExecutor(info, chain.head_channel(), read, node.marks)
+        return _ShuffleReadExecutor(info, chain.head_channel(), read, node.marks, node.group_by)
 
     def _writer(self, chain: Any, node: ShuffleWriteNode, info: ExecutorInfo) -> Executor:
         writer = ShuffleWriter(self._file, node.schema, node.partitioning)
-        executor = self._writers[node.edge] = _ShuffleWriteExecutor(info, chain.build(node.input), writer)
+        group_by = None if node.partial is None else node.partial.group_by
+        executor = self._writers[node.edge] = _ShuffleWriteExecutor(info, chain.build(node.input), writer, group_by)
         return executor
 
     def _partial(self, chain: Any, node: PartialAggNode, info: ExecutorInfo) -> Executor:
         input = chain.build(node.input)
         executor = PartialAggExecutor(
-            info, input, node.group_by, node.calls, node.state_table, ErrorCounts(), cache_bytes=PARTIAL_BYTES)
+            info, input, node.group_by, node.calls, node.state_table, ErrorCounts(), cache_bytes=PARTIAL_BYTES,
+            chunk_rows=chain.options.chunk_rows, reduction=None)
         self._partials[chain.spec.root.edge] = executor
         return executor
 
 
 class _ShuffleReadExecutor(Executor):
-    """The barriers of `control`, after the first one what `read()` yields and `marks`."""
+    """The barriers of `control`, after the first one what `read()` yields and `marks`; if these are of groups by
+    `group_by`, as states and for the columns of the rows."""
 
     def __init__(
         self,
@@ -135,33 +130,40 @@ class _ShuffleReadExecutor(Executor):
         control: Channel,
         read: Callable[[], Iterator[StreamChunk]],
         marks: Mapping[int, Any],
+        group_by: tuple[int, ...] | None,
     ) -> None:
         self.info = info
-        self._control, self._read, self._marks = control, read, marks
+        self._control, self._read, self._marks, self._group_by = control, read, marks, group_by
 
     def execute(self) -> Iterator[Message]:
         messages = received(self._control)
         yield (yield from first_barrier(messages, self.info.identity))
-        yield from self._read()
+        group_by = self._group_by
+        yield from self._read() if group_by is None else (GroupStates(states, group_by) for states in self._read())
         for column, value in self._marks.items():
-            yield Watermark(column, value)
+            yield Watermark(column if group_by is None else group_by[column], value)
         yield from messages
 
 
 class _ShuffleWriteExecutor(Executor):
-    """Writes the changes of `input`; passes on its barriers."""
+    """Writes the changes of `input`, or its states of groups by `group_by`; passes on its barriers."""
 
-    def __init__(self, info: ExecutorInfo, input: Executor, writer: ShuffleWriter) -> None:
+    def __init__(
+        self, info: ExecutorInfo, input: Executor, writer: ShuffleWriter, group_by: tuple[int, ...] | None
+    ) -> None:
         self.info = info
-        self._input, self.writer = input, writer
+        self._input, self.writer, self._group_by = input, writer, group_by
         self.marks: dict[int, Any] = {}
-        """The last watermark of each column."""
+        """The last watermark of each column that is written."""
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, StreamChunk):
                 self.writer.add(message)
+            elif isinstance(message, GroupStates):
+                self.writer.add(message.chunk)
             elif isinstance(message, Watermark):
-                self.marks[message.column] = message.value
+                column = message.column if self._group_by is None else self._group_by.index(message.column)
+                self.marks[column] = message.value
             elif isinstance(message, (Barrier, Wait)):
                 yield message

@@ -52,7 +52,7 @@ from stream.message import (
     addressed,
 )
 from stream.options import NAME_PREFIXES
-from stream.plan.stream_plan import SinkNode, SourceNode
+from stream.plan.stream_plan import SinkNode, SourceNode, without_partial_agg
 from stream.protocol import ActorSpec, CollectedEpoch, Step
 from stream.runtime.channel import Channel
 from stream.spark.altered import with_altered
@@ -153,7 +153,9 @@ class SparkWorker:
 
     def build(self, specs: Sequence[ActorSpec]) -> None:
         """Keep actors, which begin with the barrier that names them. ActorFailed if one cannot be built, which is tried
-        here, before anything depends on it."""
+        here, before anything depends on it. Fragments send rows: whether groups are made of them is decided for each
+        epoch."""
+        specs = [replace(spec, root=without_partial_agg(spec.root)) for spec in specs]
         for spec in specs:
             tried = replace(spec, first_rows=None)
             inputs = [[Channel(1)] * len(each.upstreams) for each in spec.inputs]

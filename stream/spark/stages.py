@@ -10,7 +10,9 @@ never comes back, and the stages are well ordered. What must run in the process 
 statements, the first rows of a table, sinks, and connectors that hold rows in this process. All that follows such a
 segment unmoved is one segment again, and rows that several of its fragments receive from one actor are sent once.
 
-Where rows pass to an aggregation, their sender may make groups of them first, and send the state of each instead.
+Where rows pass to an aggregation, their sender may make groups of them first, and send the state of each instead. The
+driver decides that for each epoch, so the partial aggregations of the plan are left out of the fragments (see
+SparkWorker.build).
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk.vnode_map import VnodeMap
 from relational.types import Field, Schema, VnodeRule
 from stream.executor.hash_agg import agg_groups
+from stream.plan.planner import states_add_up
 from stream.plan.stream_plan import (
     DmlNode,
     HashAggNode,
     MergeNode,
+    PartialAggNode,
     SinkNode,
     SourceNode,
     StreamScanNode,
@@ -37,7 +41,7 @@ from stream.plan.stream_plan import (
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.spark.epoch_spec import shuffle_write
 from stream.spark.shuffle_files import Partitioning, ShuffleBlock
-from stream.spark.shuffle_nodes import PartialAggNode, SentEdge, ShuffleReadNode
+from stream.spark.shuffle_nodes import SentEdge, ShuffleReadNode
 
 BUNDLE_BYTES = 256 << 20
 """Of shuffle blocks that one task receives, unless one segment sends it more."""
@@ -210,7 +214,7 @@ class StageGraph:
     def schema_of(self, edge: StageEdge) -> Schema:
         """The columns of what is sent on an edge between segments."""
         if edge.number in self._partials:
-            return self._partials[edge.number].schema
+            return state_schema(self._partials[edge.number])
         root = self._spec_of(edge.sender).root
         return root.input.schema if isinstance(root, SinkNode) else root.schema
 
@@ -257,8 +261,7 @@ class StageGraph:
                 writes, owner = edge.receiver, self._spec_of(edge.sender).table
             else:
                 inputs = list(actors[at].inputs)
-                sent_key = replace(inputs[edge.input].edge, key=self._key_of(edge))
-                inputs[edge.input] = replace(inputs[edge.input], edge=sent_key, upstreams=(virtual,))
+                inputs[edge.input] = replace(inputs[edge.input], upstreams=(virtual,))
                 actors[at] = replace(actors[at], inputs=tuple(inputs))
                 if edge.number in self._partials:
                     came = sent.get(edge.number, ()) if number == 0 else ()
@@ -294,7 +297,9 @@ class StageGraph:
         for column in {column for each in sent for column in each.marks}:
             if all(column in each.marks for each in sent):
                 marks[column] = min(each.marks[column] for each in sent)
-        return ShuffleReadNode(self.schema_of(edge), None, arrivals[receiver], marks)
+        partial = self._partials.get(edge.number)
+        group_by = None if partial is None else partial.group_by
+        return ShuffleReadNode(self.schema_of(edge), None, arrivals[receiver], marks, group_by)
 
     def _unwritten(self, actors: Sequence[ActorSpec], segment: Segment) -> list[ActorSpec]:
         """Sinks whose table another task writes send to that task like any others."""
@@ -332,14 +337,16 @@ def partial_of(spec: ActorSpec) -> PartialAggNode | None:
     if len(spec.inputs) != 1 or len(found) != 1 or not isinstance(found[0].input, MergeNode):
         return None
     (node,) = found
-    if node.kept or node.overflows or node.distinct or node.ordered:
+    if not states_add_up(node):
         return None
-    groups = agg_groups(node.group_by, node.input.schema.types, node.calls, (), (), 0, node.state_table)
-    if not all(each.can_merge for each in groups.specs):
-        return None
-    schema = Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(groups.state_types)))
     input = MergeNode(node.input.schema, None, 0, None, 0)
-    return PartialAggNode(schema, None, input, node.group_by, node.calls, node.state_table)
+    return PartialAggNode(input.schema, None, input, node.group_by, node.calls, node.state_table)
+
+
+def state_schema(node: PartialAggNode) -> Schema:
+    """The columns of the states that a partial aggregation sends."""
+    groups = agg_groups(node.group_by, node.schema.types, node.calls, (), (), 0, node.state_table)
+    return Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(groups.state_types)))
 
 
 def _sum_of(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -46,7 +46,7 @@ from stream.executor.merge import MergeExecutor
 from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.executor.ordered_input import OrderedInput, RowLayout
 from stream.executor.over_window import OverWindowExecutor, Windows
-from stream.executor.partial_agg import FinalAggExecutor
+from stream.executor.partial_agg import FinalAggExecutor, PartialAggExecutor, Reduction
 from stream.executor.project import ProjectExecutor
 from stream.executor.project_set import ProjectSetExecutor
 from stream.executor.row_id_gen import RowIdGenExecutor
@@ -76,6 +76,7 @@ from stream.plan.stream_plan import (
     MaterializeNode,
     MergeNode,
     OverWindowNode,
+    PartialAggNode,
     ProjectNode,
     ProjectSetNode,
     RowIdGenNode,
@@ -102,6 +103,8 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
 
 
+PARTIAL_AGG_BYTES = 16 << 20
+"""At most, of the groups of one partial aggregation, which should stay in the caches of a core."""
 BuilderFunctions: TypeAlias = Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]]
 """By node type: the executor of a node, given the chain under construction."""
 
@@ -622,6 +625,18 @@ class _ActorChain(ExecutorChain):
         self.all_row_ids[self.spec.actor_id] = self.row_id_gen_of_actor = executor
         return executor
 
+    def partial_agg(self, node: PartialAggNode, info: ExecutorInfo) -> Executor:
+        """Rows of a fragment with one actor are passed on: it gains little, and another one takes a part of the work.
+        """
+        input = self.build(node.input)
+        if not node.is_forced and self.spec.siblings == 1:
+            return input
+        options, bytes = self.options, min(self.options.aggregation_cache_bytes, PARTIAL_AGG_BYTES)
+        return PartialAggExecutor(
+            info, input, node.group_by, node.calls, node.state_table, self.errors, cache_bytes=bytes,
+            chunk_rows=options.chunk_rows, reduction=None if node.is_forced else Reduction(),
+        )
+
     def left_groups(self, node: HashAggNode) -> AggGroups | None:
         spec = self.spec
         if self.handover is None or spec.is_detached:
@@ -724,6 +739,7 @@ BUILDERS: BuilderFunctions = {
     ExpandNode: ExecutorChain.expand,
     ProjectSetNode: ExecutorChain.project_set,
     HashAggNode: ExecutorChain.hash_agg,
+    PartialAggNode: _ActorChain.partial_agg,
     HashJoinNode: ExecutorChain.hash_join,
     TemporalJoinNode: _ActorChain.temporal_join,
     DeltaJoinNode: _ActorChain.delta_join,

@@ -86,7 +86,9 @@ MAY_IMPORT: dict[str, str] = {
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
     "stream.runtime": "message relational.types relational.chunk",
-    "stream.plan": "relational.types relational.plan relational.expr relational.catalog relational.udf hummock.base",
+    "stream.plan": (
+        "relational.types relational.plan relational.expr relational.agg relational.catalog relational.udf hummock.base"
+    ),
     "stream.actor_metrics": "epoch_figures",
     "stream.epoch_figures": "",
     "stream.engine_choice": "",

@@ -47,16 +47,17 @@ def test_a_running_view_has_rows_time_and_state_by_executor(db, load):
     rows = db.sql("EXPLAIN ANALYZE (duration_secs = 0.5) MATERIALIZED VIEW v").to_pylist()
     sent, elapsed = (len(load) - before + 1) * 400, time.monotonic() - began
     assert [row["plan"].split()[0] for row in rows] == [
-        "fragment", "Materialize", "HashAgg", "Merge", "fragment", "Filter", "StreamScan"
+        "fragment", "Materialize", "HashAgg", "Merge", "fragment", "PartialAgg", "Filter", "StreamScan"
     ]  # fmt: skip
-    counting, written, grouped, merged, reading, passed, scanned = rows
+    counting, written, grouped, merged, reading, sent_on, passed, scanned = rows
     assert (counting["actors"], reading["actors"], grouped["actors"]) == (2, 1, None)
     assert 0 < scanned["rows_per_second"] <= 2 * sent / elapsed
     assert passed["rows_per_second"] == pytest.approx(0.75 * scanned["rows_per_second"], rel=0.1)
+    assert sent_on["rows_per_second"] == pytest.approx(passed["rows_per_second"], rel=0.1), "one actor makes no groups"
     assert merged["rows_per_second"] == pytest.approx(passed["rows_per_second"], rel=0.2)
     assert 0 < written["rows_per_second"] < merged["rows_per_second"] / 10
     assert counting["share"] + reading["share"] == pytest.approx(1, abs=0.001)
-    for fragment, executors in ((counting, (written, grouped, merged)), (reading, (passed, scanned))):
+    for fragment, executors in ((counting, (written, grouped, merged)), (reading, (sent_on, passed, scanned))):
         cpu = [each["cpu"] for each in executors]
         assert all(0 <= each <= fragment["cpu"] for each in cpu) and sum(cpu) <= 1.2 * fragment["cpu"]
     assert grouped["state_bytes"] > 0 and written["state_bytes"] > 0 and passed["state_bytes"] is None
@@ -72,7 +73,7 @@ def test_other_ways_to_ask(db):
     assert table["plan"].startswith("  Materialize t") and statements["plan"] == "    Dml t"
     assert fragment["rows_per_second"] == 0 and table["state_bytes"] > 0
     text = db.explain("EXPLAIN ANALYZE (duration_secs = 0.01) v").split("\n")
-    assert len(text) == 7 and text[0].endswith("actors 2, channels 0% full") and "rows/s" in text[6]
+    assert len(text) == 8 and text[0].endswith("actors 2, channels 0% full") and "rows/s" in text[7]
     for seconds in (0, 61):
         with pytest.raises(InvalidOption, match="seconds"):
             db.analyze("v", seconds=seconds)

@@ -3,7 +3,7 @@
 One file per kind of node. Column indices are positions in the output of a node's input.
 """
 
-from relational.plan.logical.aggregate import Aggregate
+from relational.plan.logical.aggregate import AggPhases, Aggregate
 from relational.plan.logical.emit_on_window_close import EmitOnWindowClose
 from relational.plan.logical.expand import Expand
 from relational.plan.logical.filter import Filter
@@ -20,6 +20,7 @@ from relational.plan.logical.union import Union
 from relational.plan.logical.values import ColumnValues, Values
 
 __all__ = [
+    "AggPhases",
     "Aggregate",
     "ColumnValues",
     "EmitOnWindowClose",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, input_columns, remap
@@ -22,17 +23,30 @@ from relational.types.ordering import SortKey
 from relational.types.schema import Field, Schema
 
 
+class AggPhases(StrEnum):
+    """Where the rows of a stream become groups, if rows change their actor for that and states of parts of them add up.
+    """
+
+    ADAPTIVE = "adaptive"
+    """Partly before the exchange, as long as that makes a few groups of many rows."""
+    ONE = "one"
+    """Behind the exchange."""
+    TWO = "two"
+    """Before the exchange, and the groups of all senders behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate(UnaryPlan):
     """One row per group: the input columns `group_by` (hidden or not, visible in the output), then one column per call.
 
     Without groups it is one row, even for an empty input. Without calls it is DISTINCT. `names` name the calls'
-    columns.
+    columns. `phases`: of the job that keeps it.
     """
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
     names: tuple[str, ...]
+    phases: AggPhases = AggPhases.ADAPTIVE
 
     def _derived(self) -> Properties:
         known = self.input.properties
@@ -93,7 +107,8 @@ class Aggregate(UnaryPlan):
             return self, outputs
         moved = tuple(_moved(call, positions) for call in calls)
         names = tuple(self.names[number] for number in kept)
-        return Aggregate(child, tuple(positions[column] for column in self.group_by), moved, names), outputs
+        groups_below = tuple(positions[column] for column in self.group_by)
+        return Aggregate(child, groups_below, moved, names, self.phases), outputs
 
     def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
         """Terms over groups alone go below."""

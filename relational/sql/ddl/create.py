@@ -36,7 +36,7 @@ from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder, rows_of
-from relational.sql.settings import DELTA_JOIN
+from relational.sql.settings import DELTA_JOIN, agg_phases
 from relational.sql.statement import (
     Backfill,
     CreateDatabase,
@@ -107,7 +107,7 @@ def _sink(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
     parallelism = options.take(PARALLELISM, parallelism_of, None)
     reader.finish()
     try:
-        sink, plan = sink_of(name.name, query, options.take_rest(), definition, views)
+        sink, plan = sink_of(name.name, query, options.take_rest(), definition, views, agg_phases(context.is_set))
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists, parallelism)
@@ -130,7 +130,8 @@ def _sink_into(
     query, views = _sunk(reader, context)
     reader.finish()
     try:
-        sink, plan = sink_into(name.name, query, table, columns, context.catalog.snapshot, definition, views)
+        sink, plan = sink_into(
+            name.name, query, table, columns, context.catalog.snapshot, definition, views, agg_phases(context.is_set))
     except BindError as error:
         raise BindError(error.message, **error_span(table_span)) from error
     return CreateSink(_in_schema(sink, context, name, span), plan, if_not_exists)
@@ -198,7 +199,7 @@ def _materialized_view(
     query = _named(query, columns)
     try:
         indexes = context.catalog.snapshot.indexes_of if context.is_set(DELTA_JOIN) else None
-        view, plan = view_of(name.name, query, definition, views, vnode_count, indexes)
+        view, plan = view_of(name.name, query, definition, views, vnode_count, indexes, agg_phases(context.is_set))
     except BindError as error:
         raise BindError(error.message, **error_span(span)) from error
     return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill, parallelism)

@@ -6,8 +6,9 @@ from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggKind
 from relational.types import Schema
-from stream.executor.partial_agg import FinalAggExecutor, PartialAggExecutor
-from stream.message import Watermark
+from stream.executor import partial_agg as partial_agg_module
+from stream.executor.partial_agg import PartialAggExecutor, Reduction
+from stream.message import GroupStates, Watermark
 from tests.stream.executor.test_hash_agg import INPUT, call, grouped, hash_agg
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
@@ -17,9 +18,17 @@ CALLS = [call(AggKind.COUNT, None), call(AggKind.COUNT, 2), call(AggKind.SUM, 2)
 STATE = table_catalog("groups", Schema.of(k="varchar", id="bigint"), (0,))
 
 
-def partial_agg(input, group_by=(1,), cache_bytes=1 << 20):
-    errors = ErrorCounts()
-    return PartialAggExecutor(input.info, input, group_by, CALLS, STATE, errors, cache_bytes=cache_bytes)
+def partial_agg(input, group_by=(1,), cache_bytes=1 << 20, chunk_rows=4096, reduction=None):
+    return PartialAggExecutor(input.info, input, group_by, CALLS, STATE, ErrorCounts(), cache_bytes=cache_bytes,
+                              chunk_rows=chunk_rows, reduction=reduction)
+
+
+@pytest.fixture
+def short_samples(monkeypatch):
+    """Groups of few rows are abandoned, and tried again, after a few rows."""
+    monkeypatch.setattr(partial_agg_module, "SAMPLE_ROWS", 4)
+    monkeypatch.setattr(partial_agg_module, "FIRST_PASSED", 1)
+    monkeypatch.setattr(partial_agg_module, "MOST_PASSED", 2)
 
 
 class TestTwoHalves(ExecutorSuite):
@@ -28,8 +37,11 @@ class TestTwoHalves(ExecutorSuite):
     cache_bytes = 1 << 20
 
     def build(self, input, store):
-        first = partial_agg(input, cache_bytes=self.cache_bytes)
-        return hash_agg(first, store, (1,), CALLS, kind=FinalAggExecutor, partial_errors={})
+        first = partial_agg(input, cache_bytes=self.cache_bytes, reduction=self.reduction())
+        return hash_agg(first, store, (1,), CALLS)
+
+    def reduction(self):
+        return None
 
     def oracle(self, rows):
         return [row[:5] for row in grouped(rows)]
@@ -44,12 +56,28 @@ class TestTwoHalvesWithoutMemory(TestTwoHalves):
     cache_bytes = 1
 
 
+@pytest.mark.usefixtures("short_samples")
+class TestTwoHalvesInTurnWithRows(TestTwoHalves):
+    """The first half passes on rows, and tries groups again, all the time."""
+
+    def reduction(self):
+        return Reduction()
+
+
 def messages_of(executor):
-    return [list(map(repr, message.rows())) if isinstance(message, StreamChunk) else message
-            for message in executor.execute()]
+    def shown(message):
+        if isinstance(message, GroupStates):
+            return list(map(repr, message.chunk.rows()))
+        return message.to_pretty() if isinstance(message, StreamChunk) else message
+
+    return list(map(shown, executor.execute()))
 
 
-def test_watermarks_of_group_columns_follow_the_states_with_their_positions():
+def inserts(*rows):
+    return StreamChunk.from_rows(INPUT, [(Op.INSERT, row) for row in rows])
+
+
+def test_watermarks_of_group_columns_follow_the_states():
     chunk = StreamChunk.from_rows(INPUT, [(Op.INSERT, (1, "a", 2, 0.5)), (Op.DELETE, (2, "a", 3, 0.5))])
     script = [barrier(1), Watermark(0, 7), chunk, Watermark(3, 0.5), Watermark(0, 8), chunk, barrier(2), barrier(3)]
     executor = partial_agg(ScriptedExecutor(INPUT, (0,), script), group_by=(1, 0))
@@ -57,7 +85,7 @@ def test_watermarks_of_group_columns_follow_the_states_with_their_positions():
         barrier(1),
         ["('a', 1, 2, 2, 2, Decimal('4'), 2, Decimal('4'), 2)",
          "('a', 2, -2, -2, -2, Decimal('-6'), -2, Decimal('-6'), -2)"],
-        Watermark(1, 8),
+        Watermark(0, 8),
         barrier(2),
         barrier(3),
     ]
@@ -66,7 +94,35 @@ def test_watermarks_of_group_columns_follow_the_states_with_their_positions():
 
 @pytest.mark.parametrize(("cache_bytes", "chunks"), [(1 << 30, 1), (1, 3)])
 def test_groups_beyond_the_cache_are_sent_before_the_barrier(cache_bytes, chunks):
-    parts = [StreamChunk.from_rows(INPUT, [(Op.INSERT, (number, "a", number, None))]) for number in range(3)]
+    parts = [inserts((number, "a", number, None)) for number in range(3)]
     executor = partial_agg(ScriptedExecutor(INPUT, (0,), [barrier(1), *parts, barrier(2)]), cache_bytes=cache_bytes)
     found = messages_of(executor)
     assert found[0] == barrier(1) and found[-1] == barrier(2) and len(found) == 2 + chunks
+
+
+def test_states_are_sent_in_chunks():
+    many = inserts(*((number, str(number), 1, None) for number in range(10)))
+    found = messages_of(partial_agg(ScriptedExecutor(INPUT, (0,), [barrier(1), many, barrier(2)]), chunk_rows=4))
+    assert [len(each) for each in found[1:-1]] == [4, 4, 2]
+
+
+@pytest.mark.usefixtures("short_samples")
+def test_groups_of_few_rows_are_abandoned_and_tried_again():
+    scattered = [inserts(*((at, f"{at}{number}", 1, None) for number in range(4))) for at in range(4)]
+    equal = inserts(*((9, "a", 1, None) for _ in range(partial_agg_module.LEAST_REDUCTION)))
+    script = [barrier(1), *scattered, equal, equal, barrier(2), scattered[0], barrier(3)]
+    found = messages_of(partial_agg(ScriptedExecutor(INPUT, (0,), script), reduction=Reduction()))
+    kinds = ["states" if isinstance(each, list) else "rows" if isinstance(each, str) else "barrier" for each in found]
+    assert kinds == ["barrier", "states", "rows", "states", "rows", "rows", "states", "barrier", "states", "barrier"]
+
+
+def test_a_reduction_by_groups_that_live_on_counts_their_states_once():
+    reduction = Reduction()
+    half = partial_agg_module.SAMPLE_ROWS // 2
+    few = half // partial_agg_module.LEAST_REDUCTION
+    for _ in range(5):
+        assert not reduction.take(half, few) and not reduction.take(half, few)
+    reduction.sent(few)
+    assert not reduction.take(2 * half, few)
+    assert reduction.take(2 * half, few + 2 * few + 1)
+    assert reduction.is_poor

@@ -14,6 +14,7 @@ from stream.plan.planner import plan_query
 from stream.plan.serialize import (
     FIRST_VERSION,
     FORMAT_VERSION,
+    FUNCTIONS_VERSION,
     JOINS_VERSION,
     OVERFLOWS_VERSION,
     TOP_N_VERSION,
@@ -21,14 +22,15 @@ from stream.plan.serialize import (
     stream_plan_from_text,
     stream_plan_to_text,
 )
+from stream.plan.stream_plan import PartialAggNode
 from tests.stream.plan.test_planner_cases import CASES
 from tests.support.suites.sql_cases import case_catalog
 
 QUERIES = [(title, statement) for title, statement, _ in CASES if not statement.startswith("CREATE TABLE")]
 
 
-def planned(statement):
-    (bound,) = bind_sql(statement, case_catalog())
+def planned(statement, true_settings=("enable_two_phase_agg",)):
+    (bound,) = bind_sql(statement, case_catalog(), is_set=true_settings.__contains__)
     ids = itertools.count(100)
     job = bound.sink if isinstance(bound, CreateSink) else bound.view
     plan = plan_query(job.with_id(50), bound.plan, lambda name: next(ids))
@@ -73,11 +75,29 @@ def test_a_plan_over_a_dropped_column_is_refused():
     ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders", WINDOWS_VERSION),
     ("SELECT x.id FROM orders AS x JOIN orders AS y ON x.at = y.at", JOINS_VERSION),
     ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.n = y.n AND x.at > y.at + INTERVAL '1 month'", JOINS_VERSION),
-    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.at = y.at", FORMAT_VERSION),
-    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.n = y.n AND x.at > y.at", FORMAT_VERSION)])
+    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.at = y.at", FUNCTIONS_VERSION),
+    ("SELECT x.n FROM clicks AS x JOIN clicks AS y ON x.n = y.n AND x.at > y.at", FUNCTIONS_VERSION)])
 def test_a_plan_is_written_as_early_releases_read_it(query, version):
-    plan, _ = planned(f"CREATE MATERIALIZED VIEW m AS {query}")
-    assert json.loads(stream_plan_to_text(plan))["version"] == version
+    plan, tables = planned(f"CREATE MATERIALIZED VIEW m AS {query}", ())
+    text = stream_plan_to_text(plan)
+    assert json.loads(text)["version"] == version
+    assert stream_plan_from_text(text, tables.__getitem__) == plan
+
+
+@pytest.mark.parametrize("true_settings", [(), ("enable_two_phase_agg",),
+                                           ("enable_two_phase_agg", "force_two_phase_agg"), ("force_two_phase_agg",)])
+@pytest.mark.parametrize(("calls", "adds_up"), [
+    ("count(*), sum(id), max(id) FILTER (WHERE id > 3)", True), ("sum(id::double precision)", False),
+    ("count(DISTINCT id)", False), ("array_agg(id)", False)])
+def test_a_stored_plan_has_the_partial_aggregation_of_its_session(true_settings, calls, adds_up):
+    query = f'SELECT msg, {calls} FROM (SELECT "Id" AS id, msg FROM log) GROUP BY msg'
+    plan, tables = planned(f"CREATE MATERIALIZED VIEW m AS {query}", true_settings)
+    text = stream_plan_to_text(plan)
+    found = [node.is_forced for node in plan.root.walk() if isinstance(node, PartialAggNode)]
+    is_planned = adds_up and "enable_two_phase_agg" in true_settings
+    assert found == (["force_two_phase_agg" in true_settings] if is_planned else [])
+    assert (json.loads(text)["version"] == FORMAT_VERSION) == is_planned
+    assert stream_plan_from_text(text, tables.__getitem__) == plan
 
 
 def test_a_newer_format_is_refused():
