@@ -112,6 +112,13 @@ def plan_for(
     return PlannedQuery(plan, shown, tables, past, epochs, query, known)
 
 
+def check_not_dropped(plan: LogicalPlan, known: CatalogSnapshot) -> None:
+    """NotFound if a table of the plan is gone since it was bound: its rows went with it, at all epochs."""
+    for node in nodes(plan):
+        if isinstance(node, Scan) and node.table.id not in known.tables:
+            raise NotFound(f"{node.table.name!r} was dropped", name=node.table.name)
+
+
 def recursion_limits(host: Host) -> RecursionLimits:
     """Of the queries of a session."""
     options = host.options.stream
@@ -187,10 +194,8 @@ class SessionQueries:
         if past is not None or planned.epochs or self.transaction.is_open:
             with self._pinned(planned, past) as (pinned, epoch):
                 return self._without_indexes(pinned).query.rows_at(epoch, values)
-        known = self._catalog.snapshot
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)
-        if self._catalog.snapshot is not known:
-            self._check_not_dropped(planned)
+        self._check_not_dropped(planned)
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
             return self._rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
         return rows
@@ -259,6 +264,7 @@ class SessionQueries:
         """JobFailed for a table that was set aside, unless an older epoch is read; JobCreating."""
         if not is_past:
             self.host.settle(planned.tables)
+        self._check_not_dropped(planned)
         known = self._catalog.snapshot
         failed = self.host.failed_jobs(known)
         if failed or known.creating:
@@ -268,11 +274,10 @@ class SessionQueries:
             check_created(known, (*planned.tables, *planned.past_tables))
 
     def _check_not_dropped(self, planned: PlannedQuery) -> None:
-        """NotFound if one of the tables is gone, whose rows went with it."""
-        known = self._catalog.snapshot.tables
-        for scan in nodes(planned.source):
-            if isinstance(scan, Scan) and scan.table.id not in known:
-                raise NotFound(f"{scan.table.name!r} was dropped while it was read", name=scan.table.name)
+        """NotFound if one of the tables is gone since the query was bound."""
+        known = self._catalog.snapshot
+        if not all(table_id in known.tables for table_id in (*planned.tables, *planned.past_tables)):
+            check_not_dropped(planned.source, known)
 
     # -- changes ---------------------------------------------------------------------------------------
 

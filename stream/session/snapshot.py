@@ -22,7 +22,7 @@ from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 from stream.message import SKIP_ROW
 from stream.meta.creations import check_created
-from stream.session.queries import estimated_rows_in, recursion_limits
+from stream.session.queries import check_not_dropped, estimated_rows_in, recursion_limits
 
 if TYPE_CHECKING:
     from relational.sql.parameters import Given
@@ -117,6 +117,7 @@ class Snapshot(ClosedAtExit):
     # -- what relations ask of their runner ------------------------------------------------------------
 
     def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
+        check_not_dropped(plan, self._catalog.snapshot)
         check_created(self._catalog.snapshot, (node.table.id for node in nodes(plan) if isinstance(node, Scan)))
         return run_query(plan, self._storage, self.epoch, self._rows, self._limits, values)
 

@@ -36,6 +36,18 @@ def db(url):
         yield session
 
 
+def replayed(changes):
+    """The rows after changes (op, epoch, *values), each of which must fit."""
+    found = set()
+    for op, _, *values in changes:
+        if op in ("+", "U+"):
+            assert tuple(values) not in found
+            found.add(tuple(values))
+        else:
+            found.remove(tuple(values))
+    return found
+
+
 def change(db, rng):
     for _ in range(rng.randrange(1, 4)):
         key = rng.randrange(30)
@@ -64,15 +76,7 @@ def test_each_feed_goes_on_where_the_one_before_had_passed(db):
             rows = [tuple(row.values()) for row in batch.to_pylist()]
             kept.setdefault(rows[0][1], rows)
     assert list(kept) == sorted(kept)
-    found = set()
-    for rows in kept.values():
-        for op, _, *values in rows:
-            if op in ("+", "U+"):
-                assert tuple(values) not in found
-                found.add(tuple(values))
-            else:
-                found.remove(tuple(values))
-    assert found == rows_at(db, "t", None)
+    assert replayed(change for rows in kept.values() for change in rows) == rows_at(db, "t", None)
 
 
 def test_its_position_stays_readable_while_nobody_uses_it(db):
@@ -204,12 +208,5 @@ def test_followers_are_killed_and_none_is_missed(db, url, tmp_path):
     with closing(sqlite3.connect(path)) as kept:
         kept.executemany("INSERT OR REPLACE INTO change VALUES (?, ?, ?, ?)",
                          [(row["_epoch"], row["_op"], row["id"], row["v"]) for row in last])
-        changes = kept.execute("SELECT epoch, op, id, v FROM change ORDER BY epoch, op LIKE '%+'").fetchall()
-    found = set()
-    for _, op, *values in changes:
-        if op in ("+", "U+"):
-            assert tuple(values) not in found
-            found.add(tuple(values))
-        else:
-            found.remove(tuple(values))
-    assert found == rows_at(db, "t", None)
+        changes = kept.execute("SELECT op, epoch, id, v FROM change ORDER BY epoch, op LIKE '%+'").fetchall()
+    assert replayed(changes) == rows_at(db, "t", None)

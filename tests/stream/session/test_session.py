@@ -304,6 +304,22 @@ def test_a_closed_session_says_so(db):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("actor-")]
 
 
+def test_what_was_bound_to_a_table_says_that_it_was_dropped(url="memory://"):
+    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1); FLUSH")
+        db.sql("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+        kept = [db.sql("SELECT id FROM t"), db.table("t"), db.sql("SELECT COUNT(*) AS n FROM t CROSS JOIN u")]
+        with db.at() as snapshot:
+            past = db.sql(f"SELECT id FROM t FOR SYSTEM_TIME AS OF {snapshot.epoch}")
+            of_snapshot = snapshot.sql("SELECT id FROM t")
+            assert past.rows() == of_snapshot.rows() == [{"id": 1}]
+            db.sql("DROP TABLE t; CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (2); FLUSH")
+            for relation in (*kept, past, of_snapshot):
+                with pytest.raises(NotFound, match="'t' was dropped"):
+                    relation.rows()
+        assert db.sql("SELECT id FROM t").rows() == [{"id": 2}]
+
+
 def test_options_are_checked_by_name():
     with pytest.raises(InvalidOption, match="colour"):
         stream.connect("memory://", colour="red")
