@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 import click
 
 from hummock.cli.output import Output
-from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreError, MetaStoreRolledBack
+from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreRolledBack
 from hummock.meta import is_log, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.log_repair import carry_out_log_repair, plan_log_repair
 from hummock.meta.store.base import MetaStore
 from hummock.metrics import Metrics, serve_metrics
-from hummock.object_store import directory_of, open_object_store
+from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
+from hummock.object_store.url import store_url
 from hummock.tools.repair import set_apart
 from hummock.version import HummockVersion
 
@@ -62,9 +61,10 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def command(url: str | None, named: str | None, meta: str | None, accept_rollback: bool, as_json: bool,
                 **options: Any) -> None:
-        found = url or named
-        if not found or (url and named):
-            raise click.UsageError("one store is worked on: give its URL, or --store URL")
+        given = url or named
+        if not given or (url and named):
+            raise click.UsageError("one store is worked on: give its URL or path, or --store URL")
+        found = store_url(given)
         output = Output(as_json)
         try:
             try:
@@ -106,11 +106,9 @@ def repair_log(url: str, meta: str | None, output: Output, damage: MetaStoreCorr
 @contextmanager
 def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool = False) -> Iterator[OpenStore]:
     """The store at `url`, which must exist. Raises `HummockError`."""
-    if urlsplit(url).scheme == "file" and not Path(directory_of(url)).is_dir():
-        raise MetaStoreError(f"{url} does not exist")
     metrics = Metrics()
     with ExitStack() as resources:
-        object_store = open_object_store(url, metrics=metrics)
+        object_store = open_object_store(url, metrics=metrics, create=False)
         resources.callback(object_store.close)
         meta_store = open_meta_store(url, meta, object_store=object_store, create=False,
                                      accept_rollback=accept_rollback)

@@ -32,6 +32,7 @@ from hummock.object_store.base import (
     mint_sstable_name,
     name_minter,
 )
+from hummock.object_store.url import store_url
 from relational.errors import RequestRefused, RequestUnanswered
 from relational.inbox.payload import PayloadObject, check_count, write_payload
 from relational.inbox.records import (
@@ -56,19 +57,20 @@ class Inbox:
     """A client of the session that serves the store at `url`, whose metadata is at `meta` as in `hummock.open`.
 
     A call waits up to `timeout_ms` for the answer. Thread safe. Raises `InvalidOption` for a store that only one
-    process sees, and `MetaStoreError` where there is no store.
+    process sees, and `StoreNotFound` where there is no store.
     """
 
-    def __init__(self, url: str, *, meta: str | None = None, timeout_ms: int = TIMEOUT_MS,
+    def __init__(self, url: str | os.PathLike[str], *, meta: str | None = None, timeout_ms: int = TIMEOUT_MS,
                  stores: tuple[MetaStore, ObjectStore] | None = None, random_bytes: RandomBytes = os.urandom,
                  sleep: Callable[[float], None] = time.sleep):
         """`stores`: opened stores, which belong to the caller; None: those at `url`."""
         self._random_bytes, self._sleep, self.timeout_ms = random_bytes, sleep, timeout_ms
         with ExitStack() as opened:
             if stores is None:
+                url = store_url(url)
                 if url.startswith("memory:"):
                     raise InvalidOption("url", url, "a store that several processes see: file://, s3://, ...")
-                objects = open_object_store(url)
+                objects = open_object_store(url, create=False)
                 opened.callback(objects.close)
                 meta_store = open_meta_store(url, meta, object_store=objects, create=False)
                 opened.callback(meta_store.close)

@@ -102,8 +102,8 @@ def test_a_look_changes_nothing(url, tmp_path):
 
 @pytest.mark.parametrize("command", [*INSPECTIONS, "vacuum", "compact"])
 def test_what_is_no_store_is_said_in_one_line_and_left_alone(tmp_path, command):
-    for url, word in ((f"file://{tmp_path}/nothing", "does not exist"), ("ftp://x/y", "InvalidOption"),
-                      ("nonsense", "InvalidOption"), (f"file://{tmp_path}", "")):
+    for url, word in ((f"file://{tmp_path}/nothing", "there is no store"), ("ftp://x/y", "InvalidOption"),
+                      ("nonsense", "there is no store"), (f"file://{tmp_path}", "")):
         result = run(command, url, status=1)
         assert result.stdout == "" and word in result.stderr and len(result.stderr.splitlines()) == 1
         record = run_json(command, url, status=1)
@@ -113,6 +113,7 @@ def test_what_is_no_store_is_said_in_one_line_and_left_alone(tmp_path, command):
 
 def test_a_store_is_given_by_position_or_by_option_and_once(url):
     assert run_json("levels", "--store", url) == run_json("levels", url)
+    assert run_json("levels", url.removeprefix("file://")) == run_json("levels", url)
     for arguments in ((), (url, "--store", url), ("--store", "")):
         assert "--store URL" in run("levels", *arguments, status=2).output
 
@@ -254,7 +255,7 @@ def test_a_process_serves_metrics_here_only_and_ends_on_a_signal(url, command):
 def test_an_error_in_a_process_is_one_line_and_a_status(tmp_path):
     child = process("verify", f"file://{tmp_path}/nothing")
     output, errors = child.communicate(timeout=60)
-    assert (child.returncode, output) == (1, "") and errors.startswith("MetaStoreError: ")
+    assert (child.returncode, output) == (1, "") and errors.startswith("StoreNotFound: ")
     assert len(errors.splitlines()) == 1
 
 

@@ -143,7 +143,7 @@ def test_one_damage_does_not_hide_the_next(url):
 
 
 def test_what_is_no_store_is_said_so(tmp_path):
-    assert "does not exist" in run("version", f"file://{tmp_path}/nothing", status=1)
+    assert "there is no store" in run("version", f"file://{tmp_path}/nothing", status=1)
     assert "InvalidOption" in run("stats", "ftp://x", status=1)
     run("version", status=2)
 
