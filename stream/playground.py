@@ -10,7 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+from weakref import WeakSet
 
+from hummock.base.closing import ClosedAtExit
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.errors import WriterRunning
@@ -108,6 +110,8 @@ class Playground:
         self.options, self.is_divided = options, engine is not None
         self.url = object_store.url
         self.object_store, self.meta_store = object_store, meta_store
+        self.feeds: WeakSet[ClosedAtExit] = WeakSet()
+        """Readers of changes, which end with it."""
         self.metrics = metrics or Metrics()
         self.node_name = f"playground-{random_bytes(8).hex()}"
         with contextlib.ExitStack() as undo:
@@ -143,6 +147,7 @@ class Playground:
             self.meta.start()
             self._begin_maintenance()  # now epochs that interrupted jobs need are pinned
             self.deliveries.committed()
+            undo.callback(self._close_feeds)
             self._undo = undo.pop_all()
 
     def _compute_node(self, pool: ActorPool) -> SessionWorker:
@@ -290,6 +295,10 @@ class Playground:
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""
         self.manager.check_writer(self._writer)
+
+    def _close_feeds(self) -> None:
+        for feed in list(self.feeds):
+            feed.close()
 
     def close(self) -> None:
         """Close everything; uncommitted changes are lost. Idempotent."""

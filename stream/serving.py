@@ -10,7 +10,9 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakSet
 
+from hummock.base.closing import ClosedAtExit
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
@@ -48,6 +50,8 @@ class ServingNode:
     ) -> None:
         self.options, self.url = options, object_store.url
         self.object_store, self.meta_store = object_store, meta_store
+        self.feeds: WeakSet[ClosedAtExit] = WeakSet()
+        """Readers of changes, which end with it."""
         self.metrics = metrics or Metrics()
         with contextlib.ExitStack() as undo:
             undo.callback(object_store.close)
@@ -71,6 +75,7 @@ class ServingNode:
             undo.callback(self.storage.close)
             self.storage.follow_versions()
             undo.callback(CommitListener(meta_store.url, self._refresh).close)
+            undo.callback(self._close_feeds)
             self._undo = undo.pop_all()
 
     def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
@@ -89,6 +94,10 @@ class ServingNode:
         """Reads what was committed. An error is that of the next look, which the storage has."""
         with contextlib.suppress(HummockError):
             self.manager.refresh()
+
+    def _close_feeds(self) -> None:
+        for feed in list(self.feeds):
+            feed.close()
 
     def close(self) -> None:
         """Releases what it reads. Idempotent."""

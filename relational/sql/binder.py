@@ -39,8 +39,10 @@ from relational.sql.statement import (
     ShowJobs,
     ShowKind,
     ShowMemory,
+    ShowSubscriptions,
     Statement,
 )
+from relational.sql.subscriptions import bind_subscribe
 from relational.sql.transactions import bind_begin, bind_close, bind_declare, bind_end, bind_fetch
 from relational.sql.tree import parse
 
@@ -95,10 +97,12 @@ def _flush(piece: Piece, context: BindContext) -> Flush:
 
 def _show(piece: Piece, context: BindContext) -> Statement:
     """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS, SHOW EPOCHS,
-    SHOW MEMORY [FROM job], SHOW setting, SHOW ALL.
+    SHOW SUBSCRIPTIONS, SHOW MEMORY [FROM job], SHOW setting, SHOW ALL.
     """
     reader = TokenReader(piece.after(1))
-    for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors()), ("EPOCHS", ShowEpochs())):
+    alone = (("JOBS", ShowJobs()), ("ERRORS", ShowErrors()), ("EPOCHS", ShowEpochs()),
+             ("SUBSCRIPTIONS", ShowSubscriptions()))
+    for word, shown_alone in alone:
         if reader.accept(word):
             reader.finish()
             return shown_alone
@@ -121,7 +125,7 @@ def _show(piece: Piece, context: BindContext) -> Statement:
             return _listing(kind, reader, context)
     if reader.is_done:
         kinds = ", ".join(kind.upper() for kind in ShowKind)
-        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, MEMORY, a setting or ALL"
+        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, MEMORY, SUBSCRIPTIONS, a setting or ALL"
         raise reader.fail(f"SHOW is followed by one of {kinds}, {others}")
     return bind_show(reader)
 
@@ -188,6 +192,7 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "DECLARE": bind_declare,
     "FETCH": bind_fetch,
     "CLOSE": bind_close,
+    "SUBSCRIBE": bind_subscribe,
     "PREPARE": bind_prepare,
     "EXECUTE": bind_execute,
     "DEALLOCATE": bind_deallocate,

@@ -296,6 +296,37 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscribe:
+    """The changes of a table: after the epoch `since`; None: the rows that are there, then what changes."""
+
+    table: TableCatalog
+    since: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSubscription:
+    """A position in the changes of a table, kept in the store for `retention_ms` after its last use; None: a day."""
+
+    name: str
+    table: TableCatalog
+    retention_ms: int | None
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropSubscription:
+    """Forgets a subscription."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSubscriptions:
+    """The subscriptions, and the cursors of change feeds."""
+
+
+@dataclass(frozen=True, slots=True)
 class CloseCursor:
     """`name` None: all cursors."""
 
@@ -474,6 +505,10 @@ Statement = (
     | DeclareCursor
     | Fetch
     | CloseCursor
+    | Subscribe
+    | CreateSubscription
+    | DropSubscription
+    | ShowSubscriptions
     | Prepare
     | Execute
     | Deallocate

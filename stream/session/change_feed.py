@@ -95,6 +95,7 @@ class ChangeFeed(ClosedAtExit):
             self._pins.close()
             raise
         self._commits = host.manager.subscribe(lambda version: self._notify())
+        host.feeds.add(self)
 
     @property
     def schema(self) -> pa.Schema:
@@ -131,7 +132,8 @@ class ChangeFeed(ClosedAtExit):
         return self
 
     def close(self) -> None:
-        """Ends a waiting `read`, and notes in the cursor what was passed. Idempotent."""
+        """Ends a waiting `read`, and notes in the cursor what was passed. Idempotent. The end of the session does it, too.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

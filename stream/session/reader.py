@@ -52,7 +52,7 @@ class ReaderSession(ClosedAtExit):
         self._offsets = CommittedOffsets(host)
         self._queries = SessionQueries(host, self._transaction, Settings(), worker)
         self._statements = SessionStatements(
-            host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs
+            host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs, self.cursors
         )
 
     def __repr__(self) -> str:
@@ -61,13 +61,13 @@ class ReaderSession(ClosedAtExit):
 
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def sql(self, text: str, params: Given = ()) -> Relation | ResultSet | int | None:
+    def sql(self, text: str, params: Given = ()) -> Relation | ResultSet | ChangeFeed | int | None:
         """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
         the rows that it gives. CREATE: the Table, or the Relation of a view. COMMIT: the rows affected by the
-        transaction, if it has changes. Others: None. ParseError and BindError point at the text; StatementError if a
-        statement failed.
+        transaction, if it has changes. SUBSCRIBE: a ChangeFeed. Others: None. ParseError and BindError point at the
+        text; StatementError if a statement failed.
 
         `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
         """

@@ -41,10 +41,12 @@ from stream.job_memory import memory_table
 from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.serving import Host, ServingNode
+from stream.session.change_feed import ChangeFeed
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
 from stream.session.queries import Change
 from stream.session.rows import chunk_of_rows
+from stream.session.subscriptions import Subscriptions
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from stream.session.queries import SessionQueries
 
 Rows = TypeVar("Rows", int, pa.Table)
-Answer: TypeAlias = Relation | ResultSet | pa.Table | int | None
+Answer: TypeAlias = Relation | ResultSet | ChangeFeed | pa.Table | int | None
 
 
 class SessionStatements:
@@ -69,6 +71,7 @@ class SessionStatements:
         jobs: Callable[[], ResultSet],
         errors: Callable[[], ResultSet],
         epochs: Callable[[], ResultSet],
+        cursors: Callable[[], ResultSet],
     ) -> None:
         self._host = host
         self._spark = OwnSpark(host.options.stream.spark_master)
@@ -77,7 +80,8 @@ class SessionStatements:
         self._relation = relation
         self._flush = flush
         self._jobs = jobs
-        self._errors, self._epochs = errors, epochs
+        self._errors, self._epochs, self._cursors = errors, epochs, cursors
+        self._subscriptions = Subscriptions(host)
         self._settings = queries.settings
         self._transaction = queries.transaction
         self.executions = Executions(
@@ -100,7 +104,7 @@ class SessionStatements:
         """All settings that the meaning of a query or data change depends on."""
         return self._settings.changed
 
-    def run_text(self, text: str, given: Given) -> tuple[Relation | ResultSet | int | None, bool]:
+    def run_text(self, text: str, given: Given) -> tuple[Relation | ResultSet | ChangeFeed | int | None, bool]:
         """The result of the last statement of a text, see Session.sql, and whether that is a query. An error aborts the
         transaction."""
         try:
@@ -126,6 +130,7 @@ class SessionStatements:
     def close(self) -> None:
         """Ends the transaction, and the Spark session that a statement started."""
         self._transaction.end()
+        self._subscriptions.close()
         self._spark.close()
 
     def now(self) -> datetime:
@@ -341,7 +346,23 @@ class SessionStatements:
         self._transaction.declare(statement.name, self._select(statement.query))
 
     def _fetch(self, statement: bound.Fetch) -> pa.Table:
-        return self._transaction.fetch(statement.name, statement.count)
+        if self._transaction.has_cursor(statement.name):
+            return self._transaction.fetch(statement.name, statement.count)
+        return self._subscriptions.fetch(statement.name, statement.count)
+
+    def _subscribe(self, statement: bound.Subscribe) -> ChangeFeed:
+        return ChangeFeed(self._host, statement.table, statement.since, follow=True)
+
+    def _create_subscription(self, statement: bound.CreateSubscription) -> None:
+        self._subscriptions.create(
+            statement.name, statement.table, statement.retention_ms, if_not_exists=statement.if_not_exists
+        )
+
+    def _drop_subscription(self, statement: bound.DropSubscription) -> None:
+        self._subscriptions.drop(statement.name, if_exists=statement.if_exists)
+
+    def _show_subscriptions(self, statement: bound.ShowSubscriptions) -> ResultSet:
+        return self._cursors()
 
     def _close_cursor(self, statement: bound.CloseCursor) -> None:
         self._transaction.close_cursor(statement.name)
@@ -482,6 +503,10 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.DeclareCursor: SessionStatements._declare,
     bound.Fetch: SessionStatements._fetch,
     bound.CloseCursor: SessionStatements._close_cursor,
+    bound.Subscribe: SessionStatements._subscribe,
+    bound.CreateSubscription: SessionStatements._create_subscription,
+    bound.DropSubscription: SessionStatements._drop_subscription,
+    bound.ShowSubscriptions: SessionStatements._show_subscriptions,
     bound.Show: SessionStatements._show,
     bound.ShowJobs: SessionStatements._show_jobs,
     bound.ShowErrors: SessionStatements._show_errors,

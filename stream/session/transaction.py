@@ -42,6 +42,8 @@ READING = (
     bound.Prepare, bound.Execute, bound.Deallocate,
 )  # fmt: skip
 """Statements that change nothing, which every transaction takes."""
+SUBSCRIBING = (bound.Subscribe, bound.CreateSubscription, bound.DropSubscription, bound.ShowSubscriptions)
+"""Statements that change no rows, but are no part of a transaction."""
 WRITING = (bound.Insert, bound.Update, bound.Delete)
 
 
@@ -148,7 +150,7 @@ class Transaction:
     def check(self, statement: bound.Statement) -> None:
         """TransactionAborted; InvalidStatement for what a transaction does not take; ReadOnlySession for all but reads
         without a worker."""
-        if self._worker is None and not isinstance(statement, READING):
+        if self._worker is None and not isinstance(statement, (*READING, *SUBSCRIBING)):
             raise ReadOnlySession(type(statement).__name__)
         if self._changes is None or isinstance(statement, bound.End):
             return
@@ -211,6 +213,9 @@ class Transaction:
         self._cursors[name] = rows
         if self.is_open:
             self._scoped.add(name)
+
+    def has_cursor(self, name: str) -> bool:
+        return name in self._cursors
 
     def fetch(self, name: str, count: int | None) -> pa.Table:
         """The next rows of a cursor, all that are left for None. NotFound."""

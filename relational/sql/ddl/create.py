@@ -49,6 +49,7 @@ from relational.sql.statement import (
     CreateView,
     Statement,
 )
+from relational.sql.subscriptions import create_subscription
 from relational.sql.system_catalog import SYSTEM_SCHEMAS
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
@@ -61,11 +62,13 @@ def bind_create(piece: Piece, context: BindContext) -> Statement:
     reader.expect("CREATE")
     if any(reader.begins(*words) for words in _OF_FUNCTIONS):
         return bind_create_function(piece, context)
+    if reader.accept("SUBSCRIPTION"):
+        return create_subscription(reader, context, reader.accept("IF", "NOT", "EXISTS"))
     for words, create in _CREATABLE.items():
         if reader.accept(*words):
             if_not_exists = reader.accept("IF", "NOT", "EXISTS")
             return create(reader, context, if_not_exists, piece.source.strip())
-    raise reader.fail(f"{listed((*_CREATABLE, ('FUNCTION',), ('AGGREGATE',)))} is expected here")
+    raise reader.fail(f"{listed((*_CREATABLE, ('SUBSCRIPTION',), ('FUNCTION',), ('AGGREGATE',)))} is expected here")
 
 
 def listed(choices: Iterable[tuple[str, ...]]) -> str:

@@ -10,7 +10,8 @@ from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_function import read_fields
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import function_named, read_name, read_schema_name, resolved, schema_of
-from relational.sql.statement import Drop, DropDatabase, DropFunction, DropSchema, Nothing
+from relational.sql.statement import Drop, DropDatabase, DropFunction, DropSchema, DropSubscription, Nothing
+from relational.sql.subscriptions import drop_subscription
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,
@@ -22,9 +23,11 @@ _KINDS: dict[tuple[str, ...], TableKind] = {
 }
 
 
-def bind_drop(piece: Piece, context: BindContext) -> Drop | DropFunction | DropSchema | DropDatabase | Nothing:
+def bind_drop(
+    piece: Piece, context: BindContext
+) -> Drop | DropFunction | DropSchema | DropDatabase | DropSubscription | Nothing:
     """DROP TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, FUNCTION, AGGREGATE or SCHEMA [IF EXISTS] name [CASCADE
-    | RESTRICT]; DROP DATABASE.
+    | RESTRICT]; DROP SUBSCRIPTION; DROP DATABASE.
     """
     reader = TokenReader(piece)
     reader.expect("DROP")
@@ -37,10 +40,12 @@ def bind_drop(piece: Piece, context: BindContext) -> Drop | DropFunction | DropS
         database = DropDatabase(reader.name("a database"), if_exists)
         reader.finish()
         return database
+    if reader.accept("SUBSCRIPTION"):
+        return drop_subscription(reader)
     for words, kind in _KINDS.items():
         if reader.accept(*words):
             return _table(reader, context, kind)
-    others = (("FUNCTION",), ("AGGREGATE",), ("SCHEMA",), ("DATABASE",))
+    others = (("SUBSCRIPTION",), ("FUNCTION",), ("AGGREGATE",), ("SCHEMA",), ("DATABASE",))
     raise reader.fail(f"{listed((*_KINDS, *others))} is expected here")
 
 

@@ -22,6 +22,7 @@ from stream.cli.shell.options import TABLE
 from stream.cli.shell.output import Output
 from stream.cli.shell.statements import Command, InputSplitter, Item, Statement
 from stream.errors import StreamError
+from stream.session.change_feed import ChangeFeed
 from stream.session.reader import ReaderSession
 from stream.session.table import Table
 
@@ -141,7 +142,11 @@ class Shell:
         if isinstance(result, Result) and not isinstance(result, Table) and statement.words[:1] != ("CREATE",):
             result = result.to_arrow()
         elapsed = self.clock() - begun
-        if isinstance(result, pa.Table):
+        if isinstance(result, ChangeFeed):
+            with result:
+                for batch in result:
+                    self.output.rows(pa.Table.from_batches([batch]), title)
+        elif isinstance(result, pa.Table):
             self.state.query = statement
             self._rows(statement, result, title)
         elif isinstance(result, int):
