@@ -132,8 +132,8 @@ class ChangeFeed(ClosedAtExit):
         return self
 
     def close(self) -> None:
-        """Ends a waiting `read`, and notes in the cursor what was passed. Idempotent. The end of the session does it, too.
-        """
+        """Ends a waiting `read`, and notes in the cursor what was passed. Idempotent. The session does it at its end,
+        too."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
