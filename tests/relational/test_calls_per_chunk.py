@@ -138,12 +138,16 @@ def test_a_loop_that_makes_no_object_is_not_taken_for_one(planted):
 
 
 def test_a_taking_of_the_gil_for_each_row_is_counted(planted):
-    with gil_takings() as taken:
-        planted.takings(1_000)
-    assert taken == [1_001]
-    with gil_takings() as taken:
-        planted.floats(1_000)
-    assert taken == [0]
+    """Threads that other tests left may take it meanwhile, but not in each of many tries."""
+    def least(work):
+        found = []
+        for _ in range(20):
+            with gil_takings() as taken:
+                work(1_000)
+            found += taken
+        return min(found)
+
+    assert (least(planted.takings), least(planted.floats)) == (1_001, 0)
 
 
 def test_objects_of_other_threads_are_counted_where_all_are(planted):

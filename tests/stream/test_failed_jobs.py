@@ -229,19 +229,22 @@ def test_what_can_be_resumed_is_said(db):
 
 @contextmanager
 def broken_view(name):
-    """The aggregation of the view `name` fails on every chunk."""
-    original = HashAggExecutor._apply
+    """The aggregation of the view `name` fails on every chunk, of rows or of states."""
+    originals = HashAggExecutor._apply, HashAggExecutor._merge
 
-    def broken(self, chunk):
-        if self._state_table.catalog.name.startswith(f"{name}."):
-            raise ZeroDivisionError("injected")
-        original(self, chunk)
+    def failing(original):
+        def broken(self, chunk):
+            if self._state_table.catalog.name.startswith(f"{name}."):
+                raise ZeroDivisionError("injected")
+            original(self, chunk)
 
-    HashAggExecutor._apply = broken
+        return broken
+
+    HashAggExecutor._apply, HashAggExecutor._merge = map(failing, originals)
     try:
         yield
     finally:
-        HashAggExecutor._apply = original
+        HashAggExecutor._apply, HashAggExecutor._merge = originals
 
 
 def break_view(db, number):

@@ -227,6 +227,7 @@ def test_a_writer_that_waits_too_long_for_memory_fails_and_says_why(monkeypatch)
             store.ingest_batch(batch((b"b", b"x" * 20)), E1)
         assert isinstance(refused.value.__cause__, ObjectStoreError)
         plan.clear()
+        monkeypatch.undo()
         store.ingest_batch(batch((b"b", b"x" * 20)), E1)
         assert [key for key, _ in store.scan(EVERYTHING, E1)] == [b"a", b"b"]
 
