@@ -94,8 +94,6 @@ class CommitListener:
         self._path, self._on_commit = socket_path(meta_url), on_commit
         self._is_closed = threading.Event()
         self._connection: socket.socket | None = None
-        self.is_connected = False
-        """Whether commits are announced at the moment."""
         self._thread = threading.Thread(target=self._run, name="commit-listener", daemon=True)
         self._thread.start()
 
@@ -114,12 +112,12 @@ class CommitListener:
                 connection.settimeout(RETRY_SECONDS)
                 connection.connect(str(self._path))
                 self._receive(connection, _inode(self._path))
-            self._connection, self.is_connected = None, False
+            self._connection = None
             self._is_closed.wait(RETRY_SECONDS)
 
     def _receive(self, connection: socket.socket, inode: int | None) -> None:
         """Until the other side ends, or another process has the address."""
-        self._connection, self.is_connected = connection, True
+        self._connection = connection
         self._on_commit()  # what was committed before it connected
         while not self._is_closed.is_set() and _inode(self._path) == inode:
             with suppress(TimeoutError):

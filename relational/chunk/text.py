@@ -6,6 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
 
 
 def format_changes(changes: Iterable[tuple[object, tuple]]) -> str:
@@ -13,6 +17,18 @@ def format_changes(changes: Iterable[tuple[object, tuple]]) -> str:
     return "\n".join(
         " ".join([str(op), *("." if value is None else _cell(value) for value in row)]) for op, row in changes
     )
+
+
+def op_texts(ops: np.ndarray) -> pa.Array:
+    """The text of each op, as it stands in a line."""
+    return _texts().take(pa.array(ops))
+
+
+@cache
+def _texts() -> pa.Array:
+    from relational.chunk.stream_chunk import Op  # which imports this module
+
+    return pa.array([str(op) for op in Op])
 
 
 def _cell(value: object) -> str:

@@ -30,8 +30,9 @@ from hummock.sstable.store import SstableStore
 from hummock.store.snapshot_store import SnapshotStore
 from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
-from relational.chunk import DataChunk, Op, StreamChunk
+from relational.chunk import DataChunk, StreamChunk
 from relational.chunk.arrow_export import OP_COLUMN
+from relational.chunk.text import op_texts
 from relational.expr.eval import Evaluator
 from relational.expr.expression import Expression, input_columns, remap
 from relational.plan.logical import Filter, Scan
@@ -151,7 +152,7 @@ def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> p
 def _batch(rows: DataChunk, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in rows.arrays]
     if isinstance(rows, StreamChunk):
-        arrays = [pa.array([str(op) for op in Op]).take(pa.array(rows.ops)), *arrays]
+        arrays = [op_texts(rows.ops), *arrays]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

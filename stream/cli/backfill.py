@@ -9,9 +9,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hummock.errors import HummockError
 from hummock.spark.session import spark_session
+from relational.display.text import counted_rows
 from relational.errors import RelationalError
 from relational.relation import Relation
-from stream.cli.terminal import counted_rows, new_console, print_error
+from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
 from stream.session.connect import connect
 from stream.spark.driver import BulkBackfill

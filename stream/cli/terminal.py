@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from relational.display.text import counted_rows
+
 MOST_ROWS = 200
 PIPE_COLUMNS = 240
 NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -30,11 +32,6 @@ def print_rows(console: Console, rows: pa.Table, title: str | None = None, most_
     console.print(grid)
     more = rows.num_rows - shown.num_rows
     console.print(f"[dim]{counted_rows(rows.num_rows)}{f', {more:,} not shown' if more else ''}[/dim]")
-
-
-def counted_rows(count: int) -> str:
-    """`1 row`, `2,000 rows`."""
-    return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
 def print_error(console: Console, error: BaseException) -> None:

@@ -19,7 +19,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
-from functools import cache
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -29,8 +28,9 @@ from hummock.base.closing import ClosedAtExit
 from hummock.epoch import NEVER, Epoch, monotonic_seconds, pure_epoch
 from hummock.errors import HummockError, InvalidEpoch
 from relational.catalog.objects import TableCatalog
-from relational.chunk import Op, StreamChunk
+from relational.chunk import StreamChunk
 from relational.chunk.arrow_export import OP_COLUMN
+from relational.chunk.text import op_texts
 from relational.errors import CatalogError, NotFound
 from relational.table.storage_table import StorageTable
 from stream.errors import SessionClosed, StreamError
@@ -44,12 +44,6 @@ if TYPE_CHECKING:
 EPOCH_COLUMN = "_epoch"
 LOOK_SECONDS = 1.0
 """Between two looks whether the job of the table was set aside, which no commit need tell."""
-
-
-@cache
-def op_names() -> pa.Array:
-    """The text of each op, by its number."""
-    return pa.array([str(op) for op in Op])
 
 
 class ChangeFeed(ClosedAtExit):
@@ -176,15 +170,15 @@ class ChangeFeed(ClosedAtExit):
             if self._target > self._storage.committed_epoch:
                 self._storage.wait_epoch(self._target)
             self._pin(self._target if self.epoch == NEVER else self.epoch)
-        else:
-            self._target = self._pin(None if since is None else _checked(since))
-            self.epoch = Epoch(NEVER) if since is None else self._target
+            return self._between(self.epoch, self._target)
+        self._target = self._pin(None if since is None else _checked(since))
+        self.epoch = Epoch(NEVER) if since is None else self._target
         return self._step()
 
     def _step(self) -> Iterator[pa.RecordBatch]:
         if self._cursor is not None:
             self._cursor.begin(self.epoch, self._target)
-        return iter(()) if self.epoch == self._target else self._between(self.epoch, self._target)
+        return self._between(self.epoch, self._target)
 
     def _pin(self, epoch: Epoch | None) -> Epoch:
         """The epoch, None: the newest one: it and all later ones are readable, in place of those since the last call.
@@ -246,6 +240,8 @@ class ChangeFeed(ClosedAtExit):
 
     def _between(self, since: Epoch, until: Epoch) -> Iterator[pa.RecordBatch]:
         """The changes from one epoch to another; since NEVER the rows."""
+        if since == until:
+            return iter(())
         table = self._check_runs()
         positions = {column.column_id: index for index, column in enumerate(table.columns)}
         missing = [name for column_id, name in self._columns.items() if column_id not in positions]
@@ -259,8 +255,7 @@ class ChangeFeed(ClosedAtExit):
     def _batch(self, chunk: StreamChunk, epoch: Epoch) -> pa.RecordBatch:
         rows = chunk.compact()
         epochs = pa.array(np.full(rows.capacity, epoch, np.uint64))
-        ops = op_names().take(pa.array(rows.ops))
-        return pa.RecordBatch.from_arrays([ops, epochs, *rows.arrays], schema=self.schema)
+        return pa.RecordBatch.from_arrays([op_texts(rows.ops), epochs, *rows.arrays], schema=self.schema)
 
 
 def _checked(since: int) -> Epoch:
