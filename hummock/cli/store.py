@@ -64,9 +64,9 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
         given = url or named
         if not given or (url and named):
             raise click.UsageError("one store is worked on: give its URL or path, or --store URL")
-        found = store_url(given)
         output = Output(as_json)
         try:
+            found = store_url(given)
             try:
                 with opened(found, meta, output, accept_rollback=accept_rollback) as store:
                     function(store, **options)

@@ -47,7 +47,7 @@ KNOWN_DIRECTORIES_LIMIT = 4096
 class LocalObjectStore(ObjectStore):
     """Every object is a regular file inside `root`; symbolic links out of it are rejected.
 
-    Unless `create`, a directory that does not exist is not made at opening.
+    Unless `create`, opening makes nothing: a root that is absent stays so until something is written.
     """
 
     def __init__(self, root: str | os.PathLike[str], random_bytes: RandomBytes = os.urandom, *, create: bool = True):
@@ -62,8 +62,7 @@ class LocalObjectStore(ObjectStore):
                 _make_directory(self._root)
             self._real_root = self._root.resolve()
             self._temporary = self._real_root / TEMPORARY
-            if create or self._root.is_dir():
-                _make_directory(self._temporary)
+            if self._temporary.is_dir():
                 self._remove_leftovers()
 
     @property
@@ -106,6 +105,9 @@ class LocalObjectStore(ObjectStore):
     def _writer(self, path: str, if_absent: bool, *, is_durable: bool) -> _LocalWriter:
         check_path(path)
         with self.typed(path):
+            if TEMPORARY not in self._known:
+                _make_directory(self._temporary)
+                self._known.add(TEMPORARY)
             temporary = self._temporary / self._random_bytes(16).hex()
             return _LocalWriter(self, path, temporary, if_absent, is_durable)
 

@@ -47,11 +47,17 @@ class Address:
 
 def store_url(location: str | PathLike[str]) -> str:
     """The URL of a store that is named by a URL or by a path, `~` and relative ones included. What begins as a URL
-    does, or is only the scheme of one, is left to whoever opens it."""
+    does, or is only the scheme of one, is left to whoever opens it.
+
+    Raises `InvalidOption` for a path that no file system can hold.
+    """
     text = fspath(location)
     if not text or "://" in text or BEGINS_AS_URL.match(text) or text in ("memory", "file"):
         return text
-    return Path(text).expanduser().absolute().as_uri()
+    try:
+        return Path(text).expanduser().absolute().as_uri()
+    except UnicodeEncodeError as error:
+        raise InvalidOption("path", ascii(text), "text that UTF-8 can encode") from error
 
 
 def parse_address(url: str) -> Address:

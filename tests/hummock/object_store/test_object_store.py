@@ -127,12 +127,21 @@ class TestLocalDisk:
 
     def test_leftovers_of_dead_puts_vanish_and_young_ones_stay(self, store, root):
         old, young = root / TEMPORARY / "old", root / TEMPORARY / "young"
+        old.parent.mkdir()
         old.write_bytes(b"x")
         young.write_bytes(b"x")
         past = old.stat().st_mtime - TEMPORARY_KEPT_MS / 1000 - 60
         os.utime(old, (past, past))
         LocalObjectStore(root)
         assert not old.exists() and young.exists()
+
+    def test_opening_makes_nothing_unless_asked(self, tmp_path):
+        LocalObjectStore(tmp_path, create=False)
+        LocalObjectStore(tmp_path / "absent", create=False)
+        assert list(tmp_path.iterdir()) == []
+        store = LocalObjectStore(tmp_path, create=False)
+        store.put("sst/x", b"x")
+        assert store.get("sst/x") == b"x" and [found.path for found in store.list("")] == ["sst/x"]
 
     def test_everything_is_synced_before_put_returns(self, root):
         calls = []
