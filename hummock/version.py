@@ -9,7 +9,7 @@ so any process that applies the same deltas has the same version.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -45,6 +45,15 @@ class Run:
     @cached_property
     def file_ids(self) -> frozenset[int]:
         return frozenset(info.id for info in self.sstables)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(info.name for info in self.sstables)
+
+    @cached_property
+    def key(self) -> str:
+        """As `run_key`."""
+        return run_key(self.sstables)
 
     @cached_property
     def stale_files(self) -> tuple[SstableInfo, ...]:
@@ -155,11 +164,20 @@ class HummockVersion:
         """All files, newest run first."""
         return (info for run in self.runs for info in run.sstables)
 
+    @property
+    def files(self) -> int:
+        """Number of files."""
+        return sum(len(run.sstables) for run in self.runs)
+
     def __repr__(self) -> str:
         levels = ", ".join(f"level {level.number}: {sum(len(run.sstables) for run in level.runs)} files "
                            f"in {len(level.runs)} runs" for level in self.levels if level.runs)
         return (f"HummockVersion({self.id}, epoch {self.max_committed_epoch}, readable from {self.safe_epoch}, "
                 f"{levels or 'no files'})")
+
+    def held_names(self, names: Set[str]) -> set[str]:
+        """The subset of `names` that are names of files of this version."""
+        return {held for run in self.runs for held in run.names.intersection(names)}
 
     def overlapping(self, key_range: KeyRange) -> Iterator[tuple[SstableInfo, ...]]:
         """Per run, newest first, the files that may hold keys of the range; runs without any are omitted."""
@@ -258,6 +276,11 @@ class HummockVersion:
 
     def _level(self, number: int) -> Level:
         return self.levels[number] if number < len(self.levels) else Level(number)
+
+
+def run_key(sstables: Iterable[SstableInfo]) -> str:
+    """One text for the names of a run's files: equal for equal files, its hash computed once."""
+    return " ".join(info.name for info in sstables)
 
 
 def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:

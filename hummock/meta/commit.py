@@ -67,7 +67,7 @@ class CommitRequest:
     def check_files(self, version: HummockVersion) -> None:
         """Raises `SstableRefused` for a file that may not enter at this epoch, or is in the store already."""
         entering = {info.name for info in self.entering}
-        held = {info.name for info in version.sstables if info.name in entering}
+        held = version.held_names(entering)
         for info in self.entering:
             if not is_sstable_name(info.name):
                 raise SstableRefused(info.name, "its name is not 32 hexadecimal digits")

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -154,7 +154,7 @@ Value = TypeVar("Value", HummockVersion, VersionDelta)
 
 def encode(record: Head | CommitAnswer | LoadAnswer | Lease | Upload | Tombstone | TaskCounter | LargeClaim
            | TaskAnswer | WriterSession | WriterProcess) -> bytes:
-    return _dump({"format": FORMAT, **asdict(record)})
+    return _dump({"format": FORMAT, **{name: getattr(record, name) for name in record.__annotations__}})
 
 
 def decode(kind: type[Record], key: str, data: bytes) -> Record:

@@ -2,11 +2,13 @@
 
 All functions are pure over the store's content. An append requires the head that was read, so of two concurrent appends
 one succeeds and the other reads again. When there are more than `checkpoint_deltas` deltas, the next append writes the
-whole version instead and removes them.
+whole version instead and removes them. A version of many files keeps more of them, so that each append pays for a few
+files of the next checkpoint only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, MetaStoreError
@@ -27,6 +29,9 @@ from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
 from hummock.version import HummockVersion, VersionDelta
 
 READS_LIMIT = 64        # tries to read a head and its deltas against concurrent checkpoints
+FILES_OF_DELTA = 8      # files of a checkpoint for each delta that is kept before it
+MOST_DELTAS = 1_024     # which a process that opens the store has to apply
+FEW_DELTAS = 8          # up to this many are read one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
     version = position.version.apply(delta)
     kept = range(position.head.checkpoint_id + 1, position.head.version_id + 1)
     head = Head(version.id, version.max_committed_epoch, position.head.checkpoint_id, next_file_id)
-    if len(kept) < checkpoint_deltas:
+    if len(kept) < max(checkpoint_deltas, min(MOST_DELTAS, version.files // FILES_OF_DELTA)):
         rows = {delta_key(delta.id): encode_value(delta)}
         gone: tuple[str, ...] = ()
     else:
@@ -127,7 +132,7 @@ def _version_of(meta_store: MetaStore, head: Head, known: HummockVersion) -> Hum
         if checkpoint is None:
             raise MetaStoreCorrupt(meta_store.url, CHECKPOINT, f"version {head.checkpoint_id}", None)
         version = decode_value(HummockVersion, CHECKPOINT, checkpoint)
-    for key, row in meta_store.list(DELTAS):
+    for key, row in _deltas(meta_store, known, head):
         delta = decode_value(VersionDelta, key, row)
         if version.id < delta.id <= head.version_id:
             if delta.id != version.id + 1:
@@ -138,3 +143,11 @@ def _version_of(meta_store: MetaStore, head: Head, known: HummockVersion) -> Hum
     if meta_store.get(HEAD) == encode(head):
         raise MetaStoreCorrupt(meta_store.url, "version log", f"version {head.version_id}", version.id)
     return None
+
+
+def _deltas(meta_store: MetaStore, known: HummockVersion, head: Head) -> Iterable[tuple[str, bytes]]:
+    """The rows of the deltas from `known` to `head` that there are, ascending, or of all deltas."""
+    if known.id < head.checkpoint_id or head.version_id - known.id > FEW_DELTAS:
+        return meta_store.list(DELTAS)
+    keys = [delta_key(version_id) for version_id in range(known.id + 1, head.version_id + 1)]
+    return [(key, row) for key in keys if (row := meta_store.get(key)) is not None]

@@ -1,7 +1,7 @@
 """Writes entries in order as one sorted run of durable files, for a flush of the shared buffer and for bulk loads.
 
 Files are built on the caller's thread, without the GIL, and uploaded in parts meanwhile; building blocks while
-`room_bytes` are in flight.
+`room_bytes` are in flight. A small run is uploaded by the caller's thread too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.multi_builder import MultiSstableBuilder
 
 PUT_THREADS = 4  # files uploaded concurrently while the next one is built
+SMALL_BYTES = 1 << 18  # up to this a run is uploaded by the thread that built it
 
 
 def write_run(
@@ -44,7 +45,8 @@ def write_run(
     """
     policy = filter_policy(options.filter_policy, options.filter_bits_per_key)
     prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
-    queue, threads = UploadQueue(store, room_bytes), ThreadGroup(name)
+    is_small = size_bytes <= min(SMALL_BYTES, options.sstable_bytes)
+    queue, threads = UploadQueue(store, room_bytes, is_served=not is_small), ThreadGroup(name)
 
     def take(output: SstableOutput) -> None:
         before_each()
@@ -56,7 +58,7 @@ def write_run(
         options, policy, mint_name, prefixes, borders, data_bytes, queue.file, is_served=is_large)
     try:
         builder.prepare()
-        for _ in range(PUT_THREADS if is_large else 1):
+        for _ in range(PUT_THREADS if is_large else 0 if is_small else 1):
             threads.start(queue.serve)
         if is_large:
             threads.start(builder.serve)

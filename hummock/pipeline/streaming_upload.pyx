@@ -2,7 +2,7 @@
 
 The parts of a file are written in order, by any free serving thread. The building thread enqueues them without the
 GIL, and blocks while as many bytes as memory allows are in flight. Parts of a local file are written without the GIL
-too.
+too. A small file needs no thread of its own: the building thread serves it when it is built.
 """
 
 cimport cython
@@ -85,12 +85,15 @@ cdef class UploadingFile(PartSink):
 
 @cython.final
 cdef class UploadQueue:
-    """The files of one attempt, about `room_bytes` of which may be in flight. One thread builds, several serve."""
+    """The files of one attempt, about `room_bytes` of which may be in flight. One thread builds, several serve; unless
+    `is_served`, the thread that builds them serves them afterwards, and nothing limits what is in flight until then.
+    """
     cdef object store                   # ObjectStore
     cdef dict files                     # by name, in order of creation
     cdef void* first                    # UploadingFile, the oldest that is not done; borrowed from `files`
     cdef void* last                     # the newest that was begun
     cdef Py_ssize_t room                # limit of bytes in flight
+    cdef bint is_served                 # by other threads, for which the building thread waits
     cdef Py_ssize_t leaving             # bytes in flight
     cdef bint has_ended                 # no more files will begin
     cdef bint has_failed
@@ -98,8 +101,8 @@ cdef class UploadQueue:
     cdef pthread_mutex_t lock
     cdef pthread_cond_t changed
 
-    def __cinit__(self, store, Py_ssize_t room_bytes):
-        self.store, self.room, self.files = store, room_bytes, {}
+    def __cinit__(self, store, Py_ssize_t room_bytes, bint is_served=True):
+        self.store, self.room, self.files, self.is_served = store, room_bytes, {}, is_served
         pthread_mutex_init(&self.lock, NULL)
         pthread_cond_init(&self.changed, NULL)
 
@@ -149,9 +152,13 @@ cdef class UploadQueue:
 
     def wait(self) -> list:
         """Ends the queue and waits; the outputs of all files, without their data, all durable. Raises as `finish`."""
+        pthread_mutex_lock(&self.lock)
+        self.has_ended = True
+        pthread_mutex_unlock(&self.lock)
+        if not self.is_served:
+            self.serve()
         with nogil:
             pthread_mutex_lock(&self.lock)
-            self.has_ended = True
             pthread_cond_broadcast(&self.changed)
             while not self.is_over():
                 pthread_cond_wait(&self.changed, &self.lock)
@@ -208,7 +215,7 @@ cdef class UploadQueue:
             return 0
         part.data, part.size, part.capacity = data, size, capacity
         pthread_mutex_lock(&self.lock)
-        while self.leaving > 0 and self.leaving + size > self.room and not self.has_failed:
+        while self.is_served and self.leaving > 0 and self.leaving + size > self.room and not self.has_failed:
             pthread_cond_wait(&self.changed, &self.lock)
         self.leaving += size
         if file.last == NULL:

@@ -6,7 +6,7 @@ finished (`id`, `meta_bytes`, `meta_digest`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from hummock.base.json_fields import U32, natural, word
@@ -18,6 +18,7 @@ INTEGERS = frozenset((
     "rows", "data_bytes", "uncompressed_bytes", "min_epoch", "max_epoch", "stale_rows", "tombstones",
     "format_version", "global_epoch", "id", "meta_bytes"))
 TEXTS = frozenset(("name", "filter_policy", "codec", "meta_digest"))
+PLAIN = INTEGERS | TEXTS        # their values are JSON as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,9 @@ class SstableInfo:
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values: bytes become hex, tuples lists; fields without prefixes or hash are omitted."""
-        record = asdict(self)
+        record: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
         record["smallest"], record["largest"] = self.smallest.hex(), self.largest.hex()
         record["table_ids"] = list(self.table_ids)
-        del record["prefixes"]
-        del record["content_hash"]
         if self.content_hash is not None:
             record["content_hash"] = f"{self.content_hash:016x}"
         if self.prefixes:

@@ -45,12 +45,13 @@ from hummock.shared_buffer.flush import Flusher
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
+from hummock.store.group_commit import GroupCommit
 from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
 from hummock.store.reads import ViewReads
 from hummock.store.stats import StorageStats, stats_of
 from hummock.store.table_sizes import table_bytes, table_entries
 from hummock.store.write_path import WritePath
-from hummock.version import HummockVersion
+from hummock.version import HummockVersion, run_key
 
 PIN_TRIES = 8
 
@@ -98,7 +99,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self._changed = threading.Condition(threading.Lock())  # guards buffer and view; no slow work while it is held
         self._sstable_store = SstableStore(object_store, self.options)
         self._settled: deque[str] = deque()  # names of files that no longer need a registration
-        self._runs: dict[tuple[str, ...], SortedRun] = {}
+        self._runs: dict[str, SortedRun] = {}                # by `run_key`
         self._base: ReadView | None = None  # without local sources; None before the first version and after `close`
         self._is_closed = False
         self._pid, self.is_forked = os.getpid(), False
@@ -113,6 +114,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
         )  # fmt: skip
         if committed_only:
             self._writes.refuse(RoleMissing())
+        self._group = GroupCommit(self.ingest_batch, self.commit, lambda: self._writes.buffer.sealed_epoch)
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)
         watch(self)
@@ -178,6 +180,18 @@ class HummockStorage(ViewReads, ClosedAtExit):
             ),
         )
         self.wait_epoch(epoch)
+
+    def write(self, batch: WriteBatch) -> Epoch:
+        """Commits the batch at an epoch of its own, which it returns: durable, and seen by others, when the call
+        returns. Calls of several threads share epochs and commits, so that many small writes cost few commits.
+
+        Whatever was ingested at or below that epoch is committed with it. An error of a store means that the batch is
+        not durable; it will be with the next commit that succeeds, unless `clear_uncommitted` comes before.
+        """
+        self.check_process()
+        if self.session is None:
+            raise RoleMissing
+        return self._group.write(batch)
 
     @contextmanager
     def upload_prefixes(self, count: int) -> Iterator[tuple[str, ...]]:
@@ -329,13 +343,13 @@ class HummockStorage(ViewReads, ClosedAtExit):
             if self._is_closed or (self._base is not None and version.id <= self._base.version.id):
                 return
             # Steps that can fail come first: until the last line reads see the previous version and all local data.
-            runs = tuple(self._run_of(run.sstables) for run in version.runs)
+            runs = tuple(self._run_of(run.key, run.sstables) for run in version.runs)
             base = ReadView(version, (), runs, hold, self._base, self._committed_only)
             self._settled += self._writes.advance(version)
             self._base, self._view = base, None
             shown = self._forget_runs()
             self._changed.notify_all()
-        self._sstable_store.retain(name for names in shown for name in names)
+        self._sstable_store.retain(name for key in shown for name in key.split())
         self._release_retired()
 
     def close(self) -> None:
@@ -377,7 +391,8 @@ class HummockStorage(ViewReads, ClosedAtExit):
         if self._view is None:
             local: list[SharedBufferBatch | SortedRun] = []
             for source in self._writes.buffer.sources:
-                local.append(source if isinstance(source, SharedBufferBatch) else self._run_of(source.sstables))
+                local.append(source if isinstance(source, SharedBufferBatch) else
+                             self._run_of(run_key(source.sstables), source.sstables))
             self._view = base.with_local(tuple(local))
         return self._view
 
@@ -385,24 +400,24 @@ class HummockStorage(ViewReads, ClosedAtExit):
         """Publishes a change of the buffer; `sstables` are its new run, if any. REQUIRES the lock."""
         self._view = None
         if sstables and not self._is_closed:
-            self._run_of(sstables)
+            self._run_of(run_key(sstables), sstables)
 
-    def _run_of(self, sstables: Sequence[SstableInfo]) -> SortedRun:
-        """The SortedRun of these files, the same object while it is visible. REQUIRES the lock."""
-        names = _names(sstables)
-        run = self._runs.get(names)
+    def _run_of(self, key: str, sstables: Sequence[SstableInfo]) -> SortedRun:
+        """The SortedRun of the files with this `run_key`, the same object while it is visible. REQUIRES the lock."""
+        run = self._runs.get(key)
         if run is None:
-            run = self._runs[names] = SortedRun(self._sstable_store, sstables)
+            run = self._runs[key] = SortedRun(self._sstable_store, sstables)
         return run
 
-    def _forget_runs(self) -> set[tuple[str, ...]]:
-        """Drops runs that new reads cannot see (running reads keep them alive); returns the names of the files in the
-        others. REQUIRES the lock.
+    def _forget_runs(self) -> set[str]:
+        """Drops runs that new reads cannot see (running reads keep them alive); returns the keys of the others.
+        REQUIRES the lock.
         """
-        committed = () if self._base is None else (run.infos for run in self._base.runs)
-        staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
-        shown = {_names(infos) for infos in (*committed, *staged)}
-        self._runs = {names: run for names, run in self._runs.items() if names in shown}
+        committed = () if self._base is None else (run.key for run in self._base.version.runs)
+        staged = (run_key(run.sstables) for run in self._writes.buffer.sources if isinstance(run, StagedRun))
+        shown = {*committed, *staged}
+        for key in self._runs.keys() - shown:
+            del self._runs[key]
         return shown
 
     def _release_retired(self) -> None:
@@ -431,7 +446,3 @@ class HummockStorage(ViewReads, ClosedAtExit):
             if hold.pinned.version.id == base.version.id:
                 self._base = ReadView(base.version, (), base.runs, hold, None, self._committed_only)
                 self._view = None
-
-
-def _names(sstables: Sequence[SstableInfo]) -> tuple[str, ...]:
-    return tuple(info.name for info in sstables)

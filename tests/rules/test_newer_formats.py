@@ -33,7 +33,6 @@ from hummock.meta.records import (
     encode,
     encode_value,
 )
-from hummock.meta.store import row_digests
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
 from hummock.meta.store.rollback_guard_bucket import GuardRecord
 from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard
@@ -128,15 +127,14 @@ def test_a_rollback_guard_of_a_newer_release_says_so(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("schema", [False, True])
-def test_a_database_of_a_newer_release_says_so_and_stays_as_it_is(tmp_path, monkeypatch, schema: bool) -> None:
+def test_a_database_of_a_newer_release_says_so_and_stays_as_it_is(tmp_path, schema: bool) -> None:
     path = tmp_path / "meta.sqlite"
-    with monkeypatch.context() as newer:
-        newer.setattr(row_digests, "FORMAT", NEWER)
-        store = SqliteMetaStore(path)
-        store.transaction(MetaOperations(put={"a": b"1"}))
-        if schema:
-            store._connection.execute("ALTER TABLE meta ADD COLUMN more INTEGER")
-        store.close()
+    store = SqliteMetaStore(path)
+    store.transaction(MetaOperations(put={"a": b"1"}))
+    store._write_digest(store._connection, replace(store._read_digest(store._connection), format=NEWER))
+    if schema:
+        store._connection.execute("ALTER TABLE meta ADD COLUMN more INTEGER")
+    store.close()
     before = path.read_bytes()
     with pytest.raises(FormatTooNew, match=MESSAGE.format(NEWER)):
         SqliteMetaStore(path)

@@ -242,9 +242,8 @@ class CompactionManager:
                 return None
             raise self._refusal(task_id)
         outputs = check_results(row.task, row.name_prefixes, results)
-        held = {info.name for info in position.version.sstables}
-        if repeated := [info.name for info in outputs if info.name in held]:
-            raise TaskRefused(task_id, f"{repeated[0]} is in the version already")
+        if repeated := position.version.held_names({info.name for info in outputs}):
+            raise TaskRefused(task_id, f"{min(repeated)} is in the version already")
         delta, next_file_id = delta_of(row.task, outputs, position.version, position.head.next_file_id)
         logged, after = append(position, delta, next_file_id, self._keeper.options.checkpoint_deltas)
         ended = self._ended(row, DONE, version_id=after.version.id, digest=digest)

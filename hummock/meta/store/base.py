@@ -45,8 +45,14 @@ class MetaOperations:
             for key in mine.keys() & others.keys():
                 if mine[key] != others[key]:
                     raise MetaStoreError(f"two parts of one transaction {kind} meta key {key!r} differently")
-        return MetaOperations({**self.require, **other.require}, {**self.put, **other.put},
-                              tuple(dict.fromkeys((*self.delete, *other.delete))))
+        for key in (*self.delete, *other.delete):
+            if key in self.put or key in other.put:
+                raise MetaStoreError(f"one transaction would put and delete meta key {key!r}")
+        joined = object.__new__(MetaOperations)         # whose keys and values were checked in the parts
+        object.__setattr__(joined, "require", {**self.require, **other.require})
+        object.__setattr__(joined, "put", {**self.put, **other.put})
+        object.__setattr__(joined, "delete", tuple(dict.fromkeys((*self.delete, *other.delete))))
+        return joined
 
     def __bool__(self) -> bool:
         return bool(self.require or self.put or self.delete)

@@ -3,6 +3,7 @@
     meta(key, value, digest)      digest = blake2b-128 of (key size u32 LE | key | value)
     summary(0, format, store_id, serial, rows, total, digest)
                                   total = sum of row digests mod 2**128, LE
+    format                        1, or 2: in SQLite, `meta` is a table with row ids
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hashlib import blake2b
 from hummock.errors import FormatTooNew, MetaStoreCorrupt
 from hummock.meta.store.base import MetaOperations
 
-FORMAT = 1
+FORMAT = 2
 DIGEST_BYTES = 16
 TOTAL_MODULUS = 1 << (8 * DIGEST_BYTES)
 COLUMNS = "id, format, store_id, serial, rows, total, digest"
@@ -28,14 +29,15 @@ class DatabaseDigest:
     serial: int = 0
     rows: int = 0
     total: int = 0
+    format: int = 1
 
     def row(self) -> tuple[int, int, bytes, int, int, bytes, bytes]:
         total = self.total.to_bytes(DIGEST_BYTES, "little")
-        return (0, FORMAT, self.store_id, self.serial, self.rows, total, self.digest)
+        return (0, self.format, self.store_id, self.serial, self.rows, total, self.digest)
 
     @property
     def digest(self) -> bytes:
-        text = f"{FORMAT}|{self.store_id.hex()}|{self.serial}|{self.rows}|{self.total}"
+        text = f"{self.format}|{self.store_id.hex()}|{self.serial}|{self.rows}|{self.total}"
         return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
     def after(self, operations: MetaOperations, held: Iterable[tuple[str, bytes]]) -> DatabaseDigest:
@@ -47,7 +49,7 @@ class DatabaseDigest:
         for key, value in operations.put.items():
             rows += 1
             total += int.from_bytes(row_digest(key, value), "little")
-        return DatabaseDigest(self.store_id, self.serial + 1, rows, total % TOTAL_MODULUS)
+        return DatabaseDigest(self.store_id, self.serial + 1, rows, total % TOTAL_MODULUS, self.format)
 
     def check_rows(self, store: str, digests: Iterable[bytes]) -> None:
         """Raises `MetaStoreCorrupt` unless these are the digests of all rows."""
@@ -66,7 +68,7 @@ class DatabaseDigest:
             raise MetaStoreCorrupt(store, "summary row", "a summary", row)
         if row[1] > FORMAT:
             raise FormatTooNew(store, row[1], FORMAT)
-        summary = DatabaseDigest(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
+        summary = DatabaseDigest(row[2], row[3], row[4], int.from_bytes(row[5], "little"), row[1])
         if summary.row() != row:
             raise MetaStoreCorrupt(store, "summary digest", summary.digest.hex(), row[-1].hex())
         return summary

@@ -7,6 +7,10 @@ synchronous=FULL, because a rollback journal with FULL was seen to lose an ackno
 NORMAL loses many.
 
     meta(key TEXT, value BLOB, digest)      summary(0, format, store_id, serial, rows, total, digest)
+
+The rows have row ids, so that a search compares keys in an index: in a table WITHOUT ROWID it read the whole value of
+each row that it passed, megabytes of a version of many files. Such a table, of format 1, is replaced by the first
+transaction.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -52,11 +57,11 @@ READ_ALL = f"""SELECT (SELECT {" || ' ' || ".join(f"quote({column})" for column 
  THEN quote(value) || ' ' || quote(digest) ELSE '{LARGE} {LARGE}' END || ' ' || key, '')
  FROM meta WHERE key IN ({{}})), '')"""
 AFTER_ALL_KEYS = "\x7f"                 # keys are printable ASCII
-SCHEMA = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE summary (id INTEGER PRIMARY KEY, format INTEGER, store_id BLOB, serial INTEGER,"
-    " rows INTEGER, total BLOB, digest BLOB)",
-)
+META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, digest BLOB NOT NULL)"
+SUMMARY = ("CREATE TABLE summary (id INTEGER PRIMARY KEY, format INTEGER, store_id BLOB, serial INTEGER,"
+           " rows INTEGER, total BLOB, digest BLOB)")
+SCHEMAS = {1: (f"{META} WITHOUT ROWID", SUMMARY), FORMAT: (META, SUMMARY)}     # by format
+TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH)
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 Item = TypeVar("Item")
@@ -112,6 +117,8 @@ class SqliteMetaStore(MetaStore):
             connection.executescript("BEGIN IMMEDIATE")         # acquires the GIL once, `execute` five times
             before, held = self._read_all(connection, {**operations.require, **operations.put,
                                                        **dict.fromkeys(operations.delete)})
+            if before.format < FORMAT:
+                before = _with_row_ids(connection, before)
             for key, expected in operations.require.items():
                 if (got := held.get(key)) != expected:
                     raise PreconditionFailed(key, expected, got)
@@ -222,23 +229,24 @@ class SqliteMetaStore(MetaStore):
     def _initialise(self, connection: sqlite3.Connection, recorded: Acknowledged | None,
                     random_bytes: RandomBytes) -> None:
         """Creates the tables if the file has none; several processes may try at once."""
-        tables = "SELECT sql FROM sqlite_master ORDER BY name"
-        if connection.execute(tables).fetchone() is None:
+        if connection.execute(TABLES).fetchone() is None:
             if recorded is not None:
                 raise MetaStoreEmptied(str(self._path), str(self._guard.path))
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise MetaStoreError(f"{self._path}: the file system allows no write-ahead log, only {mode}")
             connection.execute("BEGIN IMMEDIATE")
-            if connection.execute(tables).fetchone() is None:
-                for statement in SCHEMA:
+            if connection.execute(TABLES).fetchone() is None:
+                for statement in SCHEMAS[FORMAT]:
                     connection.execute(statement)
-                self._write_digest(connection, DatabaseDigest(random_bytes(16)))
+                self._write_digest(connection, DatabaseDigest(random_bytes(16), format=FORMAT))
             connection.execute("COMMIT")
-        found = tuple(sql for (sql,) in connection.execute(tables) if sql is not None)
-        if found != SCHEMA:
+        connection.execute("BEGIN")
+        found = tuple(sql for (sql,) in connection.execute(TABLES))
+        if found not in SCHEMAS.values() or found != SCHEMAS.get(self._read_digest(connection).format):
             self._check_format(connection)
-            raise MetaStoreCorrupt(str(self._path), "schema", SCHEMA, found)
+            raise MetaStoreCorrupt(str(self._path), "schema", SCHEMAS, found)
+        connection.execute("COMMIT")
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
         if mode != "wal":
             raise MetaStoreCorrupt(str(self._path), "journal mode", "wal", mode)
@@ -341,6 +349,14 @@ class SqliteMetaStore(MetaStore):
             if is_disk_full(error):
                 raise self._full(error) from error
             raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
+
+
+def _with_row_ids(connection: sqlite3.Connection, before: DatabaseDigest) -> DatabaseDigest:
+    """Replaces the rows' table of format 1, in the transaction that is open; the digest of the same rows since then."""
+    for statement in ("ALTER TABLE meta RENAME TO former", META,
+                      "INSERT INTO meta SELECT key, value, digest FROM former", "DROP TABLE former"):
+        connection.execute(statement)
+    return replace(before, format=FORMAT)
 
 
 def _is_full(error: BaseException) -> bool:

@@ -2,10 +2,12 @@
 
 import pytest
 
-from hummock.errors import MetaStoreError
+from hummock.errors import MetaStoreCorrupt, MetaStoreError
+from hummock.meta.records import DELTAS, HEAD, delta_key
+from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.meta.version_log import NOWHERE, follow
-from tests.support.worlds.manager_parts import epoch_of, open_manager
+from hummock.meta.version_log import FEW_DELTAS, FILES_OF_DELTA, NOWHERE, follow
+from tests.support.worlds.manager_parts import Files, epoch_of, open_manager
 
 
 class BusyMetaStore(MemoryMetaStore):
@@ -22,11 +24,12 @@ class BusyMetaStore(MemoryMetaStore):
         self.manager.commit_epoch(self.session, epoch_of(self.number), [])
 
     def get(self, key):
-        return self.meta_store.get(key)
+        row = self.meta_store.get(key)
+        for _ in range(self.commits if key == HEAD else 0):
+            self.commit()
+        return row
 
     def list(self, prefix):
-        for _ in range(self.commits):
-            self.commit()
         return self.meta_store.list(prefix)
 
 
@@ -37,6 +40,39 @@ def test_who_is_overtaken_at_each_read_still_follows():
         position = follow(store, position)
         assert before.id <= position.version.id < store.manager.version.id
         store.commit()
+
+
+@pytest.mark.parametrize("behind", [1, FEW_DELTAS, FEW_DELTAS + 1, 40])
+def test_who_follows_reads_the_steps_that_are_new(behind):
+    store = BusyMetaStore(0, 64)
+    known = follow(store, NOWHERE)
+    for _ in range(behind):
+        store.commit()
+    assert follow(store, known).version == store.manager.version
+
+
+def test_a_step_that_is_missing_is_corruption():
+    store = BusyMetaStore(0, 64)
+    known = follow(store, NOWHERE)
+    for _ in range(3):
+        store.commit()
+    store.meta_store.transaction(MetaOperations(delete=(delta_key(known.version.id + 2),)))
+    for position in (known, NOWHERE):
+        with pytest.raises(MetaStoreCorrupt):
+            follow(store, position)
+
+
+def test_many_files_keep_more_steps_before_a_checkpoint():
+    store = MemoryMetaStore()
+    manager, files = open_manager(store, checkpoint_deltas=2), Files()
+    writer = manager.claim_writer()
+    manager.commit_epoch(writer, epoch_of(1), [files.make(1) for _ in range(80)])
+    most = 0
+    for number in range(2, 40):
+        manager.commit_epoch(writer, epoch_of(number), [])
+        most = max(most, len(store.list(DELTAS)))
+    assert most == 80 // FILES_OF_DELTA
+    assert follow(store, NOWHERE).version == manager.version
 
 
 def test_a_checkpoint_that_took_the_steps_is_read_instead():

@@ -26,7 +26,8 @@ from hummock.meta import open_meta_store
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard
-from hummock.meta.store.sqlite import SqliteMetaStore
+from hummock.meta.store.row_digests import DatabaseDigest, row_digest
+from hummock.meta.store.sqlite import META, SCHEMAS, TABLES, SqliteMetaStore
 from tests.support.drivers.quick_files import quick_directory
 from tests.support.servers.meta_store_faults import FaultyMetaStore
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
@@ -222,6 +223,69 @@ class TestSqlite:
             key: value for key, value in changed.items() if key not in gone}))
         assert dict(store.list("")) == {key: value for key, value in changed.items() if key not in gone}
         assert store.verify() == 226
+
+    def test_a_database_of_format_1_gets_row_ids_with_its_first_transaction(self, path):
+        rows = {f"k{number}": bytes([number]) * 70_000 for number in range(5)}
+        self.as_format_1(path, rows)
+        reader, store = SqliteMetaStore(path), SqliteMetaStore(path)
+        with pytest.raises(PreconditionFailed):
+            store.transaction(MetaOperations(require={"k1": b"other"}, put={"k2": b""}))
+        assert self.format_of(path) == (1, SCHEMAS[1]) and dict(reader.list("")) == rows
+        store.transaction(MetaOperations(require={"k1": rows["k1"]}, put={"k9": b"new"}, delete=("k0",)))
+        assert self.format_of(path) == (2, SCHEMAS[2])
+        rows = {**rows, "k9": b"new"}
+        del rows["k0"]
+        reader.transaction(MetaOperations(put={"k3": b"again"}))
+        rows["k3"] = b"again"
+        for opened in (reader, store, SqliteMetaStore(path)):
+            assert dict(opened.list("")) == rows and opened.verify() == len(rows)
+            opened.close()
+
+    def test_a_process_that_dies_while_it_adds_row_ids_leaves_format_1(self, path, monkeypatch):
+        rows = {"a": b"1", "b": b"2"}
+        self.as_format_1(path, rows)
+        store = SqliteMetaStore(path)
+        monkeypatch.setattr(store, "_apply", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            store.transaction(MetaOperations(put={"c": b"3"}))
+        store.close()
+        assert self.format_of(path) == (1, SCHEMAS[1])
+        opened = SqliteMetaStore(path)
+        assert dict(opened.list("")) == rows and opened.verify() == 2
+
+    def test_tables_of_another_format_than_the_summary_are_refused(self, path):
+        self.as_format_1(path, {"a": b"1"})
+        connection = sqlite3.connect(path)
+        connection.executescript(f"ALTER TABLE meta RENAME TO former; {META};"
+                                 "INSERT INTO meta SELECT * FROM former; DROP TABLE former")
+        connection.close()
+        with pytest.raises(MetaStoreCorrupt, match="schema"):
+            SqliteMetaStore(path)
+
+    @staticmethod
+    def as_format_1(path, rows):
+        """A database as the releases before wrote it."""
+        SqliteMetaStore(path).close()
+        summary = DatabaseDigest(b"s" * 16).after(MetaOperations(put=rows), [])
+        connection = sqlite3.connect(path)
+        connection.execute("DROP TABLE meta")
+        connection.execute(SCHEMAS[1][0])
+        connection.executemany("INSERT INTO meta VALUES (?, ?, ?)",
+                               [(key, value, row_digest(key, value)) for key, value in rows.items()])
+        connection.execute("UPDATE summary SET format = ?, store_id = ?, serial = ?, rows = ?, total = ?, digest = ?",
+                           summary.row()[1:])
+        connection.commit()
+        connection.close()
+        guard = RollbackGuard(path.with_name(path.name + ".initialised"))
+        guard.replace(Acknowledged(summary.store_id, summary.serial))
+
+    @staticmethod
+    def format_of(path):
+        connection = sqlite3.connect(path)
+        tables = tuple(sql for (sql,) in connection.execute(TABLES))
+        (number,), = connection.execute("SELECT format FROM summary")
+        connection.close()
+        return number, tables
 
     def test_a_lost_guard_record_is_written_again(self, path):
         SqliteMetaStore(path).close()
