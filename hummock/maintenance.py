@@ -47,8 +47,11 @@ class Maintenance:
         return self.compactor.wait_idle(timeout)
 
     def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
-        """Compacts the range (None: everything) into the last level; False after `timeout` seconds."""
-        self._manager.compact_range(key_range or KeyRange())
+        """Compacts the range (None: everything) into the last level, unless all of it is there, without rows that may
+        go; False after `timeout` seconds.
+        """
+        if not self._manager.is_compacted(key_range or KeyRange()):
+            self._manager.compact_range(key_range or KeyRange())
         return self.wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:

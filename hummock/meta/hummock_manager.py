@@ -69,7 +69,7 @@ class HummockManager:
         self.notifications = self._keeper.notifications
         self._pins = PinTable(meta_store, self._clock, self.options, random_bytes)
         self._compaction = CompactionManager(self._keeper, self._clock, compaction or CompactionOptions(),
-                                             random_bytes, self._pins.lift_epochs)
+                                             random_bytes, self._pins)
         self._uploads = UploadTable(meta_store, self._clock, self.options, random_bytes)
 
     @property
@@ -388,6 +388,10 @@ class HummockManager:
         number = self._compaction.request(key_range)
         self.notifications.publish(REQUESTS_TOPIC, number)
         return number
+
+    def is_compacted(self, key_range: KeyRange) -> bool:
+        """Whether `compact_range` would only write again what is there."""
+        return self._compaction.is_compacted(key_range)
 
     def drop_files(self, names: Iterable[str]) -> HummockVersion:
         """Creates a version without these files, for repair: their rows are gone, older rows below them reappear."""

@@ -155,6 +155,12 @@ class PinTable:
                 if pins.lease is not None and pins.lease.min_epoch < least:
                     self._lift(pins, pins.lease, replace(pins.lease, min_epoch=least))
 
+    def least_epochs(self, epoch: Epoch) -> dict[str, Epoch]:
+        """By node that has a lease, the epoch from which on it keeps epochs once it is lifted to `epoch`."""
+        with self._lock:
+            return {pins.node: Epoch(min((epoch, *pins.epochs))) for pins in self._nodes.values()
+                    if pins.lease is not None}
+
     def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
         """Writes the node's row to cover its pins, the position and `epoch`; False: try again.
 

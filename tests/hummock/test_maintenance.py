@@ -65,7 +65,8 @@ def test_compaction_that_is_asked_for_begins_at_once(monkeypatch):
     with opened() as store:
         write(store, 1, 2)
         assert store.compact(timeout=60)
-        for _ in range(3):                              # nothing is written in between
+        for number in range(3, 6):
+            write(store, number, number)
             before = live(store)
             assert store.compact(timeout=60)
             assert before.isdisjoint(live(store))
@@ -118,3 +119,14 @@ def test_vacuum_in_the_background_follows_compaction_at_once():
             assert store.compact(timeout=60)
             assert eventually(lambda: stored(store) == live(store)), f"cycle {cycle}"
         assert store.maintenance.error is None
+
+
+def test_a_store_at_rest_is_not_compacted_again():
+    with opened() as store:
+        write(store, 1, 6)
+        assert store.compact(timeout=60)
+        version = store.version
+        assert store.compact(timeout=60) and store.compact(timeout=60)
+        assert store.version is version
+        write(store, 7, 7)
+        assert store.compact(timeout=60) and store.version.levels[0].runs == ()

@@ -67,3 +67,12 @@ def _aged(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
     for info in run.sstables:
         if dead_share(info, tables, context.watermark) * 100 >= options.stale_percent:
             yield info
+
+
+def has_garbage(context: PickerContext, info: SstableInfo) -> bool:
+    """Whether a rewrite of the file, which no older file overlaps, may drop a row."""
+    tables = context.version.tables
+    return (not context.version.dropped_tables.isdisjoint(info.table_ids)
+            or (info.stale_rows + info.tombstones > 0 and pure_epoch(info.oldest_epoch) <= context.watermark)
+            or (not context.aging_tables.isdisjoint(info.table_ids)
+                and dead_share(info, tables, context.watermark) > 0))

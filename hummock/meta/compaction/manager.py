@@ -8,11 +8,12 @@ attempt whose token is not in its task's row is dead, whatever it still does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from hummock.base.key import KeyRange
-from hummock.compaction.picker import pick_compaction, pick_range
+from hummock.compaction.picker import is_compacted, pick_compaction, pick_range
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
@@ -31,7 +32,7 @@ from hummock.meta.compaction.records import (
     wanted_key,
 )
 from hummock.meta.compaction.report import check_results, delta_of
-from hummock.meta.leases import read_leases, settle
+from hummock.meta.leases import PinTable, read_leases, settle
 from hummock.meta.records import (
     CANCELLED,
     DONE,
@@ -73,9 +74,9 @@ class CompactionManager:
     """Thread safe."""
 
     def __init__(self, keeper: VersionState, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
-                 lift_epochs: Callable[[Epoch], None]):
-        """`lift_epochs(epoch)` raises the epochs of this process's leases to `epoch`, or to the oldest pin below it."""
-        self.options, self._lift_epochs = options, lift_epochs
+                 pins: PinTable):
+        """`pins`: of the nodes of this process."""
+        self.options, self._pins = options, pins
         self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
 
     @property
@@ -143,7 +144,7 @@ class CompactionManager:
                 return operations + done, after
         if board.wanted:
             return None         # the request waits for running tasks; new ones would delay it
-        picked = pick_compaction(version, running, self.options, self._watermark(version)[0])
+        picked = pick_compaction(version, running, self.options, self._reachable_watermark(version))
         if picked is None:
             return None
         if isinstance(picked, CompactionCandidate):
@@ -155,10 +156,19 @@ class CompactionManager:
         target, settled = reachable_safe_epoch(version, self._history_floor(version), self._meta_store, self._clock)
         return max(target, version.safe_epoch), settled
 
+    def _reachable_watermark(self, version: HummockVersion) -> Epoch:
+        """The watermark of a task that starts once the leases of this process are lifted to what it has pinned: they
+        must not hold back the task that lifts them.
+        """
+        floor = self._history_floor(version)
+        target, _ = reachable_safe_epoch(version, floor, self._meta_store, self._clock, self._pins.least_epochs(floor))
+        return max(target, version.safe_epoch)
+
     def _plan_edit(self, edit: VersionEdit, board: TaskBoard, position: LogPosition) -> Change:
         version, settled = position.version, NONE
         safe_epoch = version.safe_epoch
         if edit.forgets:
+            self._pins.lift_epochs(self._history_floor(version))
             safe_epoch, settled = self._watermark(version)
         delta = VersionDelta(version.id + 1, version.max_committed_epoch, safe_epoch, edit.added, edit.removed)
         logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
@@ -171,7 +181,7 @@ class CompactionManager:
         A large task that the caller leaves to others is created without a holder.
         """
         floor = self._history_floor(position.version)
-        self._lift_epochs(floor)
+        self._pins.lift_epochs(floor)
         raised = raise_safe_epoch(position, floor, self._meta_store, self._clock,
                                   self._keeper.options.checkpoint_deltas)
         operations, after = raised or (position.requirement, position)
@@ -300,6 +310,10 @@ class CompactionManager:
         self._keeper.change(plan, _overtaken)
         return made.id
 
+    def is_compacted(self, key_range: KeyRange) -> bool:
+        version = self._keeper.refresh()
+        return is_compacted(version, self.options, key_range, self._reachable_watermark(version))
+
     def drop(self, names: Iterable[str], reason: str) -> None:
         """Creates a version without these files; cancels tasks that hold one. Already absent files are fine."""
         wanted = frozenset(names)
@@ -327,24 +341,26 @@ class CompactionManager:
             board = read_board(self._meta_store)
             version = self._keeper.refresh()    # read after the board: it has the outputs of every task that had ended
             due = pick_compaction(version, [row.task for row in board.running], self.options,
-                                  self._watermark(version)[0])
+                                  self._reachable_watermark(version))
             left = len(board.running) + len(board.wanted) + (due is not None)
             if self._meta_store.get(TASKS) == board.counter_bytes:
                 return left
         return max(left, 1)     # tasks change faster than their rows can be read
 
 
-def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore,
-                         clock: Clock) -> tuple[Epoch, MetaOperations]:
+def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore, clock: Clock,
+                         lifted: Mapping[str, Epoch] = MappingProxyType({})) -> tuple[Epoch, MetaOperations]:
     """`epoch`, lowered to valid pins and the committed epoch, and the requirements that protect the pins.
 
-    They require that none of the leases changed, and that no other one was created since.
+    They require that none of the leases changed, and that no other one was created since. `lifted`: by node, the epoch
+    that its lease will keep when it is lifted.
     """
     newest = meta_store.get(NEWEST_LEASE)
     leases = read_leases(meta_store)
     # The clock is read last: otherwise a lease that was renewed after the clock was set back could look expired.
     in_force, settled = settle(leases, clock())
-    target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
+    kept = (lifted.get(lease.node, lease.min_epoch) for lease in in_force)
+    target = Epoch(min([epoch, version.max_committed_epoch, *kept]))
     return target, settled + MetaOperations(require={NEWEST_LEASE: newest})
 
 

@@ -11,7 +11,7 @@ from hummock.base.key import KeyRange, user_key
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
 from hummock.compaction.picker import l0 as picker_l0
-from hummock.compaction.picker import pick_compaction, pick_range
+from hummock.compaction.picker import pick_compaction, pick_range, tombstones
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, key_bounds
 from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.key_slices import pick_slice
@@ -31,6 +31,7 @@ OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, 
 def small_tiers(monkeypatch):
     monkeypatch.setattr(picker_l0, "SMALLEST_TIER_BYTES", 10)
     monkeypatch.setattr(picker_l0, "MERGED_SHARE", 1)
+    monkeypatch.setattr(tombstones, "DENSE_ROWS", 100)
 
 
 def file_of(match):

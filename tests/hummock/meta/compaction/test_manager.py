@@ -327,3 +327,76 @@ class TestManualRanges:
         monkeypatch.setattr(meta_store, "list", read_and_take)
         assert manager.compaction_debt() == 1
         assert taken[1] is not None
+
+
+class TestDenseTombstones:
+    """A deleted range is merged at once: the leases of the process that deletes keep no epoch that it does not read."""
+
+    def deleted(self, manager, files):
+        writer = manager.claim_writer()
+        manager.pin_version("writer-node")  # writes a lease that covers epochs from here on
+        manager.commit_epoch(writer, epoch_of(1), [files.make(1, rows=20_000)])
+        manager.commit_epoch(writer, epoch_of(2), [files.make(2, rows=20_000, tombstones=20_000)])
+
+    def test_the_own_lease_is_lifted_for_it(self, manager, files):
+        self.deleted(manager, files)
+        assert manager.compaction_debt() == 1
+        task, _ = manager.get_compact_task("c")
+        assert task.kind is TaskKind.TOMBSTONE and task.drop_tombstones
+        assert task.watermark == manager.version.safe_epoch == epoch_of(2)
+
+    def test_a_snapshot_of_the_process_delays_it(self, manager, files):
+        self.deleted(manager, files)
+        manager.pin_snapshot("reader", epoch_of(1))
+        assert manager.get_compact_task("c") is None and manager.compaction_debt() == 0
+        manager.unpin_snapshot("reader", epoch_of(1))
+        assert manager.get_compact_task("c")[0].watermark == epoch_of(2)
+
+    def test_the_lease_of_another_process_holds_it_back_until_it_ends(self, meta_store, manager, files, clock):
+        other = open_manager(meta_store, clock, seed=1, compaction=OPTIONS)
+        other.pin_version("other")
+        self.deleted(manager, files)
+        assert manager.get_compact_task("c") is None and manager.compaction_debt() == 0
+        other.release_node("other")
+        task, _ = manager.get_compact_task("c")
+        assert task.watermark == epoch_of(2)
+
+
+class TestIsCompacted:
+    EVERYTHING, LAST = KeyRange(), OPTIONS.last_level
+
+    def compacted(self, manager, **of_output):
+        """Merges everything; the outputs have these fields."""
+        manager.compact_range(self.EVERYTHING)
+        task, token = manager.get_compact_task("c")
+        (result,) = results_of(task, token)
+        outputs = tuple(replace(info, **{"codec": task.output.codec, **of_output}) for info in result.sstables)
+        manager.report_compact_task(task.id, token, [replace(result, sstables=outputs)])
+
+    def test_an_empty_store_is(self, manager):
+        assert manager.is_compacted(self.EVERYTHING)
+
+    def test_what_is_merged_is_and_what_comes_later_is_not(self, filled, files):
+        assert not filled.is_compacted(self.EVERYTHING)
+        self.compacted(filled)
+        assert filled.is_compacted(self.EVERYTHING)
+        writer = filled.claim_writer()
+        filled.commit_epoch(writer, epoch_of(9), [files.make(9, b"m", b"n")])
+        assert not filled.is_compacted(self.EVERYTHING) and not filled.is_compacted(KeyRange(b"m", b"n"))
+
+    @pytest.mark.parametrize("fields", [{"tombstones": 1}, {"stale_rows": 1}, {"codec": "zstd"}])
+    def test_garbage_and_another_codec_are_worth_a_rewrite(self, filled, fields):
+        self.compacted(filled, **fields)
+        assert not filled.is_compacted(self.EVERYTHING)
+
+    def test_garbage_that_somebody_reads_is_not(self, filled):
+        filled.pin_snapshot("reader", epoch_of(3))
+        self.compacted(filled, stale_rows=1, min_epoch=epoch_of(4), max_epoch=epoch_of(4))
+        assert filled.is_compacted(self.EVERYTHING)
+        filled.unpin_snapshot("reader", epoch_of(3))
+        assert not filled.is_compacted(self.EVERYTHING)
+
+    def test_a_dropped_table_is_worth_a_rewrite(self, filled):
+        self.compacted(filled)
+        filled.commit_epoch(filled.claim_writer(), epoch_of(9), [], dropped_tables=[1])
+        assert not filled.is_compacted(self.EVERYTHING)
