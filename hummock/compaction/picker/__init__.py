@@ -22,7 +22,8 @@ from hummock.epoch import Epoch
 from hummock.options import CompactionOptions
 from hummock.version import HummockVersion
 
-PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_tombstones, pick_level, pick_emergency, pick_reclaim)
+PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_tombstones, pick_level, pick_emergency,
+           pick_reclaim)
 
 
 def pick_compaction(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions,
