@@ -80,7 +80,8 @@ def test_latency(benchmark: Any, tmp_path: Path, where: str) -> None:
         def commit_all() -> None:
             for number in range(COMMITS):
                 db.sql("INSERT INTO t VALUES (?)", [number])
-                sent[int(db.flush())] = time.time()
+                epoch = int(db.flush())
+                sent[epoch] = time.time()
                 time.sleep(0.02)
 
         benchmark.pedantic(commit_all, rounds=1)
