@@ -21,14 +21,16 @@ def format_changes(changes: Iterable[tuple[object, tuple]]) -> str:
 
 def op_texts(ops: np.ndarray) -> pa.Array:
     """The text of each op, as it stands in a line."""
-    return _texts().take(pa.array(ops))
+    return _texts().take(pa.Array.from_buffers(pa.uint8(), len(ops), [None, pa.py_buffer(np.ascontiguousarray(ops))]))
 
 
 @cache
 def _texts() -> pa.Array:
     from relational.chunk.stream_chunk import Op  # which imports this module
 
-    return pa.array([str(op) for op in Op])
+    texts = [str(op).encode() for op in Op]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.utf8(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
 
 
 def _cell(value: object) -> str:

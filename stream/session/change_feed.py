@@ -32,6 +32,7 @@ from relational.chunk import StreamChunk
 from relational.chunk.arrow_export import OP_COLUMN
 from relational.chunk.text import op_texts
 from relational.errors import CatalogError, NotFound
+from relational.expr.eval_context import from_numbers
 from relational.table.storage_table import StorageTable
 from stream.errors import SessionClosed, StreamError
 from stream.meta.creations import check_created
@@ -254,7 +255,7 @@ class ChangeFeed(ClosedAtExit):
 
     def _batch(self, chunk: StreamChunk, epoch: Epoch) -> pa.RecordBatch:
         rows = chunk.compact()
-        epochs = pa.array(np.full(rows.capacity, epoch, np.uint64))
+        epochs = from_numbers(np.full(rows.capacity, epoch, np.uint64), pa.uint64())
         return pa.RecordBatch.from_arrays([op_texts(rows.ops), epochs, *rows.arrays], schema=self.schema)
 
 

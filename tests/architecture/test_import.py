@@ -23,6 +23,16 @@ def test_nothing_large_is_imported_before_it_is_used():
     assert imported("import stream; stream.connect('memory://').close()", NOT_BY_A_SESSION) == "[]"
 
 
+def test_who_follows_changes_does_not_wait_for_pandas(tmp_path):
+    with stream.connect(tmp_path / "store", create=True) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR, n NUMERIC)")
+        db.sql("INSERT INTO t VALUES (1, 'a', 2)")
+        db.flush()
+    code = (f"import stream; reader = stream.connect({str(tmp_path / 'store')!r}, role='reader');"
+            "assert reader.changes('t').read().num_rows == 1; reader.close()")
+    assert imported(code, NOT_BY_A_SESSION) == "[]"
+
+
 def test_every_name_of_the_api_is_there():
     for name in stream.__all__:
         assert getattr(stream, name) is getattr(stream, name)
