@@ -16,7 +16,7 @@ from hummock.base.checksum cimport hash64
 from hummock.base.key cimport SPILL_MASK, Slice, head_of
 from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.multi_get cimport PointReader
-from hummock.read.probe cimport Probe
+from hummock.read.probe cimport ADMITTED, REFUSED, UNASKED, Admission, Probe
 from hummock.read.sorted_run cimport LIKELY_HIT, MAX_BIAS, SortedRun
 from hummock.read.view cimport ReadView
 from hummock.shared_buffer.batch cimport SharedBufferBatch
@@ -48,7 +48,7 @@ cdef struct Answer:
     Slice value                 # data NULL: absent or deleted
     uint64_t epoch
     uint64_t newest             # entries with a greater epoch are not seen
-    bint is_admitted            # the missing block is to be cached
+    Admission admission         # of the missing block
 
 
 cdef PartialBlock scratch = PartialBlock()      # of the current read, which does not release the GIL
@@ -60,21 +60,21 @@ def read_one(ReadView view not None, bytes key not None, epoch):
     cdef Answer answer
     cdef int source
     wanted.data, wanted.size = <const uint8_t*><const char*>key, len(key)
-    answer.value.data, answer.value.size, answer.epoch, answer.is_admitted = NULL, 0, 0, False
+    answer.value.data, answer.value.size, answer.epoch, answer.admission = NULL, 0, 0, UNASKED
     source = look_up(view, wanted, epoch, &answer)
     if source < view.count:
-        return read_from(view, wanted, epoch, source, answer.is_admitted)
+        return read_from(view, wanted, epoch, source, answer.admission)
     if answer.value.data == NULL or (view.rules.count > 0 and is_hidden(view, wanted, answer.newest, answer.epoch)):
         return None
     return PyBytes_FromStringAndSize(<const char*>answer.value.data, answer.value.size)
 
 
-cdef read_from(ReadView view, Slice key, epoch, int source, bint is_admitted):
+cdef read_from(ReadView view, Slice key, epoch, int source, Admission admission):
     cdef PointReader reader = PointReader(view, epoch)
     cdef Probe probe
     reader.begin(&probe)
     reader.start(key)
-    probe.source, probe.is_admitted = source, is_admitted
+    probe.source, probe.admission = source, admission
     reader.run(&probe, 1)
     if probe.value.data == NULL:
         return None
@@ -229,8 +229,8 @@ cdef Py_ssize_t row_beside_cache(
     try:
         if reader.file is None or reader.file.is_closing:
             return NEEDS_IO
-        answer.is_admitted = reader.admits(opened, block)
-        if answer.is_admitted or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
+        answer.admission = ADMITTED if reader.admits(opened, block) else REFUSED
+        if answer.admission == ADMITTED or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
             return NEEDS_IO
     except (Corruption, MemoryError):
         return NEEDS_IO                 # the slow path reports the error

@@ -22,7 +22,7 @@ from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.probe cimport (
-    DONE, IN_BLOCK, NEEDS_BLOCK, NEEDS_META, SEEKING, SEEKING_BLOCK, SEEKING_NEXT, Probe, leave_block,
+    DONE, IN_BLOCK, NEEDS_BLOCK, NEEDS_META, SEEKING, SEEKING_BLOCK, SEEKING_NEXT, UNASKED, Probe, leave_block,
 )
 from hummock.read.sorted_run cimport LIKELY_HIT, MAX_BIAS, SortedRun
 from hummock.read.uncached_get cimport UncachedGets
@@ -137,7 +137,7 @@ cdef class PointReader:
         self.count += 1
         probe.key, probe.hash = key, hash64(key.data, key.size)
         probe.value.data, probe.value.size, probe.block, probe.slot = NULL, 0, NULL, NULL
-        probe.source, probe.state, probe.is_admitted = 0, SEEKING, False
+        probe.source, probe.state, probe.admission = 0, SEEKING, UNASKED
         return 0
 
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1:

@@ -17,6 +17,12 @@ cdef enum ProbeState:
     DONE                                # `value` is the answer
 
 
+cdef enum Admission:                    # of the missing block, which each lookup asks for once
+    UNASKED
+    REFUSED
+    ADMITTED                            # the block is to be cached
+
+
 cdef struct Probe:                      # the lookup of one key
     Slice key                           # borrowed from the caller
     uint64_t hash
@@ -30,7 +36,7 @@ cdef struct Probe:                      # the lookup of one key
     int source                          # the first of the view's sources that is not excluded
     ProbeState state
     bint is_predicted                   # its predicted row is being examined
-    bint is_admitted                    # the admission policy decided that the block is to be cached
+    Admission admission
 
 
 cdef inline void leave_block(Probe* probe, Py_ssize_t result) noexcept nogil:
@@ -39,3 +45,4 @@ cdef inline void leave_block(Probe* probe, Py_ssize_t result) noexcept nogil:
         probe.block_index, probe.state, probe.slot = probe.block_index + 1, SEEKING_NEXT, NULL
     else:
         probe.source, probe.state, probe.slot = probe.source + 1, SEEKING, NULL
+    probe.admission = UNASKED

@@ -13,7 +13,7 @@ from hummock.errors import Corruption
 
 from hummock.base.key cimport Slice
 from hummock.object_store.fd_cache cimport CachedFd
-from hummock.read.probe cimport DONE, NEEDS_BLOCK, Probe, leave_block
+from hummock.read.probe cimport ADMITTED, DONE, NEEDS_BLOCK, REFUSED, UNASKED, Admission, Probe, leave_block
 from hummock.sstable.block_search cimport row_by_keys
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.partial_block cimport NOT_READ, PartialBlock
@@ -68,12 +68,14 @@ cdef class UncachedGets:
         cdef SstableReader reader = <SstableReader>probes[first].reader
         cdef OpenedSstable opened = reader.opened()
         cdef Py_ssize_t position, kept = first, block = -1
-        cdef bint is_admitted = False
+        cdef Admission admission = UNASKED
         for position in range(first, end):
             if probes[position].block_index != block:
                 block = probes[position].block_index
-                is_admitted = probes[position].is_admitted or reader.admits(opened, block)
-            if not is_admitted:
+                admission = probes[position].admission
+                if admission == UNASKED:
+                    admission = ADMITTED if reader.admits(opened, block) else REFUSED
+            if admission == REFUSED:
                 probes[kept] = probes[position]
                 kept += 1
         return kept

@@ -1,9 +1,11 @@
-"""CacheAdmission: which blocks enter a full cache.
+"""CacheAdmission: which blocks enter the cache.
 
-Replacing a block by one that is read as rarely gains nothing and costs cold memory and a whole block decoded for one
-row. So a full cache admits a missed block only if, among the blocks that hash to the same slot of a small table, most
-recent misses were its own (Boyer-Moore majority vote per slot). With about as many slots as the cache has blocks, a
-block with fewer misses than half the average slot never enters, and a frequently read one enters after a few misses.
+A block that is read once costs cold memory and a whole block decoded for one row. So a cache with room admits a block
+at its second miss: a small table remembers, by slot, the block that missed last. In a full cache, replacing a block by
+one that is read as rarely gains nothing either: it admits a missed block only if, among the blocks that hash to the
+same slot, most recent misses were its own (Boyer-Moore majority vote per slot). With about as many slots as the cache
+has blocks, a block with fewer misses than half the average slot never enters, and a frequently read one enters after a
+few misses.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -30,9 +32,7 @@ cdef class CacheAdmission:
         cdef uint32_t* vote
         cdef uint32_t name = <uint32_t>slot & ~<uint32_t>COUNT
         cdef uint64_t slots = FEWEST_SLOTS
-        if self.cache.used_bytes + bytes_ <= self.cache.limit_bytes():
-            self.admitted += 1
-            return True
+        cdef bint has_room = self.cache.used_bytes + bytes_ <= self.cache.limit_bytes()
         if self.cache.used_bytes > self.cache.limit_bytes():
             self.cache.shrink()         # callers may have released blocks since
         if self.votes == NULL:
@@ -43,6 +43,12 @@ cdef class CacheAdmission:
                 raise MemoryError
             self.mask = slots - 1
         vote = &self.votes[(slot >> 32) & self.mask]
+        if has_room:
+            if vote[0] & ~<uint32_t>COUNT != name:
+                vote[0] = name | 1
+                return False
+            self.admitted += 1
+            return True
         if vote[0] & ~<uint32_t>COUNT != name or vote[0] & COUNT == 0:
             vote[0] = vote[0] - 1 if vote[0] & COUNT > 1 else name | 1
             return False
