@@ -126,14 +126,13 @@ def written(store: Committer, threads: int, rows: int) -> list[int]:
 @pytest.mark.parametrize("rows", [1, 100])
 @pytest.mark.parametrize("threads", [1, 8])
 def test_commits(benchmark: Any, tmp_path: Path, engine: str, threads: int, rows: int) -> None:
-    store = ENGINES[engine](tmp_path / "store")
+    benchmark.group, store = f"commits of {rows} by {threads}", ENGINES[engine](tmp_path / "store")
     try:
         cpu = time.process_time()
         counts = benchmark.pedantic(written, args=(store, threads, rows), rounds=1)
         each = (time.process_time() - cpu) / sum(counts) * 1e3
     finally:
         store.close()
-    benchmark.group = f"commits of {rows} by {threads}"
     benchmark.extra_info.update(engine=engine, rows=sum(counts), cpu_ms=round(each, 3))
     rate = sum(counts) / benchmark.stats.stats.mean
     print(f"\n{engine}, {threads} threads, {rows} rows a commit: {rate:,.0f} calls/s, {each:.2f} ms of CPU each")

@@ -151,7 +151,10 @@ class RocksDb(Engine):
         for keys, values in batches:
             batch = self.rocksdict.WriteBatch(raw_mode=True)
             for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
-                batch.put(key, value)
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
             self.db.write(batch, self.write_options)
 
     def get(self, keys: list[bytes]) -> int:

@@ -1,0 +1,199 @@
+"""The store beside RocksDB on rows as tables have them: 256 vnodes, keys (bigint, varchar), values of 20 to 400 bytes,
+ten epochs, deletes; by wall, with CPU microseconds beside it in `extra_info`.
+
+Each round asks for other keys. 1,000,000 operations unless HUMMOCK_REAL_ROWS says otherwise. Both engines have 64 KB
+blocks, lz4, a bloom filter of 10 bits and a block cache of CACHE_BYTES, and compact beside all that is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from bench.datasets import SEED, RealRows, real_keys, real_rows, real_values
+from bench.peers import Engine, engine_class
+
+ROWS = int(os.environ.get("HUMMOCK_REAL_ROWS", "1000000"))
+ROUNDS, ROUND_KEYS, CALL_KEYS = 5, 20_000, 1_000
+FIRST_GETS = 3_000
+INGEST_SECONDS = float(os.environ.get("HUMMOCK_REAL_SECONDS", "10"))
+INGEST_ROWS, INGEST_BATCHES = 2_000, 50
+NAMES = ["hummock", "rocksdb"]
+
+
+@pytest.fixture(scope="module")
+def data() -> RealRows:
+    return real_rows(ROWS)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def store(
+    request: pytest.FixtureRequest, data: RealRows, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Engine, Path]]:
+    kind, folder = engine_class(request.param), tmp_path_factory.mktemp(request.param) / "db"
+    engine = kind(folder)
+    for epoch in data.epochs:
+        engine.ingest([epoch])
+    yield engine, folder
+    engine.close()
+
+
+def noted(benchmark: Any, engine: Engine, group: str, of_round: int, work: Callable[[int], object],
+          rounds: int = ROUNDS) -> None:
+    """Measures `work(number of the round)`, of which each does so many."""
+    spent: list[float] = []
+    numbers = iter(range(rounds + 1))
+
+    def once() -> None:
+        begun = time.process_time()
+        work(next(numbers))
+        spent.append((time.process_time() - begun) / of_round * 1e6)
+
+    benchmark.group = group
+    benchmark.pedantic(once, rounds=rounds, warmup_rounds=1 if rounds > 1 else 0)
+    benchmark.extra_info.update(engine=engine.name, rows=of_round, settings=engine.settings,
+                                cpu_us=round(float(np.median(spent)), 3))
+
+
+def fresh(keys: pa.BinaryArray, number: int, count: int = ROUND_KEYS) -> pa.BinaryArray:
+    first = number * count % (len(keys) - count)
+    return keys[first : first + count]
+
+
+@pytest.mark.parametrize("kind", ["hit", "miss"])
+def test_get(benchmark: Any, store: tuple[Engine, Path], data: RealRows, kind: str) -> None:
+    engine, keys = store[0], data.present if kind == "hit" else data.absent
+    asked = [fresh(keys, number).to_pylist() for number in range(ROUNDS + 1)]
+    expected = ROUND_KEYS if kind == "hit" else 0
+
+    def work(number: int) -> None:
+        assert engine.get(asked[number]) == expected
+
+    engine.get(keys.to_pylist()[: 5 * ROUND_KEYS])          # so that blocks are in the cache
+    noted(benchmark, engine, f"get {kind}", ROUND_KEYS, work)
+
+
+def test_get_many(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
+    engine = store[0]
+
+    def work(number: int) -> None:
+        keys = fresh(data.present, number + ROUNDS)
+        for first in range(0, ROUND_KEYS, CALL_KEYS):
+            assert engine.get_many(keys[first : first + CALL_KEYS]).null_count == 0
+
+    noted(benchmark, engine, "get_many of 1,000", ROUND_KEYS, work)
+
+
+def test_scan(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
+    engine = store[0]
+
+    def work(number: int) -> None:
+        assert engine.scan().num_rows == len(data.present)
+
+    noted(benchmark, engine, "scan to Arrow", len(data.present), work)
+
+
+def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
+    """Single gets by a thread while another commits INGEST_ROWS rows at a time: milliseconds of both, by percentile."""
+    engine, rng = store[0], np.random.default_rng(SEED + 1)
+    parts = []
+    for _ in range(INGEST_BATCHES):
+        keys = real_keys(np.unique(rng.integers(ROWS, 1 << 40, INGEST_ROWS) * 2))
+        keys = keys.take(pc.sort_indices(keys))
+        parts.append((keys, real_values(len(keys), rng, np.zeros(len(keys), bool))))
+    probes = data.present.to_pylist()[:100_000]
+    gets: list[float] = []
+    commits: list[float] = []
+    is_over = threading.Event()
+
+    def ask() -> None:
+        number = 0
+        while not is_over.is_set():
+            begun = time.perf_counter()
+            found = engine.get([probes[number % len(probes)]])
+            gets.append(time.perf_counter() - begun)
+            assert found == 1
+            number += 1
+
+    def ingest() -> None:
+        until = time.monotonic() + INGEST_SECONDS
+        while time.monotonic() < until:
+            begun = time.perf_counter()
+            engine.ingest([parts[len(commits) % INGEST_BATCHES]])
+            commits.append(time.perf_counter() - begun)
+
+    benchmark.group = "commits beside gets"
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        benchmark.pedantic(ingest, rounds=1)
+    finally:
+        is_over.set()
+        asking.join()
+    found = {f"{what} {name}": round(float(value), 4) for what, times in (("get", gets), ("commit", commits))
+             for name, value in zip(("p50", "p99", "p999", "max"),
+                                    np.percentile(np.array(times) * 1e3, (50, 99, 99.9, 100)), strict=True)}
+    benchmark.extra_info.update(engine=engine.name, rows=len(commits) * INGEST_ROWS, gets=len(gets), ms=found)
+    print(f"\n{engine.name}: {len(commits)} commits, {len(gets)} gets, ms: {found}")
+
+
+@pytest.mark.parametrize("pages", ["warm", "cold"])
+@pytest.mark.parametrize("name", NAMES)
+def test_first_gets(benchmark: Any, data: RealRows, tmp_path: Path, name: str, pages: str) -> None:
+    """After opening, with nothing in the block cache; `cold`: nor in the page cache of the system."""
+    kind, folder = engine_class(name), tmp_path / "db"
+    engine = kind(folder)
+    for epoch in data.epochs:
+        engine.ingest([epoch])
+    engine.compact()
+    engine.close()
+    if pages == "cold":
+        forget_pages(folder)
+    engine, keys = kind(folder), data.present[:FIRST_GETS].to_pylist()
+    if name == "hummock":
+        engine.epoch = engine.store.committed_epoch         # type: ignore[attr-defined]
+
+    def work(number: int) -> None:
+        assert engine.get(keys) == FIRST_GETS
+
+    noted(benchmark, engine, f"first gets, {pages} pages", FIRST_GETS, work, rounds=1)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_space_at_rest(benchmark: Any, data: RealRows, tmp_path: Path, name: str) -> None:
+    """Bytes on disk for each byte of the rows that are left, compacted; the clock has the ingest and the compaction."""
+    kind, folder = engine_class(name), tmp_path / "db"
+    engine = kind(folder)
+
+    def work(number: int) -> None:
+        for epoch in data.epochs:
+            engine.ingest([epoch])
+        engine.compact()
+
+    noted(benchmark, engine, "ten epochs, and compaction", ROWS, work, rounds=1)
+    if name == "hummock":
+        engine.store.vacuum()                               # type: ignore[attr-defined]
+    stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    engine.close()
+    benchmark.extra_info["space"] = round(stored / data.bytes, 3)
+    print(f"\n{name}: {stored / data.bytes:.2f} bytes on disk a byte of rows")
+
+
+def forget_pages(folder: Path) -> None:
+    """Drops the files' pages from the system's cache."""
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
