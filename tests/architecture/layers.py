@@ -146,7 +146,7 @@ MAY_IMPORT: dict[str, str] = {
         "relational.result "
         "relational.table relational.udf hummock.base"
     ),
-    "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
+    "stream.examples": "session connector cli relational.chunk relational.display relational.expr relational.types",
     "stream.cli": (
         "session spark hummock.base hummock.spark relational.relation relational.result relational.catalog "
         "relational.display relational.expr relational.sql relational.types"
@@ -155,7 +155,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream": "session connector relational.expr relational.inbox relational.types",
 }
 
-COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
+COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command", "stream.examples.flights.demo")
 
 # Third-party packages and the only modules that may import them (numpy and pyarrow are unrestricted).
 FOREIGN: dict[str, tuple[str, ...]] = {
