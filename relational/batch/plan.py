@@ -26,6 +26,7 @@ from relational.plan.tree_text import (
     tree_text,
 )
 from relational.types.ordering import SortKey
+from relational.types.row_source import RowSource
 from relational.types.schema import Schema
 
 
@@ -101,6 +102,18 @@ class BatchScan(BatchNode):
     def _shown_order(self) -> str:
         order = "" if self.order is None else f" in {self.order}"
         return order if self.limit is None else f"{order} limit {self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchExternalScan(BatchNode):
+    """Columns of rows that are stored outside."""
+
+    source: RowSource
+    columns: tuple[int, ...]
+
+    @property
+    def details(self) -> str:
+        return f"{self.source.name} ({', '.join(self.schema.names)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from relational.batch.access_path import Indexes, access, no_indexes
 from relational.batch.plan import (
     BatchColumnValues,
     BatchExpand,
+    BatchExternalScan,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
@@ -39,6 +40,7 @@ from relational.plan.logical import (
     Aggregate,
     ColumnValues,
     Expand,
+    ExternalScan,
     Filter,
     Join,
     Limit,
@@ -105,6 +107,9 @@ class _Planner:
 
     def scan(self, query: Scan, wanted: _Wanted) -> BatchNode:
         return access(query, None, self._indexes, order=wanted.order, limit=wanted.limit)[0]
+
+    def external_scan(self, query: ExternalScan, wanted: _Wanted) -> BatchNode:
+        return BatchExternalScan(query.schema, query.source, query.columns)
 
     def _is_along_key(self, query: LogicalPlan, wanted: _Wanted) -> bool:
         """Whether the rows of `query` can be read in the order that is wanted."""
@@ -237,6 +242,7 @@ class _Planner:
 
 _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, _Wanted], BatchNode]] = {
     Scan: _Planner.scan,
+    ExternalScan: _Planner.external_scan,
     Values: _Planner.values,
     ColumnValues: _Planner.column_values,
     Filter: _Planner.filter,

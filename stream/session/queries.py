@@ -200,6 +200,16 @@ class SessionQueries:
             return self._rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
         return rows
 
+    @contextmanager
+    def batches(self, plan: LogicalPlan) -> Iterator[Iterator[pa.RecordBatch]]:
+        """As `query`, in batches that are computed as they are asked for, within the block."""
+        planned = self.planned(plan)
+        past, schema = self.settings.query_epoch, plan.schema.project(plan.visible)
+        self._check_fresh(planned, is_past=past is not None)
+        with self._pinned(planned, past) as (pinned, epoch):
+            chunks = self._without_indexes(pinned).query.chunks((), epoch)
+            yield (chunk.project(plan.visible).to_arrow(schema) for chunk in chunks)
+
     def planned(self, plan: LogicalPlan) -> PlannedQuery:
         """A logical plan as it is executed. It is planned once for each version of the catalog, while it is among the
         last ones."""
@@ -280,6 +290,16 @@ class SessionQueries:
             check_not_dropped(planned.source, known)
 
     # -- changes ---------------------------------------------------------------------------------------
+
+    @property
+    def part_rows(self) -> int:
+        """Rows that are one statement at most."""
+        return self._rows_limit
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of rows that are held in memory before they are sent."""
+        return self.host.options.stream.transaction_bytes
 
     @aborting
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:

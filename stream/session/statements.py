@@ -42,6 +42,7 @@ from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.serving import Host, ServingNode
 from stream.session.change_feed import ChangeFeed
+from stream.session.copies import copy_from, copy_to
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
 from stream.session.queries import Change
@@ -275,6 +276,12 @@ class SessionStatements:
             return self._changed(rows)
         return self._changed(self._queries.insert(statement.table, statement.query))
 
+    def _copy_from(self, statement: bound.CopyFrom) -> int:
+        return self._changed(copy_from(statement, self._queries))
+
+    def _copy_to(self, statement: bound.CopyTo) -> int:
+        return copy_to(statement, self._queries)
+
     def _update(self, statement: bound.Update) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
@@ -493,6 +500,8 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Insert: SessionStatements._insert,
     bound.Update: SessionStatements._update,
     bound.Delete: SessionStatements._delete,
+    bound.CopyFrom: SessionStatements._copy_from,
+    bound.CopyTo: SessionStatements._copy_to,
     bound.Prepare: SessionStatements._prepare,
     bound.Execute: SessionStatements._execute,
     bound.Deallocate: SessionStatements._deallocate,
