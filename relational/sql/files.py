@@ -11,6 +11,7 @@ from relational.errors import BindError
 from relational.expr.bind import ExprBinder, Scope, error_span
 from relational.expr.eval import constant_value
 from relational.expr.expression import is_constant
+from relational.expr.parameters import has_parameters
 from relational.plan.logical import ExternalScan
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
@@ -55,7 +56,7 @@ def rows_of_files(node: exp.Anonymous, translate: Translator, catalog: CatalogRe
 def _text(node: exp.Expr, translate: Translator, function: str) -> str:
     """A constant as text."""
     bound = ExprBinder(Scope(Schema())).bind(translate.term(node))
-    value = constant_value(bound) if is_constant(bound) else None
+    value = constant_value(bound) if is_constant(bound) and not has_parameters(bound) else None
     if value is None:
         raise BindError(f"{function} takes constants", **error_span(translate.span(node)))
     return str(value).lower() if isinstance(value, bool) else str(value)
