@@ -57,7 +57,7 @@ class ReaderSession(ClosedAtExit):
         self._is_closed = False
         self._transaction = Transaction(host, worker)
         self._offsets = CommittedOffsets(host)
-        self._queries = SessionQueries(host, self._transaction, Settings(), worker)
+        self._queries = SessionQueries(host, self._transaction, Settings(), worker, self.flush)
         self._statements = SessionStatements(
             host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs, self.cursors
         )

@@ -1,5 +1,5 @@
-"""COPY: files into tables and tables into files. What is written is read again as it was; what fails changes nothing, or
-says what it has taken."""
+"""COPY: files into tables and tables into files. What is written is read again as it was; what fails changes nothing,
+or says what it has taken."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from stream.errors import (
 from tests.support.drivers.seeds import run_seed
 from tests.support.worlds.timed_session import NEVER_MS
 
-SHAPE = """(id BIGINT PRIMARY KEY, name VARCHAR, price NUMERIC(12, 3), x DOUBLE, day DATE, at TIMESTAMP, zoned TIMESTAMPTZ,
-            is_good BOOLEAN, small SMALLINT)"""
+SHAPE = """(id BIGINT PRIMARY KEY, name VARCHAR, price NUMERIC(12, 3), x DOUBLE, day DATE, at TIMESTAMP,
+            zoned TIMESTAMPTZ, is_good BOOLEAN, small SMALLINT)"""
 TEXTS = ["", " ", "a", "NULL", '"', ";,", "a\nb", "\r", "\\.", "ä€😀", "'", "x" * 300, None]
 
 
@@ -91,9 +91,9 @@ def test_other_engines_read_what_is_written(db: stream.Session) -> None:
     types = "{'id': 'BIGINT', 'name': 'VARCHAR', 'price': 'DECIMAL(12,3)', 'day': 'DATE', 'is_good': 'BOOLEAN'}"
     assert Counter(duckdb.sql("FROM 'o.parquet'").fetchall()) == expected
     assert Counter(duckdb.sql(f"FROM read_json('o.json', columns = {types})").fetchall()) == expected
-    found = duckdb.sql(f"FROM read_csv('o.csv', header = true, columns = {types}, force_not_null = ['name'])").fetchall()
+    of_csv = f"FROM read_csv('o.csv', header = true, columns = {types}, force_not_null = ['name'])"
     of_texts = Counter((row[0], row[1] or "", *row[2:]) for row in expected.elements())
-    assert Counter((row[0], row[1] or "", *row[2:]) for row in found) == of_texts
+    assert Counter((row[0], row[1] or "", *row[2:]) for row in duckdb.sql(of_csv).fetchall()) == of_texts
     assert len(made) > sum(expected.values()) > 0
 
 
@@ -141,8 +141,10 @@ def test_many_rows_are_several_statements_and_an_error_says_how_many_were_taken(
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY); CREATE TABLE u (id BIGINT PRIMARY KEY)")
         pq.write_table(pa.table({"id": range(10_500)}), "t.parquet")
         assert db.sql("COPY t FROM 't.parquet'") == 10_500
-        Path("u.csv").write_text("id\n" + "".join(f"{number}\n" for number in [*range(4_321), "x", *range(5_000, 9_000)]))
-        with pytest.raises(CopyInterrupted, match=r"first (\S+) rows of u\.csv were taken, then: .*record 4322") as raised:
+        ids = [*range(4_321), "x", *range(5_000, 9_000)]
+        Path("u.csv").write_text("id\n" + "".join(f"{number}\n" for number in ids))
+        taken = r"first (\S+) rows of u\.csv were taken, then: .*record 4322"
+        with pytest.raises(CopyInterrupted, match=taken) as raised:
             db.sql("COPY u FROM 'u.csv'")
         assert isinstance(raised.value.cause, MalformedRows)
         db.flush()

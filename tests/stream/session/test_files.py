@@ -1,4 +1,4 @@
-"""Files in queries: relations over Parquet, CSV and JSON files, in Python and in SQL, compared with pyarrow and DuckDB."""
+"""Files in queries: relations over Parquet, CSV and JSON files, in Python and in SQL, compared with DuckDB."""
 
 from __future__ import annotations
 
