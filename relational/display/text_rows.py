@@ -16,6 +16,10 @@ from relational.expr.kernels.json_values import to_json
 from relational.expr.kernels.text_format import to_text
 from relational.types import DataType
 
+_PLAIN_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date, pa.types.is_boolean)
+_OF_PLAIN = frozenset("0123456789+-.eINafilnrstuy")
+"""Characters in texts of these types: digits, signs, exponents, Infinity, NaN, true and false."""
+
 
 def sql_texts(array: pa.Array) -> pa.Array:
     """The values in the form that CAST to VARCHAR gives them, NULL as NULL."""
@@ -45,7 +49,7 @@ def json_texts(array: pa.Array) -> pa.Array:
 def csv_lines(columns: Sequence[pa.Array], delimiter: str = ",", quote: str = '"', null: str = "") -> pa.Array:
     """A line for each row, without its end: RFC 4180, with quotes where they are needed; NULL is `null`, a text that is
     written so is quoted. REQUIRES a column."""
-    cells = [_quoted(sql_texts(column), delimiter, quote, null).fill_null(null) for column in columns]
+    cells = [_cells(column, delimiter, quote, null).fill_null(null) for column in columns]
     return pc.binary_join_element_wise(*cells, delimiter) if len(cells) > 1 else cells[0]
 
 
@@ -68,6 +72,12 @@ def lines_as_bytes(lines: pa.Array) -> pa.Buffer:
     ends = pa.Array.from_buffers(pa.int32(), len(ended) + 1, [None, offsets], offset=ended.offset)
     first, last = ends[0].as_py(), ends[-1].as_py()
     return data.slice(first, last - first)
+
+
+def _cells(column: pa.Array, delimiter: str, quote: str, null: str) -> pa.Array:
+    texts = sql_texts(column)
+    is_plain = any(test(column.type) for test in _PLAIN_TYPES) and not {delimiter, quote} & _OF_PLAIN and not null
+    return texts if is_plain else _quoted(texts, delimiter, quote, null)
 
 
 def _quoted(texts: pa.Array, delimiter: str, quote: str, null: str) -> pa.Array:

@@ -31,6 +31,8 @@ BATCH_ROWS = 65_536
 CONNECTORS = {"parquet": "parquet", "csv": "csv", "json": "ndjson", "ndjson": "ndjson", "arrow": "arrow"}
 """Format -> the connector that reads it."""
 OWN_OPTIONS = ("types", "names")
+NOT_OF_QUERIES = frozenset(("path", "format"))
+"""Options of connectors: the location has its own place, and a query has rows, not changes."""
 
 
 def open_file_rows(form: str, location: str, options: Mapping[str, str]) -> FileRows:
@@ -57,9 +59,12 @@ class FileRows:
 
         if form not in CONNECTORS:
             raise ConnectorError(form, f"it is no format of files; there are {', '.join(CONNECTORS)}")
+        for name in sorted(NOT_OF_QUERIES & options.keys()):
+            raise ConnectorError(form, f"it has no option {name!r} in a query")
         place, self._pattern = located(form, location)
         self._location, self.name = location, f"{form} {location!r}"
-        given = {name: value for name, value in options.items() if name not in OWN_OPTIONS} | {"path": place}
+        own = () if is_whole else OWN_OPTIONS
+        given = {name: value for name, value in options.items() if name not in own} | {"path": place}
 
         def opened(schema: Schema) -> FileConnector:
             return cast("FileConnector", open_connector(CONNECTORS[form], given, schema))

@@ -47,6 +47,9 @@ class RowWriter(ABC):
     def finish(self) -> None:
         """What follows the last row. The file itself stays open."""
 
+    def abandon(self) -> None:  # noqa: B027  most writers hold nothing
+        """The file will not be whole. It is still open."""
+
 
 def write_file(
     form: str, path: str, options: Mapping[str, str], schema: Schema, batches: Iterator[pa.RecordBatch]
@@ -60,10 +63,14 @@ def write_file(
     try:
         with _whole_file(path) as file:
             writer = begin(file)
-            for batch in batches:
-                writer.write(batch)
-                rows += batch.num_rows
-            writer.finish()
+            try:
+                for batch in batches:
+                    writer.write(batch)
+                    rows += batch.num_rows
+                writer.finish()
+            except BaseException:
+                writer.abandon()
+                raise
     except (OSError, HummockError) as error:
         raise ConnectorError(form, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
     return rows
@@ -83,9 +90,9 @@ def _whole_file(path: str) -> Iterator[pa.NativeFile]:
         finally:
             store.close()
         return
-    target = Path(directory_of(path) if path.startswith("file:") else path).expanduser().absolute()
-    if target.is_dir():
-        raise IsADirectoryError(None, "it is a directory")
+    target = Path(directory_of(path) if path.startswith("file:") else path).expanduser().resolve()
+    if target.exists() and not target.is_file():
+        raise OSError(None, "a directory or a device is there, which no file replaces")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         yield from _compressed(pa.OSFile(str(temporary), mode="w"), codec)
@@ -130,6 +137,10 @@ class _ParquetWriter(RowWriter):
         if self._group:
             self._end_group()
         self._file.close()
+
+    def abandon(self) -> None:
+        with suppress(OSError):
+            self._file.close()  # else its finalizer writes to a closed file
 
     def _end_group(self) -> None:
         self._file.write_table(pa.Table.from_batches(self._group, self._schema))

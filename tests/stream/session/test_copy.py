@@ -187,9 +187,17 @@ def test_a_file_appears_whole_or_not_at_all(db: stream.Session) -> None:
     assert [each.name for each in Path.cwd().iterdir()] == ["o.csv"] and Path("o.csv").read_text() == "old"
     db.sql("COPY t TO 'o.csv'")
     assert Path("o.csv").read_text().count("\n") == 70_001
-    for place in ("none/o.csv", "."):
+    for place in ("none/o.csv", ".", "/dev/null"):
         with pytest.raises(ConnectorError, match="cannot be written"):
             db.sql(f"COPY t TO '{place}' (FORMAT csv)")
+    for form in ("parquet", "json", "arrow"):
+        with pytest.raises(Exception, match="division by zero"):
+            db.sql(f"COPY (SELECT 1 / (a - 69999) AS b FROM t) TO 'bad.{form}'")
+    Path("link.csv").symlink_to("o.csv")
+    assert db.sql("COPY (SELECT 1 AS a) TO 'link.csv'") == 1
+    assert Path("o.csv").read_text() == "a\n1\n" and Path("link.csv").is_symlink()
+    assert sorted(each.name for each in Path.cwd().iterdir()) == ["link.csv", "o.csv"]
+    assert Path("/dev/null").is_char_device()
     with pytest.raises(ConnectorError, match="Parquet has no values of INTERVAL"):
         db.sql("COPY (SELECT INTERVAL '1 day' AS i) TO 'i.parquet'")
 
@@ -239,6 +247,8 @@ def test_an_implicit_flush_commits_a_copy(db: stream.Session) -> None:
     ("COPY t FROM 't.csv' (FORMAT text)", ConnectorError, "no format"),
     ("COPY t FROM 't.csv' (HEADER, HEADER)", ParseError, "twice"),
     ("COPY t FROM 't.csv' (NOTHING)", ConnectorError, "no option 'nothing'"),
+    ("COPY t FROM 't.csv' (PATH 'u.csv')", ConnectorError, "no option 'path'"),
+    ("COPY t FROM 't.csv' (TYPES 'a INT')", ConnectorError, "no option 'types'"),
     ("COPY t TO 't.csv' (NOTHING)", ConnectorError, "no option 'nothing'"),
     ("COPY t TO 't.csv' (DELIMITER '')", ConnectorError, "delimiter"),
     ("COPY t (nope) FROM 't.csv'", BindError, "nope"),

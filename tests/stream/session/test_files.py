@@ -112,6 +112,8 @@ def test_json_files_have_an_object_a_line(db: stream.Session, tmp_path: Path) ->
     rows = db.read_json(path, types={"id": "smallint"})
     assert rows.rows() == [{"id": 1, "tags": ["a"], "at": {"x": 1.5}, "none": None, "more": None},
                            {"id": None, "tags": [], "at": None, "none": None, "more": "no"}]
+    with pytest.raises(ConnectorError, match="no option 'format'"):
+        db.sql(f"SELECT * FROM read_json('{path}', format => 'debezium')")
     path.write_text('[{"id": 1}]')
     with pytest.raises(ConnectorError, match="an object a line"):
         db.read_json(path)
