@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import click
@@ -58,7 +59,8 @@ def demo(rate: int, seconds: float | None) -> None:
             session.sql(CLOCK)
             session.resume()
             show = show_screen if console.is_terminal else show_lines
-            show(ticks(session, FlightsReader(data=data).total_changes, seconds), console)
+            with suppress(KeyboardInterrupt):
+                show(ticks(session, FlightsReader(data=data).total_changes, seconds), console)
     except (HummockError, RelationalError, StreamError, OSError) as error:
         print_error(console, error)
         raise SystemExit(1) from None
@@ -66,19 +68,16 @@ def demo(rate: int, seconds: float | None) -> None:
 
 
 def ticks(session: Session, total: int, seconds: float | None) -> Iterator[Tick]:
-    """The views each TICK_SECONDS until all is there, `seconds` have passed, or the user interrupts it."""
+    """The views each TICK_SECONDS until all is there, or `seconds` have passed."""
     begun, changes = time.monotonic(), 0
-    try:
-        while changes < total and (seconds is None or time.monotonic() - begun < seconds):
-            time.sleep(TICK_SECONDS)
-            session.check_alive()
-            with session.at() as snapshot:
-                changes = int(snapshot.offsets(TABLE).get(SPLIT, "0"))
-                latest = snapshot.sql("SELECT latest FROM clock").to_arrow()["latest"]
-                moments = pc.strftime(latest.cast("timestamp[us]"), MINUTE).drop_null().to_pylist()
-                yield Tick(time.monotonic() - begun, changes, moments[0] if moments else "-", read_blocks(snapshot))
-    except KeyboardInterrupt:
-        return
+    while changes < total and (seconds is None or time.monotonic() - begun < seconds):
+        time.sleep(TICK_SECONDS)
+        session.check_alive()
+        with session.at() as snapshot:
+            changes = int(snapshot.offsets(TABLE).get(SPLIT, "0"))
+            latest = snapshot.sql("SELECT latest FROM clock").to_arrow()["latest"]
+            moments = pc.strftime(latest.cast("timestamp[us]"), MINUTE).drop_null().to_pylist()
+            yield Tick(time.monotonic() - begun, changes, moments[0] if moments else "-", read_blocks(snapshot))
 
 
 def show_screen(shown: Iterator[Tick], console: Console) -> None:

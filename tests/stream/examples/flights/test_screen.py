@@ -8,6 +8,7 @@ import fcntl
 import importlib.util
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -150,6 +151,14 @@ def test_the_demo_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0 and lines[-1].startswith("next: ")
     changes = [int(line.split(" changes")[0].split()[-1].replace(",", "")) for line in lines[:-1]]
     assert len(changes) >= 2 and changes == sorted(set(changes))
+
+
+def test_an_interrupt_ends_the_demo() -> None:
+    with subprocess.Popen([sys.executable, "-m", "stream", "demo"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and " changes, " in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.splitlines()[-1].startswith("next: ")
 
 
 def test_the_invented_year_is_one() -> None:
