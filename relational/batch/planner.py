@@ -33,6 +33,7 @@ from relational.batch.plan import (
     BatchWorkingTable,
 )
 from relational.batch.recursion import depends
+from relational.expr.comparisons import comparisons_of
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, input_refs
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
 from relational.plan.cardinality import TableRows
@@ -135,6 +136,11 @@ class _Planner:
         child = query.input
         if isinstance(child, Scan):
             return access(child, query.predicate, self._indexes, order=wanted.order, limit=wanted.limit)[0]
+        if isinstance(child, ExternalScan):
+            found = comparisons_of(query.predicate)
+            filters = tuple(replace(each, column=child.columns[each.column]) for each in found)
+            scan = BatchExternalScan(child.schema, child.source, child.columns, filters)
+            return BatchFilter(query.schema, scan, query.predicate)
         return BatchFilter(query.schema, self.plan(child), query.predicate)
 
     def project(self, query: Project, wanted: _Wanted) -> BatchNode:

@@ -117,7 +117,7 @@ class _Query:
         return table.rows_of(keys, epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
 
     def external_scan(self, plan: BatchExternalScan) -> Chunks:
-        for batch in plan.source.read(plan.columns):
+        for batch in plan.source.read(plan.columns, plan.filters):
             yield DataChunk([Column(array) for array in batch.columns], capacity=batch.num_rows)
 
     def index_lookup(self, plan: BatchIndexLookup) -> Chunks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -21,8 +21,10 @@ class RowSource(Protocol):
     def name(self) -> str:
         """What is read, for plans and messages."""
 
-    def read(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, in batches with the Arrow types of the schema. REQUIRES at least one column."""
+    def read(self, columns: Sequence[int], filters: Sequence[Any] = ()) -> Iterator[pa.RecordBatch]:
+        """These columns of the rows, in batches with the Arrow types of the schema. `filters`: comparisons of columns
+        of the schema, see `relational.expr.comparisons`; rows for which one is not true may be left out. REQUIRES a
+        column."""
 
 
 OpenRowSource = Callable[[str, str, Mapping[str, str]], RowSource]

@@ -25,6 +25,7 @@ from relational.types import DataType, Schema
 from stream.errors import ConnectorError, MalformedRows
 
 if TYPE_CHECKING:
+    from relational.expr.comparisons import Comparison
     from stream.connector.files import FileConnector
 
 BATCH_ROWS = 65_536
@@ -81,20 +82,27 @@ class FileRows:
             raise ConnectorError(self._connector.name, f"there is no file at {self._location}")
         return names
 
-    def read(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def read(self, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> Iterator[pa.RecordBatch]:
         """As RowSource. ConnectorError; MalformedRows names the file, the record and the column."""
-        return (batch for _, _, batch in self.read_with_places(columns))
-
-    def read_with_places(self, columns: Sequence[int]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-        """As `read`, each batch with the path of its file and the number of its first row in that, from 0."""
         for name in self.files():
-            yield from self._read_file(name, columns)
+            for _, batch in self._read_file(name, columns, filters):
+                yield batch
 
-    def _read_file(self, name: str, columns: Sequence[int]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-        from stream.connector.base import validated
+    def read_with_places(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+        """All columns of all rows as `read`, each batch with the path of its file and the number of its first row in
+        that, from 0."""
+        for name in self.files():
+            for first, batch in self._read_file(name, range(len(self.schema)), ()):
+                yield self._connector.directory.where(name), first, batch
+
+    def _read_file(
+        self, name: str, columns: Sequence[int], filters: Sequence[Comparison]
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches, with the rows before them; without those that filters leave out."""
+        from stream.connector.base import open_reader, validated
 
         connector, schema = self._connector, self.schema.project(columns)
-        reader = connector.open_split(name, columns)
+        reader = open_reader(connector, name, columns, filters)
         rows = 0
         try:
             while not reader.is_finished:
@@ -102,20 +110,19 @@ class FileRows:
                 if chunk is None:
                     break
                 chunk = validated(chunk, schema, name, connector=connector.name, is_sound=reader.is_sound)
-                batch = pa.RecordBatch.from_arrays([each.array for each in chunk.columns], list(schema.names))
-                yield connector.directory.where(name), rows, batch
+                yield rows, pa.RecordBatch.from_arrays([each.array for each in chunk.columns], list(schema.names))
                 rows += chunk.capacity
         except MalformedRows as error:
-            raise self._located_error(error, name, rows) from error
+            raise self._located_error(error, name, None if filters else rows) from error
         finally:
             reader.close()
 
-    def _located_error(self, error: MalformedRows, name: str, rows: int) -> MalformedRows:
-        """The error with the number of the row in its file, and what to do about it."""
-        row = None if error.row is None else rows + error.row
+    def _located_error(self, error: MalformedRows, name: str, rows: int | None) -> MalformedRows:
+        """The error with the row in its file, if the `rows` before its batch are known, and what to do about it."""
         reason = error.reason
-        if row is not None:
-            reason = f"row {row + 1} of {self._connector.directory.where(name)}: {reason}"
+        if error.row is not None:
+            number = "a row" if rows is None else f"row {rows + error.row + 1}"
+            reason = f"{number} of {self._connector.directory.where(name)}: {reason}"
         if self._is_inferred and error.column is not None:
             reason += f"; types => '{error.column} …' names another type than the first rows have"
         return MalformedRows(self._connector.name, name, reason, column=error.column)

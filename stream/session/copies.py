@@ -56,7 +56,7 @@ def _parts(table: TableCatalog, source: FileRows, most_rows: int, most_bytes: in
     """The rows with all stored columns of the table, each as many as one statement takes."""
     part: list[DataChunk] = []
     rows = size = 0
-    for where, first, batch in source.read_with_places(range(len(source.schema))):
+    for where, first, batch in source.read_with_places():
         chunk = _chunk(table, batch, where, first)
         for start in range(0, chunk.capacity, most_rows):
             piece = chunk.slice(start, min(most_rows, chunk.capacity - start))

@@ -19,7 +19,7 @@ from relational.errors import BindError
 from relational.types import DataType
 from stream import col
 from stream import functions as f
-from stream.connector import file_schema
+from stream.connector import file_schema, parquet_files
 from stream.errors import ConnectorError, MalformedRows
 from tests.support.drivers.seeds import run_seed
 
@@ -59,6 +59,31 @@ def test_a_query_of_parquet_files_equals_duckdb(db: stream.Session, files: Path)
     joined = """SELECT count(*) FROM 'part-0.parquet' AS a JOIN 'part-1.parquet' AS b ON a.id = b.id
                 WHERE a.region = b.region"""
     assert db.sql(joined).fetchall() == duckdb.sql(joined).fetchall()
+
+
+def test_row_groups_that_a_condition_excludes_are_not_read(
+    db: stream.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, read = random.Random(run_seed()), []
+    rows = sorted(rng.randrange(-1_000, 1_000) for _ in range(10_000))
+    table = pa.table({"n": pa.array(rows, pa.int32()), "x": [value / 7 for value in rows],
+                      "day": [datetime.date(2024, 1, 1) + datetime.timedelta(days=value) for value in rows]})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=500)
+    whole = parquet_files.ParquetFile.read
+    monkeypatch.setattr(parquet_files.ParquetFile, "read",
+                        lambda self, group, names: read.append(group) or whole(self, group, names))
+    for _ in range(30):
+        least, most = sorted(rng.choices(rows, k=2))
+        for where in (f"n = {least}", f"n >= {least} AND n < {most}", f"{most} >= n AND x > {least / 7}",
+                      f"day > DATE '2024-01-01' + {most}", f"n < {least} OR n > {most}",
+                      f"x <= {most} AND n <> {least}"):
+            query = f"SELECT count(*), sum(x * 7) FROM '{tmp_path}/t.parquet' WHERE {where}"
+            (found,), (expected,) = db.sql(query).fetchall(), duckdb.sql(query).fetchall()
+            assert found[0] == expected[0] and found[1] == pytest.approx(expected[1])
+    read.clear()
+    assert db.read_parquet(tmp_path / "t.parquet").filter(col("n") == rows[-1]).select("day").fetchall()
+    assert 0 < len(read) < 20
+    assert "where n equal 5" in db.explain(f"SELECT day FROM '{tmp_path}/t.parquet' WHERE n = 5")
 
 
 def test_a_relation_is_lazy_and_reads_the_files_that_are_there(db: stream.Session, files: Path) -> None:
