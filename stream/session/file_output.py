@@ -200,6 +200,9 @@ def _csv(options: Mapping[str, str], schema: Schema) -> Begin:
         raise ConnectorError("csv", "rows without columns have no lines")
 
     def lines(batch: pa.RecordBatch) -> pa.Array:
+        if batch.num_columns == 1 and not null and batch.column(0).null_count:
+            cure = "NULL 'NA' writes a text for it"
+            raise ConnectorError("csv", f"a NULL of the only column would be an empty line, which is no row: {cure}")
         return csv_lines(batch.columns, delimiter, quote, null)
 
     names = csv_lines([pa.array([name]) for name in schema.names], delimiter, quote, null)

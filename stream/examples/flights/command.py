@@ -150,7 +150,7 @@ def run(session: Session, console: Console, total: int, data: Path) -> None:
     epoch is committed."""
     begun = committed_changes(session)
     if begun >= total:
-        found = f"{data} has all {total:,} changes, up to epoch {session.committed_epoch}; remove it to begin anew"
+        found = f"{data} has all {total:,} changes already; remove it to begin anew"
         console.print(found, soft_wrap=True, highlight=False)
         return
     if begun:

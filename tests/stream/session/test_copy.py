@@ -106,6 +106,15 @@ def test_a_table_a_view_and_columns_of_them(db: stream.Session) -> None:
     assert pq.read_table("empty.parquet").schema.names == ["one"]
 
 
+def test_a_null_is_no_empty_line(db: stream.Session) -> None:
+    db.sql("CREATE TABLE t (a VARCHAR); INSERT INTO t VALUES ('x'), (NULL), (''); FLUSH")
+    with pytest.raises(ConnectorError, match="NULL 'NA'"):
+        db.sql("COPY t TO 't.csv'")
+    assert db.sql("COPY t TO 't.csv' (NULL 'NA')") == 3
+    db.sql("CREATE TABLE u (a VARCHAR); COPY u FROM 't.csv' (NULL 'NA'); FLUSH")
+    assert Counter(db.table("u").fetchall()) == Counter([("x",), (None,), ("",)])
+
+
 def test_defaults_hidden_keys_and_column_lists(db: stream.Session) -> None:
     db.sql("CREATE TABLE t (a INT, b VARCHAR DEFAULT 'none', c INT)")
     Path("t.csv").write_text("c,a\n3,1\n4,2\n")

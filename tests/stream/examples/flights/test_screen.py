@@ -117,7 +117,7 @@ def test_a_run_in_a_pipe_and_the_runs_after_it(tmp_path: Path) -> None:
     assert sum(line.startswith("100%: 30,000 of 30,000 changes, ") for line in lines) == 1
     assert "departure_board, " in first.output and "\x1b" not in first.output
     second = command(*run).output.splitlines()
-    assert second[0].startswith(f"{tmp_path}/run has all 30,000 changes, up to epoch ")
+    assert second[0] == f"{tmp_path}/run has all 30,000 changes already; remove it to begin anew"
     assert second[1:] == lines[lines.index(""):]
     other = command("flights", "--data", str(tmp_path / "run"), "--rows", "5")
     assert (other.exit_code, other.output.count("\n")) == (1, 1) and "--rows" in other.output
