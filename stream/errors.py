@@ -169,6 +169,14 @@ class TransactionTooLarge(StreamError, ValueError):
         self.limit = limit
 
 
+class CopyInterrupted(StreamError):
+    """COPY into `table` failed after the first `rows` rows of the files at `path` were taken; `cause` says why."""
+
+    def __init__(self, table: str, rows: int, path: str, cause: BaseException) -> None:
+        super().__init__(f"{table}: the first {rows:,} rows of {path} were taken, then: {cause}")
+        self.table, self.rows, self.path, self.cause = table, rows, path, cause
+
+
 class BulkLoadRefused(StreamError, ValueError):
     """A load into `table` that cannot be carried out, for `reason`. Nothing of it is left."""
 

@@ -37,6 +37,7 @@ from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
 from stream.actor_metrics import ActorMetrics, FragmentFigures
+from stream.connector.file_rows import open_file_rows
 from stream.connector.sink_log import SinkProgress
 from stream.error_counts import RunningErrorCounts
 from stream.job_memory import OperatorMemory
@@ -208,7 +209,8 @@ class Playground:
         )
         undo.callback(self.manager.close)
         self.catalog = CatalogManager(
-            meta_store, self.manager.notifications, allows_functions=options.stream.allow_user_functions
+            meta_store, self.manager.notifications, allows_functions=options.stream.allow_user_functions,
+            open_rows=open_file_rows,
         )
         self._check_functions(self.catalog.snapshot)
         writer = self.manager.claim_writer(self.node_name)

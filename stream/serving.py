@@ -27,6 +27,7 @@ from hummock.store.storage import HummockStorage
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
 from relational.catalog.snapshot import CatalogSnapshot
+from stream.connector.file_rows import open_file_rows
 
 if TYPE_CHECKING:
     from stream.playground import Playground, PlaygroundOptions
@@ -61,7 +62,8 @@ class ServingNode:
             )
             undo.callback(self.manager.close)
             self.catalog = CatalogManager(
-                meta_store, self.manager.notifications, allows_functions=options.stream.allow_user_functions
+                meta_store, self.manager.notifications, allows_functions=options.stream.allow_user_functions,
+                open_rows=open_file_rows,
             )
             undo.callback(self.catalog.follow(self.manager.subscribe).close)  # before the storage has the version
             self.storage = HummockStorage(

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
+from relational.expr.comparisons import Comparison
 from relational.expr.expression import Expression
 from relational.expr.key_condition import KeyCondition
 from relational.expr.window_functions import WindowCall
@@ -26,6 +27,7 @@ from relational.plan.tree_text import (
     tree_text,
 )
 from relational.types.ordering import SortKey
+from relational.types.row_source import RowSource
 from relational.types.schema import Schema
 
 
@@ -101,6 +103,21 @@ class BatchScan(BatchNode):
     def _shown_order(self) -> str:
         order = "" if self.order is None else f" in {self.order}"
         return order if self.limit is None else f"{order} limit {self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchExternalScan(BatchNode):
+    """Columns of rows that are stored outside; rows that do not pass all `filters` on their columns may lack."""
+
+    source: RowSource
+    columns: tuple[int, ...]
+    filters: tuple[Comparison, ...] = ()
+
+    @property
+    def details(self) -> str:
+        names = self.source.schema.names
+        terms = " and ".join(f"{names[each.column]} {each.relation} {each.value!r}" for each in self.filters)
+        return f"{self.source.name} ({', '.join(self.schema.names)}){f' where {terms}' if terms else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from relational.batch.access_path import Indexes, access, no_indexes
 from relational.batch.plan import (
     BatchColumnValues,
     BatchExpand,
+    BatchExternalScan,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
@@ -32,6 +33,7 @@ from relational.batch.plan import (
     BatchWorkingTable,
 )
 from relational.batch.recursion import depends
+from relational.expr.comparisons import comparisons_of
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, input_refs
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
 from relational.plan.cardinality import TableRows
@@ -39,6 +41,7 @@ from relational.plan.logical import (
     Aggregate,
     ColumnValues,
     Expand,
+    ExternalScan,
     Filter,
     Join,
     Limit,
@@ -106,6 +109,9 @@ class _Planner:
     def scan(self, query: Scan, wanted: _Wanted) -> BatchNode:
         return access(query, None, self._indexes, order=wanted.order, limit=wanted.limit)[0]
 
+    def external_scan(self, query: ExternalScan, wanted: _Wanted) -> BatchNode:
+        return BatchExternalScan(query.schema, query.source, query.columns)
+
     def _is_along_key(self, query: LogicalPlan, wanted: _Wanted) -> bool:
         """Whether the rows of `query` can be read in the order that is wanted."""
         while isinstance(query, Project):
@@ -130,6 +136,11 @@ class _Planner:
         child = query.input
         if isinstance(child, Scan):
             return access(child, query.predicate, self._indexes, order=wanted.order, limit=wanted.limit)[0]
+        if isinstance(child, ExternalScan):
+            found = comparisons_of(query.predicate)
+            filters = tuple(replace(each, column=child.columns[each.column]) for each in found)
+            scan = BatchExternalScan(child.schema, child.source, child.columns, filters)
+            return BatchFilter(query.schema, scan, query.predicate)
         return BatchFilter(query.schema, self.plan(child), query.predicate)
 
     def project(self, query: Project, wanted: _Wanted) -> BatchNode:
@@ -237,6 +248,7 @@ class _Planner:
 
 _PLANNERS: dict[type[LogicalPlan], Callable[[_Planner, Any, _Wanted], BatchNode]] = {
     Scan: _Planner.scan,
+    ExternalScan: _Planner.external_scan,
     Values: _Planner.values,
     ColumnValues: _Planner.column_values,
     Filter: _Planner.filter,

@@ -21,6 +21,7 @@ from relational.batch.parallel import Change, mapped, read_in_order
 from relational.batch.plan import (
     BatchColumnValues,
     BatchExpand,
+    BatchExternalScan,
     BatchFilter,
     BatchHashAgg,
     BatchHashJoin,
@@ -114,6 +115,10 @@ class _Query:
             return table.scan(epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
         keys = plan.keys.resolve()
         return table.rows_of(keys, epoch, ordered=is_ordered, reverse=is_reverse, limit=plan.limit)
+
+    def external_scan(self, plan: BatchExternalScan) -> Chunks:
+        for batch in plan.source.read(plan.columns, plan.filters):
+            yield DataChunk([Column(array) for array in batch.columns], capacity=batch.num_rows)
 
     def index_lookup(self, plan: BatchIndexLookup) -> Chunks:
         """Looks up the keys of some chunks; the keys of too many are forgotten, and the whole table is read."""
@@ -257,6 +262,7 @@ class _Query:
 
 _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
     BatchScan: _Query.scan,
+    BatchExternalScan: _Query.external_scan,
     BatchIndexLookup: _Query.index_lookup,
     BatchValues: _Query.values,
     BatchColumnValues: _Query.column_values,

@@ -13,7 +13,7 @@ never reused, even if the DDL that allocated them fails. Thread safe.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.records import CATALOG_PREFIX, CREATING_PREFIX, FAILED_PREFIX, NEXT_ID, VERSION
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError, FunctionsNotAllowed, NotFound
+from relational.types.row_source import OpenRowSource, RowSource
 
 CATALOG_TOPIC = "catalog"
 ACKNOWLEDGE_MS = 10_000
@@ -50,10 +51,13 @@ class CatalogManager:
         notifications: NotificationService | None = None,
         *,
         allows_functions: bool = False,
+        open_rows: OpenRowSource | None = None,
     ):
         """`notifications` orders updates with those of other components of the process; None: a service of its own.
-        `allows_functions`: whether the Python text of stored functions may run in this process."""
+        `allows_functions`: whether the Python text of stored functions may run in this process. `open_rows`: opens the
+        files that a query names; None: it may name none."""
         self.allows_functions = allows_functions
+        self._open_rows = open_rows
         self._store = meta_store
         self._notifications = notifications or NotificationService(Metrics(), ACKNOWLEDGE_MS)
         self._lock = threading.Lock()  # guards the snapshot and the order of notifications
@@ -89,6 +93,12 @@ class CatalogManager:
             serial = self._posted
         self._notifications.deliver(serial)
         return self._snapshot
+
+    def open_rows(self, form: str, location: str, options: Mapping[str, str]) -> RowSource:
+        """The rows of files. CatalogError if this process reads none; the errors of what opens them."""
+        if self._open_rows is None:
+            raise CatalogError(f"this process reads no files in queries: {location}", name=location)
+        return self._open_rows(form, location, options)
 
     def subscribe(self, callback: Callable[[CatalogSnapshot], None]) -> TopicSubscription:
         """Calls `callback` with each later snapshot, in ascending order of version; see `NotificationService`."""

@@ -32,6 +32,7 @@ from relational.plan.logical import (
     AggPhases,
     Aggregate,
     ColumnValues,
+    ExternalScan,
     Filter,
     Join,
     LogicalPlan,
@@ -57,6 +58,7 @@ _BATCH_ONLY = {
     Recursive: "WITH RECURSIVE",
     Values: "a query without a table (VALUES, a function, a SELECT without FROM)",
     ColumnValues: "a list of values",
+    ExternalScan: "a query of files, for which there is CREATE SOURCE,",
 }
 
 
@@ -239,6 +241,8 @@ def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterabl
     columns its tables get later. BindError for two columns of the same name.
     """
     _check_names(f"view {name!r}", query)
+    if any(isinstance(node, ExternalScan) for node in nodes(query)):
+        raise BindError(f"{_BATCH_ONLY[ExternalScan]} is not supported in a view")
     return _draft(name, TableKind.VIEW, optimize(query, PLAIN_VIEW_RULES), (), (), definition, views)
 
 

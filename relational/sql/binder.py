@@ -13,6 +13,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import SourceTextError
 from relational.expr.bind import unknown
 from relational.sql.context import BindContext, CatalogReader
+from relational.sql.copy import bind_copy
 from relational.sql.ddl.alter import bind_alter
 from relational.sql.ddl.comment import bind_comment
 from relational.sql.ddl.create import bind_create, listed
@@ -182,6 +183,7 @@ _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "UPDATE": bind_update,
     "DELETE": bind_delete,
     "TRUNCATE": bind_truncate,
+    "COPY": bind_copy,
     "FLUSH": _flush,
     "BEGIN": bind_begin,
     "START": bind_begin,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -13,6 +13,7 @@ from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.parameters import Parameters
 from relational.sql.settings import is_true_by_default
+from relational.types.row_source import RowSource
 
 
 class CatalogReader(Protocol):
@@ -36,6 +37,9 @@ class CatalogReader(Protocol):
 
     def find_function(self, name: ObjectName) -> FunctionCatalog | None:
         """The user function of a name, or None. FunctionsNotAllowed."""
+
+    def open_rows(self, form: str, location: str, options: Mapping[str, str]) -> RowSource:
+        """The rows of files that a query names. CatalogError, or the errors of what opens them."""
 
     def check_functions(self, tables: Iterable[TableCatalog]) -> None:
         """FunctionsNotAllowed if the plan of a view calls a function that may not run."""

@@ -28,7 +28,7 @@ from relational.plan.asof_join import asof_join
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
 from relational.plan.lateral import lateral_join
-from relational.plan.logical import Join, JoinKind, LogicalPlan, Scan, Share, Values, WorkingTable, only
+from relational.plan.logical import ExternalScan, Join, JoinKind, LogicalPlan, Scan, Share, Values, WorkingTable, only
 from relational.plan.logical.filter import where
 from relational.plan.recursion import recursive
 from relational.plan.serialize import plan_from_text
@@ -40,6 +40,7 @@ from relational.plan.using import join_using, shared_names
 from relational.sql.as_of import at_epoch, epoch_of, is_proctime
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
+from relational.sql.files import format_of, reads_files, rows_of_files
 from relational.sql.grouping_sets import grouping_of
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, resolved
 from relational.sql.nodes import is_comma
@@ -465,6 +466,8 @@ class QueryBinder:
             assert isinstance(node, exp.Table | exp.Lateral)
             rows, named = self._rows_of_function(node, Scope.of_items((), self._outer))
             return _Relation(rows.over(ONE_ROW), rows.schema, rows.hidden), named
+        if isinstance(node, exp.Table) and reads_files(node.this):
+            return self._files(node.this), path or (node.this.name.lower(),)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._table_function(node.this), path
         if isinstance(node, exp.Table):
@@ -505,6 +508,12 @@ class QueryBinder:
         else:
             plan = hop(self.shared(relation.plan), column, lengths[0], lengths[1], span, offset)
         return _with_times(relation, plan)
+
+    def _files(self, node: exp.Anonymous) -> _Relation:
+        """A function that reads files. BindError in a view."""
+        reason = f"a view reads files by CREATE SOURCE, not by {node.name.lower()}"
+        self._translate.check_momentary(reason, self._translate.span(node))
+        return _Relation.of(rows_of_files(node, self._translate, self._catalog))
 
     def _column_of(self, binder: ExprBinder, node: exp.Expr, name: str) -> InputRef:
         """A column of the relation of a table function."""
@@ -552,6 +561,11 @@ class QueryBinder:
         if listed is not None:
             self._translate.check_momentary(f"{full_name.name} lists the catalog of the moment", span)
             return _Relation.of(listed), (full_name.database, full_name.schema, full_name.name)
+        form = None if node.args.get("db") is not None else format_of(full_name.name)
+        if form is not None and self._catalog.find(full_name) is None:
+            self._translate.check_momentary("a view reads files by CREATE SOURCE", span)
+            rows = ExternalScan(self._catalog.open_rows(form, full_name.name, {}))
+            return _Relation.of(rows), (full_name.name,)
         table = resolved(self._catalog, full_name, span)
         plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:

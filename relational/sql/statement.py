@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -253,6 +254,32 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Files of COPY. `options`: of the format, by name, as texts."""
+
+    path: str
+    form: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFrom:
+    """The rows of `file`, whose columns are `columns` of the table, in this order."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+    file: FileOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTo:
+    """The visible columns of `plan` become `file`."""
+
+    plan: LogicalPlan
+    file: FileOptions
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Waits until all earlier changes are committed."""
 
@@ -476,6 +503,8 @@ class DropDatabase:
 
 Statement = (
     CreateTable
+    | CopyFrom
+    | CopyTo
     | CreateSource
     | CreateSink
     | CreateMaterializedView

@@ -26,6 +26,10 @@ COMMANDS = {
         "stream.examples.flights.command:flights",
         "Keep five views over a year of flights, from about a million changes.",
     ),
+    "demo": (
+        "stream.examples.flights.demo:demo",
+        "Watch five views change while flights depart and land, on a store in memory.",
+    ),
     "stream": (
         "stream.cli.stream:stream",
         "Keep the tables, views and sinks of a store running.",

@@ -45,7 +45,7 @@ class CsvFormat(RecordFormat):
         self._names, self._fields = names, fields
         self._codes = {"delimiter": code_of(delimiter), "quote": code_of(quote), "escape": code_of(escape)}
         self._options = parse_options(delimiter, quote, escape)
-        self._null = null
+        self.null = null
         self._convert = self._converting(fields)
 
     def ends(self, block: np.ndarray, is_last: bool) -> np.ndarray:
@@ -69,7 +69,7 @@ class CsvFormat(RecordFormat):
         if not types:  # pyarrow reads all columns if none is included
             types = {self._names[0]: pa.utf8()}
         return pyarrow.csv.ConvertOptions(
-            column_types=types, include_columns=list(types), null_values=[self._null], strings_can_be_null=True,
+            column_types=types, include_columns=list(types), null_values=[self.null], strings_can_be_null=True,
             quoted_strings_can_be_null=False, true_values=_cases(TRUE), false_values=_cases(FALSE),
         )
 
@@ -144,17 +144,17 @@ class CsvFilesConnector(FileConnector):
         for field in schema:
             if any(field.data_type.contains(kind) for kind in WITHOUT_TEXT):
                 raise ConnectorError(self.name, f"column {field.name!r}: no CSV file has values of {field.data_type}")
-        self._has_header = self.options.flag("header", True)
-        self._form = {name: self.options.character(name, default)
+        self.has_header = self.options.flag("header", True)
+        self.form = {name: self.options.character(name, default)
                       for name, default in (("delimiter", ","), ("quote", '"'), ("escape", ""))}
-        self._null = self.options.text("null", "")
-        if not self._form["delimiter"]:
+        self.null = self.options.text("null", "")
+        if not self.form["delimiter"]:
             raise ConnectorError(self.name, "the option delimiter is one ASCII character, not empty")
 
     def open_split(self, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> SplitReader:
         fields = tuple(self.schema[column] for column in columns)
         reader = RecordReader(self, split, self._format(self.schema.names, fields), [field.name for field in fields])
-        if self._has_header:
+        if self.has_header:
             self._read_header(reader, fields)
         reader.close()
         return reader
@@ -177,13 +177,13 @@ class CsvFilesConnector(FileConnector):
             reader.begin_at_byte(len(header))
 
     def _format(self, names: Sequence[str], fields: Sequence[Field]) -> CsvFormat:
-        return CsvFormat(names, fields, null=self._null, **self._form)
+        return CsvFormat(names, fields, null=self.null, **self.form)
 
     def _names_in(self, header: bytes) -> list[str]:
         read = pyarrow.csv.ReadOptions(use_threads=False, autogenerate_column_names=True)
-        most = header.count(self._form["delimiter"].encode()) + 1
+        most = header.count(self.form["delimiter"].encode()) + 1
         texts = pyarrow.csv.ConvertOptions(column_types={f"f{number}": pa.utf8() for number in range(most)})
         if not header.strip():
             return []
-        found = pyarrow.csv.read_csv(pa.BufferReader(header + b"\n"), read, parse_options(**self._form), texts)
+        found = pyarrow.csv.read_csv(pa.BufferReader(header + b"\n"), read, parse_options(**self.form), texts)
         return [str(column[0].as_py()) for column in found.columns]

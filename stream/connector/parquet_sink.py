@@ -11,7 +11,6 @@ is never replaced [R36]. A repeated delivery finds it, and finds by its metadata
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
@@ -23,6 +22,7 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, ObjectWriter, check_path
 from relational.types import Schema, TypeKind
 from stream.connector.directory import ObjectFile, store_url
+from stream.connector.object_upload import ObjectUpload
 from stream.connector.option_values import OptionValues
 from stream.connector.sink import SinkIdentity, SinkTarget
 from stream.errors import ConnectorError
@@ -31,25 +31,6 @@ NAME = "parquet"
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
 """A row group ends beyond either."""
 EPOCH_KEY, SINK_KEY = b"hummock.epoch", b"hummock.sink"
-
-
-class _Upload(io.RawIOBase):
-    """An object that is being written, as a file for pyarrow."""
-
-    def __init__(self, writer: ObjectWriter) -> None:
-        self._writer, self._size = writer, 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._size
-
-    def write(self, data: object) -> int:
-        view = memoryview(data)  # type: ignore[arg-type]
-        self._writer.write(view)
-        self._size += view.nbytes
-        return view.nbytes
 
 
 class ParquetTarget(SinkTarget):
@@ -112,7 +93,7 @@ class ParquetTarget(SinkTarget):
         metadata = {EPOCH_KEY: str(epoch).encode(), SINK_KEY: self._identity}
         schema = first.schema.with_metadata({**(first.schema.metadata or {}), **metadata})
         group, rows, size = [first], first.num_rows, first.nbytes
-        target = pa.PythonFile(_Upload(writer), mode="w")
+        target = pa.PythonFile(ObjectUpload(writer), mode="w")
         with pq.ParquetWriter(target, schema, compression=self._compression, write_page_checksum=True) as file:
             for batch in changes:
                 if rows + batch.num_rows > GROUP_ROWS or size + batch.nbytes > GROUP_BYTES:

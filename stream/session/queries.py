@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stream.worker.session_worker import SessionWorker
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Rows = TypeVar("Rows", int, pa.Table)
 MOST_PLANS = 256
 """Of relations, whose batch plans are kept."""
 NOT_KNOWN = -1
@@ -144,9 +145,15 @@ class SessionQueries:
     Without the `worker` that carries them out, changes raise ReadOnlySession."""
 
     def __init__(
-        self, host: Host, transaction: Transaction, settings: Settings, worker: SessionWorker | None
+        self,
+        host: Host,
+        transaction: Transaction,
+        settings: Settings,
+        worker: SessionWorker | None,
+        flush: Callable[[], Any],
     ) -> None:
-        self.transaction, self.settings = transaction, settings
+        """`flush()` returns when all changes that were sent are committed."""
+        self.transaction, self.settings, self._flush = transaction, settings, flush
         self.host, self._storage, self._worker = host, host.storage, worker
         self._catalog = host.catalog
         self._rows_limit = host.options.stream.statement_rows
@@ -199,6 +206,16 @@ class SessionQueries:
         if planned.query.indexes and not planned.query.indexes <= self._catalog.snapshot.tables.keys():
             return self._rows_of(self.replanned(planned), values)  # an index was dropped, whose rows are gone at once
         return rows
+
+    @contextmanager
+    def batches(self, plan: LogicalPlan) -> Iterator[Iterator[pa.RecordBatch]]:
+        """As `query`, in batches that are computed as they are asked for, within the block."""
+        planned = self.planned(plan)
+        past, schema = self.settings.query_epoch, plan.schema.project(plan.visible)
+        self._check_fresh(planned, is_past=past is not None)
+        with self._pinned(planned, past) as (pinned, epoch):
+            chunks = self._without_indexes(pinned).query.chunks((), epoch)
+            yield (chunk.project(plan.visible).to_arrow(schema) for chunk in chunks)
 
     def planned(self, plan: LogicalPlan) -> PlannedQuery:
         """A logical plan as it is executed. It is planned once for each version of the catalog, while it is among the
@@ -280,6 +297,28 @@ class SessionQueries:
             check_not_dropped(planned.source, known)
 
     # -- changes ---------------------------------------------------------------------------------------
+
+    @property
+    def part_rows(self) -> int:
+        """Rows that are one statement at most."""
+        return self._rows_limit
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of rows that are held in memory before they are sent."""
+        return self.host.options.stream.transaction_bytes
+
+    def check_may_flush(self, flush: bool) -> None:
+        """InvalidStatement if a change is to be committed at once, in a transaction."""
+        if flush and self.transaction.is_open:
+            raise InvalidStatement("flush", "a transaction is committed at its end, which waits for that: leave it out")
+
+    def settled(self, rows: Rows, flush: bool = False) -> Rows:
+        """The rows that a data change has affected or returns. It is committed if `flush`, or the session's setting,
+        says so, unless it is part of a transaction."""
+        if (flush or self.settings.flushes) and not self.transaction.is_open:
+            self._flush()
+        return rows
 
     @aborting
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:

@@ -5,7 +5,9 @@ of a statement are typed and leave the session unchanged. Thread safe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,9 +18,10 @@ from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
-from relational.plan.logical import Scan
+from relational.plan.logical import ExternalScan, Scan
 from relational.relation import Relation
 from relational.result import ResultSet
+from relational.types import DataType
 from stream.error_counts import RunningErrorCounts, committed_errors
 from stream.errors import ReadOnlySession, SessionClosed
 from stream.session.change_cursor import cursors_of, drop_cursor
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from stream.serving import Host
     from stream.sink_delivery import DeliveryStatus
     from stream.worker.session_worker import SessionWorker
+
+
+FileTypes = Mapping[str, str | DataType]
+"""Types of columns of files, by name."""
 
 
 class ReaderSession(ClosedAtExit):
@@ -50,7 +57,7 @@ class ReaderSession(ClosedAtExit):
         self._is_closed = False
         self._transaction = Transaction(host, worker)
         self._offsets = CommittedOffsets(host)
-        self._queries = SessionQueries(host, self._transaction, Settings(), worker)
+        self._queries = SessionQueries(host, self._transaction, Settings(), worker, self.flush)
         self._statements = SessionStatements(
             host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs, self.cursors
         )
@@ -91,6 +98,56 @@ class ReaderSession(ClosedAtExit):
         if isinstance(query, Relation):
             return self._statements.explain_query(query.plan)
         return "\n".join(map(self._statements.explain, self._statements.bind(query)))
+
+    # -- files -----------------------------------------------------------------------------------------
+    # Paths are relative to the working directory of the process, or URLs of object stores.
+
+    def read_parquet(self, path: str | PathLike[str], *, types: FileTypes = MappingProxyType({})) -> Relation:
+        """The rows of a Parquet file, of those in a directory, or of those that a pattern names ("bids/*.parquet"): a
+        relation like any other, which reads them whenever its rows are asked for, and the columns that are needed.
+
+            db.create_table_as("bids", db.read_parquet("bids/*.parquet").filter(col("price") > 100))
+
+        `types`: of columns that are to have other types than in the first file. ConnectorError for files that are not
+        there or cannot be read."""
+        return self._relation_of_files("parquet", path, types, {})
+
+    def read_csv(
+        self,
+        path: str | PathLike[str],
+        *,
+        header: bool = True,
+        names: Sequence[str] | None = None,
+        delimiter: str = ",",
+        quote: str = '"',
+        escape: str = "",
+        null: str = "",
+        types: FileTypes = MappingProxyType({}),
+    ) -> Relation:
+        """As `read_parquet`, of CSV files, also compressed ones. The types of columns are told by the beginning of the
+        first file, unless `types` has them; a later value of another type is MalformedRows, with its record and column.
+
+            db.read_csv("people.csv", delimiter=";", types={"zip": "varchar"})
+
+        `names`: of the columns of files without a `header`. `null`: the text that stands for NULL where it is not
+        quoted."""
+        options = {"header": str(header), "delimiter": delimiter, "quote": quote, "escape": escape, "null": null}
+        named = {} if names is None else {"names": ",".join(names)}
+        return self._relation_of_files("csv", path, types, options | named)
+
+    def read_json(self, path: str | PathLike[str], *, types: FileTypes = MappingProxyType({})) -> Relation:
+        """As `read_csv`, of files with a JSON object a line."""
+        return self._relation_of_files("json", path, types, {})
+
+    def _relation_of_files(
+        self, form: str, path: str | PathLike[str], types: FileTypes, options: Mapping[str, str]
+    ) -> Relation:
+        from stream.connector.file_rows import FileRows
+        from stream.session.statements import data_type
+
+        self._check_open()
+        known = {name: data_type(kind) for name, kind in types.items()}
+        return Relation(ExternalScan(FileRows(form, fspath(path), options, known)), self._queries)
 
     # -- what there is ---------------------------------------------------------------------------------
 

@@ -79,27 +79,35 @@ class Session(ReaderSession):
 
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def execute(self, text: str, params: Given = ()) -> int:
+    def execute(self, text: str, params: Given = (), *, flush: bool = False) -> int:
         """As `sql`, for statements that are no query: the rows that the last one has affected or gives, 0 if it is of
-        another kind; -1 if their number is not known before COMMIT. InvalidStatement for a query."""
+        another kind; -1 if their number is not known before COMMIT. `flush`: return when the changes are committed, so
+        that the next query sees them. InvalidStatement for a query."""
         self._check_open()
+        self._queries.check_may_flush(flush)
         answer, is_query = self._statements.run_text(text, params)
         if is_query:
             raise InvalidStatement("Select", "execute() runs other statements; query() gives the rows of a query")
+        if flush:
+            self.flush()
         return answer if isinstance(answer, int) else len(answer) if isinstance(answer, ResultSet) else 0
 
-    def executemany(self, text: str, rows: Iterable[Given]) -> int:
+    def executemany(self, text: str, rows: Iterable[Given], *, flush: bool = False) -> int:
         """Rows affected by an INSERT, UPDATE or DELETE that is executed with each of `rows` as parameters, in order.
 
         The statements are sent without waiting for one another, many of them in one epoch, and inserted rows in batches
         of a thousand. The first error is raised; other statements and batches, earlier ones and some later ones, are
-        executed nevertheless. In a transaction all of them are, or none."""
+        executed nevertheless. In a transaction all of them are, or none. `flush` as in `execute`."""
         self._check_open()
+        self._queries.check_may_flush(flush)
         try:
-            return self._statements.executions.run_many(text, rows)
+            affected = self._statements.executions.run_many(text, rows)
         except BaseException as error:
             self._transaction.abort(error)
             raise
+        if flush:
+            self.flush()
+        return affected
 
     @contextmanager
     def transaction(self, *, read_only: bool = False) -> Iterator[None]:

@@ -20,6 +20,7 @@ from relational.errors import BindError, SourceTextError
 from relational.expr.bind import error_span
 from relational.expr.expression import NO_TIME, Expression, Literal
 from relational.expr.parameters import ParameterError, kinds_of, parameter, separated, with_values
+from relational.plan.logical import ExternalScan, nodes
 from relational.sql.binder import bind_sql
 from relational.sql.lexer import statements
 from relational.sql.parameters import Given, Parameters, literals_of
@@ -208,7 +209,7 @@ class StatementCache:
         values: Sequence[Literal],
         known: CatalogSnapshot,
     ) -> None:
-        is_of_now = parameters.is_by_value and parameters.reads_time
+        is_of_now = (parameters.is_by_value and parameters.reads_time) or _reads_files(found.statement)
         if len(text) > LONGEST_TEXT or known is not self._catalog.snapshot or is_of_now:
             return
         with self._lock:
@@ -260,6 +261,12 @@ class StatementCache:
             if len(self._seen) > MOST_SEEN:
                 self._seen.popitem(last=False)
         return was_seen and is_cacheable(text)
+
+
+def _reads_files(statement: Statement) -> bool:
+    """Whether the columns of a query are those that files had when it was bound."""
+    query = statement.plan if isinstance(statement, Select) else getattr(statement, "query", None)
+    return query is not None and any(isinstance(node, ExternalScan) for node in nodes(query))
 
 
 def parts_of(statement: Update | Delete) -> Change:

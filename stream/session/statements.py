@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from stream.job_profile import measured_tables, profile_table, profile_text
 from stream.plan.fragments import explained
 from stream.serving import Host, ServingNode
 from stream.session.change_feed import ChangeFeed
+from stream.session.copies import copy_from, copy_to
 from stream.session.executions import Executions
 from stream.session.job_status import with_deliveries
 from stream.session.queries import Change
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from stream.playground import Playground
     from stream.session.queries import SessionQueries
 
-Rows = TypeVar("Rows", int, pa.Table)
 Answer: TypeAlias = Relation | ResultSet | ChangeFeed | pa.Table | int | None
 
 
@@ -85,7 +85,7 @@ class SessionStatements:
         self._settings = queries.settings
         self._transaction = queries.transaction
         self.executions = Executions(
-            host, queries, self.now, lambda: self.settings, self._transaction, self.run, self._changed
+            host, queries, self.now, lambda: self.settings, self._transaction, self.run, queries.settled
         )
 
     @property
@@ -272,27 +272,33 @@ class SessionStatements:
     def _insert(self, statement: bound.Insert) -> int | pa.Table:
         if statement.returning is not None:
             rows = self._queries.returned_by_insert(statement.table, statement.query, statement.returning)
-            return self._changed(rows)
-        return self._changed(self._queries.insert(statement.table, statement.query))
+            return self._queries.settled(rows)
+        return self._queries.settled(self._queries.insert(statement.table, statement.query))
+
+    def _copy_from(self, statement: bound.CopyFrom) -> int:
+        return self._queries.settled(copy_from(statement, self._queries))
+
+    def _copy_to(self, statement: bound.CopyTo) -> int:
+        return copy_to(statement, self._queries)
 
     def _update(self, statement: bound.Update) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
             change = Change(statement.assignments, statement.predicate)
-            return self._changed(
+            return self._queries.settled(
                 self._queries.returned_by_change(statement.table, change, keys, statement.returning)
             )
         update = self._queries.update
-        return self._changed(update(statement.table, statement.assignments, statement.predicate, keys))
+        return self._queries.settled(update(statement.table, statement.assignments, statement.predicate, keys))
 
     def _delete(self, statement: bound.Delete) -> int | pa.Table:
         keys = self._keys(statement.table, statement.keys)
         if statement.returning is not None:
             change = Change(None, statement.predicate)
-            return self._changed(
+            return self._queries.settled(
                 self._queries.returned_by_change(statement.table, change, keys, statement.returning)
             )
-        return self._changed(self._queries.delete(statement.table, statement.predicate, keys))
+        return self._queries.settled(self._queries.delete(statement.table, statement.predicate, keys))
 
     def _keys(self, table: TableCatalog, query: LogicalPlan | None) -> DataChunk | None:
         """The primary keys of rows that a condition with subqueries selects: after all earlier changes are committed,
@@ -302,12 +308,6 @@ class SessionStatements:
         if not self._transaction.is_open:
             self._flush()
         return self._queries.keys_of(table, query)
-
-    def _changed(self, rows: Rows) -> Rows:
-        """The rows that a data change has affected or returns; it is committed if the session's setting says so."""
-        if self._settings.flushes and not self._transaction.is_open:
-            self._flush()
-        return rows
 
     def _prepare(self, statement: bound.Prepare) -> None:
         self.executions.prepare(statement)
@@ -493,6 +493,8 @@ _HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
     bound.Insert: SessionStatements._insert,
     bound.Update: SessionStatements._update,
     bound.Delete: SessionStatements._delete,
+    bound.CopyFrom: SessionStatements._copy_from,
+    bound.CopyTo: SessionStatements._copy_to,
     bound.Prepare: SessionStatements._prepare,
     bound.Execute: SessionStatements._execute,
     bound.Deallocate: SessionStatements._deallocate,

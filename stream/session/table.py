@@ -3,10 +3,13 @@ session that writes, take them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from relational.expr.unbound import UnboundExpr
 from relational.plan.changes import writable
 from relational.relation import TableRelation
+from stream.errors import InvalidStatement
 from stream.session.change_feed import ChangeFeed
 from stream.session.rows import chunk_of_rows
 
@@ -32,11 +35,43 @@ class StoredRelation(TableRelation):
         return ChangeFeed(host, table, since, follow=follow, cursor=cursor, retention_ms=retention_ms)
 
 
-class Table(StoredRelation):
-    """Named rows. Changes are readable after the session's next flush or barrier."""
+NOT_GIVEN = object()
+"""In place of an argument that may have any value."""
 
-    def insert(self, rows: Any) -> int:
+
+class Table(StoredRelation):
+    """Named rows. Changes are readable after the session's next flush or barrier; or when they return, with
+    `flush=True` or `SET implicit_flush = true`."""
+
+    def insert(self, rows: Any, *, flush: bool = False) -> int:
         """Rows affected. `rows`: tuples, mappings or dataclass instances; one mapping or instance; or an object that
-        can be exported to Arrow, which is converted by column."""
+        can be exported to Arrow, which is converted by column: a frame, or another relation, also of files. `flush`:
+        return when they are committed."""
+        self.runner.check_may_flush(flush)
         table = writable(self.table)
-        return self.runner.insert_rows(table, chunk_of_rows(table, rows))
+        return self.runner.settled(self.runner.insert_rows(table, chunk_of_rows(table, rows)), flush)
+
+    def update(
+        self, set: Mapping[str, object], where: UnboundExpr | None = None, *, flush: object = NOT_GIVEN, **key: object
+    ) -> int:
+        """Sets columns of the rows selected by `where` and `column=value`; their number. `flush=True`: return when they
+        are committed; of a table with a column `flush` it is a value of that."""
+        flushes = self._flushes(flush, key)
+        return self.runner.settled(super().update(set, where, **key), flushes)
+
+    def delete(self, where: UnboundExpr | None = None, *, flush: object = NOT_GIVEN, **key: object) -> int:
+        """Deletes the rows selected by `where` and `column=value`; their number. `flush` as in `update`."""
+        flushes = self._flushes(flush, key)
+        return self.runner.settled(super().delete(where, **key), flushes)
+
+    def _flushes(self, flush: object, key: dict[str, object]) -> bool:
+        """Whether to wait for the commit; a value of a column `flush` becomes part of `key`."""
+        if flush is NOT_GIVEN:
+            return False
+        if "flush" in self.columns:
+            key["flush"] = flush
+            return False
+        if not isinstance(flush, bool):
+            raise InvalidStatement(self.name, f"flush is True or False, not {flush!r}")
+        self.runner.check_may_flush(flush)
+        return flush

@@ -39,7 +39,7 @@ READING = (
     bound.Begin, bound.End, bound.DeclareCursor, bound.Fetch, bound.CloseCursor, bound.Select, bound.Show,
     bound.ShowJobs, bound.ShowErrors, bound.ShowEpochs, bound.ShowMemory, bound.ShowCreate,
     bound.ShowCreateFunction, bound.ShowOptions, bound.SetOption, bound.Describe, bound.Explain, bound.Nothing,
-    bound.Prepare, bound.Execute, bound.Deallocate,
+    bound.Prepare, bound.Execute, bound.Deallocate, bound.CopyTo,
 )  # fmt: skip
 """Statements that change nothing, which every transaction takes."""
 SUBSCRIBING = (bound.Subscribe, bound.CreateSubscription, bound.DropSubscription, bound.ShowSubscriptions)
@@ -161,6 +161,8 @@ class Transaction:
             if statement.returning is not None:
                 reason = "a transaction evaluates its changes at COMMIT: leave RETURNING out, or COMMIT before it"
                 raise InvalidStatement(kind, reason)
+        elif isinstance(statement, bound.CopyFrom):
+            self._check_writes(kind)
         elif not isinstance(statement, READING):
             reason = "a transaction takes queries, INSERT, UPDATE and DELETE: COMMIT or ROLLBACK first"
             raise InvalidStatement(kind, reason)

@@ -135,18 +135,19 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.serving": (
-        "playground hummock.base hummock.meta hummock.metrics hummock.object_store hummock.store relational.catalog"
+        "playground connector hummock.base hummock.meta hummock.metrics hummock.object_store hummock.store "
+        "relational.catalog"
     ),
     "stream.session": (
-        "playground serving spark meta worker engine_choice epoch_figures plan message error_counts job_memory "
-        "job_profile sink_delivery "
+        "playground connector serving spark meta worker engine_choice epoch_figures plan message error_counts "
+        "job_memory job_profile sink_delivery "
         "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.object_store "
         "relational.inbox relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk relational.display "
         "relational.result "
         "relational.table relational.udf hummock.base"
     ),
-    "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
+    "stream.examples": "session connector cli relational.chunk relational.display relational.expr relational.types",
     "stream.cli": (
         "session spark hummock.base hummock.spark relational.relation relational.result relational.catalog "
         "relational.display relational.expr relational.sql relational.types"
@@ -155,7 +156,8 @@ MAY_IMPORT: dict[str, str] = {
     "stream": "session connector relational.expr relational.inbox relational.types",
 }
 
-COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
+COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command", "stream.examples.flights.demo",
+            "stream.examples.flights.screen")
 
 # Third-party packages and the only modules that may import them (numpy and pyarrow are unrestricted).
 FOREIGN: dict[str, tuple[str, ...]] = {

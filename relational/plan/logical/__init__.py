@@ -6,6 +6,7 @@ One file per kind of node. Column indices are positions in the output of a node'
 from relational.plan.logical.aggregate import AggPhases, Aggregate
 from relational.plan.logical.emit_on_window_close import EmitOnWindowClose
 from relational.plan.logical.expand import Expand
+from relational.plan.logical.external_scan import ExternalScan
 from relational.plan.logical.filter import Filter
 from relational.plan.logical.join import Join, JoinKind
 from relational.plan.logical.node import LogicalPlan, nodes, positions_of
@@ -25,6 +26,7 @@ __all__ = [
     "ColumnValues",
     "EmitOnWindowClose",
     "Expand",
+    "ExternalScan",
     "Filter",
     "Join",
     "JoinKind",

@@ -11,6 +11,8 @@ STATEMENTS: Mapping[str, str] = {
     "INSERT": "INSERT INTO table [(column, …)] {VALUES (value, …), … | query} [RETURNING …]",
     "UPDATE": "UPDATE table SET column = value, … [WHERE …] [RETURNING …]",
     "DELETE": "DELETE FROM table [WHERE …] [RETURNING …]",
+    "COPY": "COPY table [(column, …)] FROM 'path' [(FORMAT format, option value, …)]\n"
+            "COPY {table [(column, …)] | (query)} TO 'path' [(FORMAT format, option value, …)]",
     "TRUNCATE": "TRUNCATE [TABLE] table",
     "CREATE TABLE": "CREATE TABLE [IF NOT EXISTS] name (column type [NOT NULL] [DEFAULT value] [PRIMARY KEY], …, "
                     "[WATERMARK FOR column AS …])\n  [APPEND ONLY] [ON CONFLICT {OVERWRITE | IGNORE | ERROR}] "

