@@ -2,8 +2,8 @@
 
 There are eight classes per power of two, so that a slot is at most an eighth larger than its object. An empty slab can
 serve any class; beyond KEPT_BYTES of empty slabs they are unmapped. Sizes outside the classes are left to the pool. The
-first slab of a class of small slots uses ordinary pages, so that few objects of many sizes cost no more than
-themselves; all slabs do if the system has no huge pages.
+first FIRST_BYTES are ordinary pages, and so is the first slab of a class of small slots: few objects cost no more than
+themselves, and the first ones do not wait until huge pages are cleared. All slabs are if the system has no huge pages.
 """
 
 from libc.stdint cimport uint8_t, uintptr_t
@@ -33,6 +33,7 @@ cdef enum:
     HUGE_SLAB = 32 << 20
     HEADER_BYTES = 64
     KEPT_BYTES = 8 << 20
+    FIRST_BYTES = 64 << 20
 
 cdef struct FreeSlot:           # the first bytes of a free slot
     FreeSlot* next
@@ -126,7 +127,7 @@ cdef Slab* new_slab(int index) noexcept nogil:
         if slab == NULL:
             return NULL
         mapped_bytes += size
-    if slabs_of[index] > 0 or size > SMALL_SLAB:
+    if mapped_bytes > FIRST_BYTES and (slabs_of[index] > 0 or size > SMALL_SLAB):
         ask_huge(slab, <size_t>size)
     slabs_of[index] += 1
     slab.free, slab.taken, slab.cut = NULL, 0, 0
