@@ -39,6 +39,8 @@ COMMANDS = {
     "stats": ("hummock.cli:stats", "Show sizes by level, table and need, and who reads and writes."),
     "sst-dump": ("hummock.cli:sst_dump", "List the stored files, or show one block by block."),
     "verify": ("hummock.cli:verify", "Read everything and report each damage."),
+    "backup": ("stream.cli.backup:backup", "Copy the newest committed epoch of STORE to TARGET, beside its writer."),
+    "restore": ("stream.cli.backup:restore", "Make a new STORE from a backup in SOURCE."),
     "vacuum": ("hummock.cli:vacuum", "Remove files that no version, reader or upload needs."),
     "compact": ("hummock.cli:compact", "Merge files: all that is due, or named tables and ranges."),
 }

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.maintenance": "base compactor meta object_store version",
     "hummock.opening": "base maintenance meta metrics object_store store",
     "hummock.tools": "base iterator loaded_files meta meta_client object_store sstable version",
+    "hummock.backup": "base meta meta_client object_store sstable store.pinned_version tools version",
     "hummock.cli": "base compaction compactor meta metrics object_store spark sstable tools version opening",
     "hummock": "base columnar meta opening state_store store",
     "hummock.__main__": "base cli",
@@ -147,12 +148,16 @@ MAY_IMPORT: dict[str, str] = {
         "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
+    "stream.operations": (
+        "hummock.backup hummock.meta hummock.object_store relational.inbox"
+    ),
     "stream.cli": (
-        "session spark hummock.base hummock.spark relational.relation relational.result relational.catalog "
+        "session spark operations hummock.backup hummock.base hummock.cli hummock.spark relational.relation "
+        "relational.result relational.catalog "
         "relational.display relational.expr relational.sql relational.types"
     ),
     "stream.__main__": "cli",
-    "stream": "session connector relational.expr relational.inbox relational.types",
+    "stream": "session connector operations relational.expr relational.inbox relational.types",
 }
 
 COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")
