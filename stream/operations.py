@@ -1,7 +1,8 @@
-"""Operations on a whole store, by URL: backup and restore.
+"""Operations on a whole store, by URL: backup, restore and doctor.
 
     report = stream.backup("shop", "s3://backups/shop")         # while a session writes it
     stream.restore("s3://backups/shop", "shop-again")
+    assert stream.doctor("shop-again", is_deep=True).is_healthy
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from os import PathLike
+from typing import TypedDict, Unpack
 
 from hummock.backup.copy import THREADS, Progress, unwatched
 from hummock.backup.format import find_backup
 from hummock.backup.restore import RestoreReport, check_objects, restore_backup
 from hummock.backup.take import BackupReport, take_backup
+from hummock.doctor.examine import examine
+from hummock.doctor.finding import DoctorOptions, DoctorReport
 from hummock.errors import StoreNotFound
 from hummock.meta import open_meta_store
 from hummock.meta.store.base import MetaStore
@@ -21,9 +25,19 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.object_store.url import store_url
 from relational.inbox.records import REQUESTS
+from stream import store_checks
 
 OPEN_REQUESTS = (REQUESTS,)
 """Rows that a backup leaves out: the objects that they name are in no version."""
+
+
+class DoctorKeywords(TypedDict, total=False):
+    """The fields of DoctorOptions as keyword arguments."""
+
+    is_deep: bool
+    threads: int
+    grace_ms: int
+    old_ms: int
 
 
 def backup(
@@ -77,6 +91,26 @@ def restore(
             meta_store = open_meta_store(store_url(url), meta, object_store=objects)
         resources.callback(meta_store.close)
         return restore_backup(kept, found, meta_store, objects, threads=threads, progress=progress)
+
+
+def doctor(url: str | PathLike[str], *, meta: str | None = None, accept_rollback: bool = False,
+           **options: Unpack[DoctorKeywords]) -> DoctorReport:
+    """What is wrong with the store at `url`, or will be, and what helps: see `hummock.doctor`. Nothing is changed.
+
+        for finding in stream.doctor("shop").findings:
+            print(finding.severity, finding.what, finding.remedy)
+
+    At a directory of backups it looks at those. `is_deep` verifies content, `threads` files at once. `grace_ms`:
+    younger files that are in no version may be of a writer. `old_ms`: what keeps an epoch for longer is a finding.
+    StoreNotFound, InvalidOption.
+    """
+    place = f"{url} --meta {meta}" if meta else str(url)
+    with opened_objects(url) as objects:
+        return examine(
+            place, objects,
+            lambda: open_meta_store(store_url(url), meta, object_store=objects, create=False,
+                                    accept_rollback=accept_rollback),
+            DoctorOptions(**options), store_checks.CHECKS)
 
 
 @contextmanager

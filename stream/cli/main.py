@@ -39,6 +39,7 @@ COMMANDS = {
     "stats": ("hummock.cli:stats", "Show sizes by level, table and need, and who reads and writes."),
     "sst-dump": ("hummock.cli:sst_dump", "List the stored files, or show one block by block."),
     "verify": ("hummock.cli:verify", "Read everything and report each damage."),
+    "doctor": ("stream.cli.doctor:doctor", "Say what is wrong with the store at URL, or will be, and what helps."),
     "backup": ("stream.cli.backup:backup", "Copy the newest committed epoch of STORE to TARGET, beside its writer."),
     "restore": ("stream.cli.backup:restore", "Make a new STORE from a backup in SOURCE."),
     "vacuum": ("hummock.cli:vacuum", "Remove files that no version, reader or upload needs."),

@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.opening": "base maintenance meta metrics object_store store",
     "hummock.tools": "base iterator loaded_files meta meta_client object_store sstable version",
     "hummock.backup": "base meta meta_client object_store sstable store.pinned_version tools version",
+    "hummock.doctor": "backup meta object_store sstable tools version",
     "hummock.cli": "base compaction compactor meta metrics object_store spark sstable tools version opening",
     "hummock": "base columnar meta opening state_store store",
     "hummock.__main__": "base cli",
@@ -148,13 +149,17 @@ MAY_IMPORT: dict[str, str] = {
         "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.expr relational.types relational.relation",
+    "stream.store_checks": (
+        "plan session hummock.base hummock.doctor hummock.meta hummock.object_store relational.catalog "
+        "relational.inbox"
+    ),
     "stream.operations": (
-        "hummock.backup hummock.meta hummock.object_store relational.inbox"
+        "store_checks hummock.backup hummock.doctor hummock.meta hummock.object_store relational.inbox"
     ),
     "stream.cli": (
-        "session spark operations hummock.backup hummock.base hummock.cli hummock.spark relational.relation "
-        "relational.result relational.catalog "
-        "relational.display relational.expr relational.sql relational.types"
+        "session spark operations hummock.backup hummock.base hummock.cli hummock.doctor hummock.spark "
+        "relational.relation relational.result relational.catalog relational.display relational.expr relational.sql "
+        "relational.types"
     ),
     "stream.__main__": "cli",
     "stream": "session connector operations relational.expr relational.inbox relational.types",
