@@ -21,6 +21,7 @@ from hummock.doctor.finding import DoctorOptions, DoctorReport
 from hummock.errors import StoreNotFound
 from hummock.meta import open_meta_store
 from hummock.meta.store.base import MetaStore
+from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.object_store.url import store_url
@@ -48,6 +49,7 @@ def backup(
     epoch: int | None = None,
     threads: int = THREADS,
     progress: Progress = unwatched,
+    metrics: Metrics | None = None,
 ) -> BackupReport:
     """Copies the newest committed epoch of the store at `url`, whose metadata is at `meta`, to the directory or bucket
     `target`, beside what writes and reads it.
@@ -55,11 +57,11 @@ def backup(
         report = stream.backup("shop", "shop-backups", epoch=db.flush())
 
     Later backups into the same `target` copy what is new. `epoch`: what was committed up to it has to be in the backup,
-    which waits for it. `progress` is called with the bytes of each file that is there and those of all. StoreNotFound,
-    BackupRefused, WaitEpochTimeout; Corruption, ObjectStoreError and MetaStoreError name what could not be read or
-    written: then this backup is not there, and the earlier ones are.
+    which waits for it. `progress` is called with the bytes of each file that is there and those of all; `metrics`
+    counts the requests to both stores. StoreNotFound, BackupRefused, WaitEpochTimeout; Corruption, ObjectStoreError and
+    MetaStoreError name what could not be read or written: then this backup is not there, and the earlier ones are.
     """
-    with opened(url, meta) as (meta_store, objects), opened_objects(target) as to:
+    with opened(url, meta, metrics) as (meta_store, objects), opened_objects(target, metrics) as to:
         return take_backup(meta_store, objects, to, epoch=epoch, leave_out=OPEN_REQUESTS, threads=threads,
                            progress=progress)
 
@@ -72,6 +74,7 @@ def restore(
     epoch: int | None = None,
     threads: int = THREADS,
     progress: Progress = unwatched,
+    metrics: Metrics | None = None,
 ) -> RestoreReport:
     """Makes a store at `url`, where there is none, from the newest backup in `source`, or from that of `epoch`.
 
@@ -82,7 +85,8 @@ def restore(
     same call. BackupNotFound, StoreExists, BackupRefused; Corruption, ObjectStoreError and MetaStoreError as in
     `backup`: then there is no store.
     """
-    with opened_objects(source) as found, opened_objects(url) as objects, ExitStack() as resources:
+    with (opened_objects(source, metrics) as found, opened_objects(url, metrics) as objects,
+          ExitStack() as resources):
         kept = find_backup(found, epoch)
         try:
             meta_store = open_meta_store(store_url(url), meta, object_store=objects, create=False)
@@ -114,19 +118,20 @@ def doctor(url: str | PathLike[str], *, meta: str | None = None, accept_rollback
 
 
 @contextmanager
-def opened(url: str | PathLike[str], meta: str | None) -> Iterator[tuple[MetaStore, ObjectStore]]:
+def opened(url: str | PathLike[str], meta: str | None,
+           metrics: Metrics | None) -> Iterator[tuple[MetaStore, ObjectStore]]:
     """Both stores at `url`. StoreNotFound."""
     with ExitStack() as resources:
-        objects = resources.enter_context(opened_objects(url))
+        objects = resources.enter_context(opened_objects(url, metrics))
         meta_store = open_meta_store(store_url(url), meta, object_store=objects, create=False)
         resources.callback(meta_store.close)
         yield meta_store, objects
 
 
 @contextmanager
-def opened_objects(url: str | PathLike[str]) -> Iterator[ObjectStore]:
+def opened_objects(url: str | PathLike[str], metrics: Metrics | None = None) -> Iterator[ObjectStore]:
     """The object store at `url`, in which nothing is made before something is written."""
-    objects = open_object_store(store_url(url), create=False)
+    objects = open_object_store(store_url(url), metrics=metrics, create=False)
     try:
         yield objects
     finally:

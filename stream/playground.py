@@ -28,6 +28,7 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.staging_store import StagingStore
+from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
@@ -222,6 +223,7 @@ class Playground:
             compaction=options.compaction if options.is_maintained else None,
         )
         undo.callback(self.storage.close)
+        self.metrics.watch(self.storage.stats, COUNTED)
         self.storage.follow_versions()
         if options.is_maintained:
             maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)

@@ -20,9 +20,10 @@ from hummock.meta import open_meta_store
 from hummock.meta.commit_socket import CommitListener
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
-from hummock.metrics import Metrics
+from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
+from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
@@ -73,9 +74,12 @@ class ServingNode:
                 committed_only=True,
             )
             undo.callback(self.storage.close)
+            self.metrics.watch(self.storage.stats, COUNTED)
             self.storage.follow_versions()
             undo.callback(CommitListener(meta_store.url, self._refresh).close)
             undo.callback(self._close_feeds)
+            port = options.stream.metrics_port
+            self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             self._undo = undo.pop_all()
 
     def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:

@@ -142,8 +142,8 @@ MAY_IMPORT: dict[str, str] = {
     "stream.session": (
         "playground serving spark meta worker engine_choice epoch_figures plan message error_counts job_memory "
         "job_profile sink_delivery "
-        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.object_store "
-        "relational.inbox relational.expr relational.types relational.sql "
+        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.metrics "
+        "hummock.object_store relational.inbox relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk relational.display "
         "relational.result "
         "relational.table relational.udf hummock.base"
@@ -154,10 +154,10 @@ MAY_IMPORT: dict[str, str] = {
         "relational.inbox"
     ),
     "stream.operations": (
-        "store_checks hummock.backup hummock.doctor hummock.meta hummock.object_store relational.inbox"
+        "store_checks hummock.backup hummock.doctor hummock.meta hummock.metrics hummock.object_store relational.inbox"
     ),
     "stream.cli": (
-        "session spark operations hummock.backup hummock.base hummock.cli hummock.doctor hummock.spark "
+        "session spark operations hummock.backup hummock.base hummock.cli hummock.doctor hummock.metrics hummock.spark "
         "relational.relation relational.result relational.catalog relational.display relational.expr relational.sql "
         "relational.types"
     ),
