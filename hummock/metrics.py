@@ -147,8 +147,8 @@ class MetricSample:
 
     @property
     def key(self) -> str:
-        """Name and labels as Prometheus writes them: `hummock_version_files{level="0"}`."""
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in self.labels.items())
+        """Name and labels, sorted, as Prometheus writes them: `hummock_version_files{level="0"}`."""
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(self.labels.items()))
         return f"{self.name}{{{labels}}}" if labels else self.name
 
 

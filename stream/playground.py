@@ -6,6 +6,7 @@ playground owns the stores that are passed to it."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import TypeAlias
 from weakref import WeakSet
 
 from hummock.base.closing import ClosedAtExit
+from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.errors import WriterRunning
@@ -53,6 +55,7 @@ from stream.worker.detached_worker import DetachedWorker
 from stream.worker.session_worker import SessionWorker
 from stream.worker.state_handover import StateHandover
 
+log = logging.getLogger(__name__)
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
 SESSION_COMPACTION = CompactionOptions(history_ms=0)
@@ -150,6 +153,8 @@ class Playground:
             self.deliveries.committed()
             undo.callback(self._close_feeds)
             self._undo = undo.pop_all()
+        log.info(Event("session opened", url=self.url, role="writer", epoch=self.manager.committed_epoch,
+                       version=self.manager.version.id, metrics=self.metrics_url))
 
     def _compute_node(self, pool: ActorPool) -> SessionWorker:
         """The worker of this process."""

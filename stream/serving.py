@@ -7,12 +7,14 @@ first. So a name may be known here a moment before its rows: `settle` waits for 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 from hummock.base.closing import ClosedAtExit
+from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
@@ -32,6 +34,7 @@ from relational.catalog.snapshot import CatalogSnapshot
 if TYPE_CHECKING:
     from stream.playground import Playground, PlaygroundOptions
 
+log = logging.getLogger(__name__)
 Host: TypeAlias = "Playground | ServingNode"
 """What the reads of a session run on."""
 
@@ -81,6 +84,8 @@ class ServingNode:
             port = options.stream.metrics_port
             self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             self._undo = undo.pop_all()
+        log.info(Event("session opened", url=self.url, role="reader", epoch=self.manager.committed_epoch,
+                       version=self.manager.version.id, metrics=self.metrics_url))
 
     def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
         """The jobs that are set aside, by id, as the commits tell."""

@@ -12,12 +12,14 @@ was taken. There is nothing else of the processes that ran then.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hummock.backup.copy import THREADS, Copied, Progress, copy_files, missing_files, unwatched
 from hummock.backup.format import FINISHED, RESTORING, UNFINISHED, Backup, BackupInfo
+from hummock.base.logs import Event
 from hummock.errors import (
     BackupRefused,
     MetaStoreCorrupt,
@@ -34,6 +36,7 @@ from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore, RandomBytes
 
 NODE = "restore"
 ATTEMPTS = 16           # at a transaction of unknown outcome
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ def restore_backup(backup: Backup, source: ObjectStore, meta_store: MetaStore, o
     _create_rows(meta_store, objects, backup, random_bytes)
     with suppress(ObjectStoreError):        # the store is there; `hummock doctor` names what is left
         objects.delete([RESTORING])
+    log.info(Event("restore done", store=objects.url, epoch=info.epoch, files=info.files, copied=copied.files,
+                   bytes=copied.bytes))
     return RestoreReport(info, copied)
 
 

@@ -14,6 +14,7 @@ cursors, which belong to no process, are kept.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -30,6 +31,7 @@ from hummock.backup.format import (
     read_backup,
     unfinished,
 )
+from hummock.base.logs import Event
 from hummock.epoch import Epoch
 from hummock.errors import BackupRefused, MetaStoreCorrupt, ObjectNotFound, ObjectStoreError, StoreNotFound
 from hummock.meta.hummock_manager import HummockManager
@@ -61,6 +63,7 @@ STORE_OBJECTS = ("meta", "store/", RESTORING)
 """Beginnings of paths of a store, which a directory of backups has none of."""
 MEMORY = "memory://"            # a URL that says nothing
 WAIT_MS = 10_000
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ def take_backup(meta_store: MetaStore, objects: ObjectStore, target: ObjectStore
     with suppress(ObjectStoreError):        # the backup is there
         ended = [path for path, begun in unfinished(target) if begun is None or begun.taken_ms <= info.taken_ms]
         target.delete(list(dict.fromkeys([marker, *ended])))
+    log.info(Event("backup done", target=target.url, epoch=info.epoch, files=info.files, copied=copied.files,
+                   bytes=copied.bytes))
     return BackupReport(info, copied, tuple(path for path in damaged if path != info.path))
 
 

@@ -56,10 +56,12 @@ class LazyCommand(click.Command):
         self._target = target
 
     def load(self) -> click.Command:
-        """The command itself."""
+        """The command itself, with the option that all have."""
+        from stream.cli.log_level import with_log_level  # the list of commands does without
+
         module, attribute = self._target.split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        return with_log_level(command)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object

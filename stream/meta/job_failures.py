@@ -9,10 +9,12 @@ that cannot even be planned or built is set aside at once.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from hummock.base.logs import Event
 from hummock.epoch import monotonic_seconds, wall_clock_ms
 from hummock.errors import HummockError
 from relational.catalog.job_failure import JobFailure
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from relational.catalog.snapshot import CatalogSnapshot
     from stream.meta.recovery import RecoveryPolicy
 
+log = logging.getLogger(__name__)
 FORGOTTEN_AFTER_SECONDS = 600.0
 """How long a job that failed once must run before the same failure counts as a first one again."""
 NOT_OF_A_JOB = (HummockError, MemoryError, ChannelClosed)
@@ -135,6 +138,8 @@ class JobFailures:
                 new[table.id] = JobFailure(
                     table.id, committed_epoch, now, follows, job_id, is_retried=is_retried
                 )
+        log.warning(Event("job failed", job=known.name_of(known.tables[job_id]), epoch=committed_epoch, split=split,
+                          offset=offset, followers=len(new) - 1, reason=reason))
         with self._lock:
             self._new.update(new)
             self._last.pop(job_id, None)
