@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, str] = {
         "base columnar iterator loaded_files meta.upload_registry meta_client metrics object_store pipeline read "
         "shared_buffer sstable state_store version"
     ),
-    "hummock.compactor": "compaction meta_client metrics object_store version",
+    "hummock.compactor": "base compaction meta_client metrics object_store version",
     "hummock.maintenance": "base compactor meta object_store version",
     "hummock.opening": "base maintenance meta metrics object_store store",
     "hummock.tools": "base iterator loaded_files meta meta_client object_store sstable version",
@@ -121,9 +121,9 @@ MAY_IMPORT: dict[str, str] = {
     "stream.meta": (
         "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "
         "relational.table relational.udf "
-        "hummock.meta hummock.meta_client hummock.loaded_files"
+        "hummock.base hummock.meta hummock.meta_client hummock.loaded_files"
     ),
-    "stream.sink_delivery": "connector relational.catalog hummock.state_store",
+    "stream.sink_delivery": "connector relational.catalog hummock.base hummock.state_store",
     "stream.playground": (
         "meta worker runtime protocol connector error_counts actor_metrics job_memory job_profile sink_delivery "
         "hummock.base hummock.meta "
