@@ -4,8 +4,9 @@
     2  read all rows of the meta store, in one snapshot      they name the version and the epoch of the backup
     3  write `unfinished/<token>`
     4  copy the version's files that the target lacks, each block checked
-    5  write `backup/<epoch>-<version>`                      from here on the backup is there
-    6  delete `unfinished/<token>`, and those of interrupted backups before it
+    5  list the files of the target: each is there, with its size
+    6  write `backup/<epoch>-<version>`                      from here on the backup is there
+    7  delete `unfinished/<token>`, and those of interrupted backups before it
 
 What the rows describe is the state that the store would be in if its writer had died at that moment, which every
 opening recovers from. Rows of processes are left out: leases, uploads, compact tasks, obsolete files. The leases of
@@ -20,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from hummock.backup.copy import THREADS, Copied, Progress, copy_files, unwatched
+from hummock.backup.copy import THREADS, Copied, Progress, copy_files, missing_files, unwatched
 from hummock.backup.format import (
     FINISHED,
     RESTORING,
@@ -108,6 +109,8 @@ def take_backup(meta_store: MetaStore, objects: ObjectStore, target: ObjectStore
         except ObjectNotFound:
             pinned.check()
             raise
+        for error in missing_files(files, target):
+            raise error
         target.put(info.path, Backup(info, rows).encode())
     with suppress(ObjectStoreError):        # the backup is there
         ended = [path for path, begun in unfinished(target) if begun is None or begun.taken_ms <= info.taken_ms]

@@ -31,7 +31,7 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=_InOrder, subcommand_metavar="COMMAND URL [OPTIONS]")
+@click.group(cls=_InOrder, options_metavar="", subcommand_metavar="COMMAND URL [OPTIONS]")
 @click.option("--log-level", envvar="HUMMOCK_LOG", default=DEFAULT_LEVEL, show_default=True,
               help="Of records on the error stream; also HUMMOCK_LOG.")
 def main(log_level: str) -> None:
