@@ -97,8 +97,7 @@ def restore(
         return restore_backup(kept, found, meta_store, objects, threads=threads, progress=progress)
 
 
-def doctor(url: str | PathLike[str], *, meta: str | None = None, accept_rollback: bool = False,
-           **options: Unpack[DoctorKeywords]) -> DoctorReport:
+def doctor(url: str | PathLike[str], *, meta: str | None = None, **options: Unpack[DoctorKeywords]) -> DoctorReport:
     """What is wrong with the store at `url`, or will be, and what helps: see `hummock.doctor`. Nothing is changed.
 
         for finding in stream.doctor("shop").findings:
@@ -111,9 +110,7 @@ def doctor(url: str | PathLike[str], *, meta: str | None = None, accept_rollback
     place = f"{url} --meta {meta}" if meta else str(url)
     with opened_objects(url) as objects:
         return examine(
-            place, objects,
-            lambda: open_meta_store(store_url(url), meta, object_store=objects, create=False,
-                                    accept_rollback=accept_rollback),
+            place, objects, lambda: open_meta_store(store_url(url), meta, object_store=objects, create=False),
             DoctorOptions(**options), store_checks.CHECKS)
 
 

@@ -121,8 +121,9 @@ def take_backup(meta_store: MetaStore, objects: ObjectStore, target: ObjectStore
 
 
 def source_of(objects: ObjectStore) -> str:
-    """The URL of a store as its backups name it, without options of access."""
-    return objects.url.partition("?")[0]
+    """The URL of a store as its backups name it: without options of access and a slash at its end."""
+    url = objects.url.partition("?")[0]
+    return url if url.endswith("//") else url.rstrip("/")
 
 
 def check_target(target: ObjectStore, source: str) -> list[str]:

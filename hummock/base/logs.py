@@ -13,6 +13,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from hummock.errors import InvalidOption
@@ -59,7 +60,12 @@ class LineFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to what is the standard error stream at that moment."""
+    """Writes to what is the standard error stream at that moment; `levels` were set with it, by logger."""
+
+    def __init__(self, levels: Mapping[str, int]):
+        super().__init__()
+        self.levels = levels
+        self.setFormatter(LineFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -75,13 +81,12 @@ def install_handler(levels: str = DEFAULT_LEVEL) -> None:
     `levels`: a level, or several with loggers, as `info,hummock.object_store=debug`. It replaces what an earlier call
     has installed. Raises `InvalidOption`.
     """
-    chosen = _parsed(levels)
-    root = logging.getLogger()
+    chosen, root = _parsed(levels), logging.getLogger()
     for handler in [each for each in root.handlers if isinstance(each, _StderrHandler)]:
         root.removeHandler(handler)
-    handler = _StderrHandler()
-    handler.setFormatter(LineFormatter())
-    root.addHandler(handler)
+        for name in handler.levels:
+            logging.getLogger(name).setLevel(logging.NOTSET)
+    root.addHandler(_StderrHandler(chosen))
     for name, level in chosen.items():
         logging.getLogger(name).setLevel(level)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hummock.cli.output import Output, shown_bytes, shown_epoch
-from hummock.cli.store import Duration, accept_rollback_option
+from hummock.cli.store import Duration
 from hummock.doctor.finding import HOUR_MS, DoctorReport, Severity
 from hummock.errors import HummockError
 from stream import operations
@@ -23,10 +23,8 @@ STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: ""}
               help="Younger files that are in no version may be of a writer.")
 @click.option("--old", type=Duration(), default=HOUR_MS, show_default="1h",
               help="What keeps old epochs for longer is a finding.")
-@accept_rollback_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(url: str, meta: str | None, deep: bool, threads: int, grace: int, old: int, accept_rollback: bool,
-           as_json: bool) -> None:
+def doctor(url: str, meta: str | None, deep: bool, threads: int, grace: int, old: int, as_json: bool) -> None:
     """Say what is wrong with the store at URL, or will be, and what helps.
 
     It reads beside the processes that use the store, and changes nothing. URL may also be a directory of backups. Exit
@@ -34,8 +32,7 @@ def doctor(url: str, meta: str | None, deep: bool, threads: int, grace: int, old
     """
     output = Output(as_json)
     try:
-        report = operations.doctor(url, meta=meta, accept_rollback=accept_rollback, is_deep=deep, threads=threads,
-                                   grace_ms=grace, old_ms=old)
+        report = operations.doctor(url, meta=meta, is_deep=deep, threads=threads, grace_ms=grace, old_ms=old)
     except HummockError as error:
         output.error(error)
         raise SystemExit(FAILED) from None

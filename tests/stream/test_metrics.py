@@ -20,6 +20,7 @@ from tests.stream.test_failed_jobs import connected, eventually, failed
 from tests.support.drivers import feed
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+pytestmark = pytest.mark.usefixtures("plain_logging")
 LONG_RUNNING = ("sql", "playground", "flights", "stream", "backfill", "backup", "restore", "vacuum", "compact")
 
 
@@ -72,9 +73,9 @@ def test_metrics_as_arrow(db):
 def test_what_is_served_is_what_the_session_gives(db):
     db.sql("INSERT INTO t VALUES (1, 1)")
     db.flush()
-    served, given = scraped(db.metrics_url), db.metrics
-    names = {key for key in served if not key.partition("{")[0].endswith("_created")}
-    assert names == set(given)
+    before = set(db.metrics)
+    served = {key for key in scraped(db.metrics_url) if not key.partition("{")[0].endswith("_created")}
+    assert before <= served <= set(db.metrics), "more come with what happens for the first time"
 
 
 def test_a_reader_serves_its_own(db, url):
@@ -123,21 +124,16 @@ def test_commands_say_where_their_metrics_are(db, url, tmp_path):
 def test_a_command_writes_records_from_its_level_on(url, monkeypatch):
     root = logging.getLogger()
     handlers = list(root.handlers)
-    try:
-        result = CliRunner().invoke(main, ["sql", url, "--create", "--log-level", "info", "-c", "SELECT 1"])
-        assert re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+Z INFO stream.playground session opened url=file:", result.stderr,
-                         re.MULTILINE)
-        assert len([each for each in root.handlers if each not in handlers]) == 1
-        monkeypatch.setenv("HUMMOCK_LOG", "stream.playground=info")
-        assert "session opened" in CliRunner().invoke(main, ["sql", url, "--write", "-c", "SELECT 1"]).stderr
-        monkeypatch.delenv("HUMMOCK_LOG")
-        assert "opened" not in CliRunner().invoke(main, ["sql", url, "-c", "SELECT 1"]).stderr
-        refused = CliRunner().invoke(main, ["sql", url, "--log-level", "loud"])
-        assert refused.exit_code == 2 and "debug, info, warning, error" in refused.stderr
-    finally:
-        root.handlers[:] = handlers
-        for name in ("hummock", "relational", "stream", "stream.playground"):
-            logging.getLogger(name).setLevel(logging.NOTSET)
+    result = CliRunner().invoke(main, ["sql", url, "--create", "--log-level", "info", "-c", "SELECT 1"])
+    assert re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+Z INFO stream.playground session opened url=file:", result.stderr,
+                     re.MULTILINE)
+    assert len([each for each in root.handlers if each not in handlers]) == 1, "one handler"
+    monkeypatch.setenv("HUMMOCK_LOG", "stream.playground=info")
+    assert "session opened" in CliRunner().invoke(main, ["sql", url, "--write", "-c", "SELECT 1"]).stderr
+    monkeypatch.delenv("HUMMOCK_LOG")
+    assert "opened" not in CliRunner().invoke(main, ["sql", url, "-c", "SELECT 1"]).stderr
+    refused = CliRunner().invoke(main, ["sql", url, "--log-level", "loud"])
+    assert refused.exit_code == 2 and "debug, info, warning, error" in refused.stderr
 
 
 def test_recoveries_and_failed_jobs(db, caplog):

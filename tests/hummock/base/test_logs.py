@@ -25,18 +25,7 @@ from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPla
 from tests.support.worlds.vacuum_world import VacuumWorld
 
 PACKAGES = ("hummock", "relational", "stream")
-
-
-@pytest.fixture(autouse=True)
-def levels():
-    """Leaves loggers and handlers as they were."""
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-    before = {name: logging.getLogger(name).level for name in (*PACKAGES, "hummock.meta")}
-    yield
-    root.handlers[:] = handlers
-    for name, level in before.items():
-        logging.getLogger(name).setLevel(level)
+pytestmark = pytest.mark.usefixtures("plain_logging")
 
 
 def events(caplog):
@@ -99,6 +88,9 @@ def test_a_handler_writes_to_the_error_stream_from_a_level_on(capsys):
             logging.getLogger(name).log(level, Event("said"))
     captured = capsys.readouterr()
     assert captured.out == ""
+    install_handler()
+    logging.getLogger("hummock.meta.y").info(Event("said"))
+    assert capsys.readouterr().err == "", "the level of before is gone"
     assert [text.split()[1:3] for text in captured.err.splitlines()] == [
         ["INFO", "hummock.x"], ["WARNING", "hummock.x"],
         ["DEBUG", "hummock.meta.y"], ["INFO", "hummock.meta.y"], ["WARNING", "hummock.meta.y"], ["WARNING", "other"]]
