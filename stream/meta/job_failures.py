@@ -103,7 +103,8 @@ class JobFailures:
             if job_id not in self.failed(known):
                 reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
                 is_retried = isinstance(error, ConnectorError | KernelsChanged)
-                self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
+                level = logging.INFO if isinstance(error, KernelsChanged) else logging.WARNING  # it is built anew
+                self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried, level=level)
 
     def forget_attempts(self, job_ids: Iterable[int]) -> None:
         """These jobs are resumed: their earlier failures are forgotten."""
@@ -125,6 +126,7 @@ class JobFailures:
         *,
         is_malformed: bool = False,
         is_retried: bool = False,
+        level: int = logging.WARNING,
     ) -> None:
         now, failed = wall_clock_ms(), self.failed(known)
         name = known.tables[job_id].name
@@ -138,8 +140,8 @@ class JobFailures:
                 new[table.id] = JobFailure(
                     table.id, committed_epoch, now, follows, job_id, is_retried=is_retried
                 )
-        log.warning(Event("job failed", job=known.name_of(known.tables[job_id]), epoch=committed_epoch, split=split,
-                          offset=offset, followers=len(new) - 1, reason=reason))
+        log.log(level, Event("job failed", job=known.name_of(known.tables[job_id]), epoch=committed_epoch, split=split,
+                             offset=offset, followers=len(new) - 1, reason=reason))
         with self._lock:
             self._new.update(new)
             self._last.pop(job_id, None)
