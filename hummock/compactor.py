@@ -8,6 +8,7 @@ megabytes of work and leaves its files to vacuum.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
+from hummock.base.logs import Event
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import boundaries_of
@@ -34,6 +36,7 @@ IDLE_POLL_SECONDS = 10.0        # upper bound of the growing polling interval
 POLL_SECONDS = 1.0              # polling interval for versions of other processes and for tasks to be retried
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not divided further for the sake of more threads
 REPORT_TRIES = 8
+log = logging.getLogger(__name__)
 OnProgress = Callable[[CompactTask, int], None]     # a task and its number of rows read so far
 
 
@@ -166,6 +169,8 @@ class Compactor:
                 self._client.refresh()
                 busy = self.run_one()
             except Exception as error:      # of the attempt or of the meta store: reported in `error`, then retried
+                if repr(error) != repr(self.error):
+                    log.warning(Event("compactor failed", node=self.node, error=error))
                 self.error, busy = error, False
             if not busy:
                 self._idle(seen)
@@ -208,10 +213,13 @@ class Compactor:
             self._report(attempt, results)
             outcome, self.error = "done", None
             self._count(task, results)
+            log.info(Event("compaction done", task=task.id, kind=task.kind.value, level=task.target_level,
+                           bytes=task.input_bytes, rows=task.input_rows, seconds=monotonic_seconds() - began))
         except TaskCancelled as error:
             outcome = "cancelled"
             self._report_end(attempt, error)
         except Exception as error:
+            log.info(Event("compaction failed", task=task.id, kind=task.kind.value, error=error))
             self._report_end(attempt, error)
             raise
         finally:

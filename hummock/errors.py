@@ -37,6 +37,9 @@ HummockError
 ├── TaskCancelled               a compaction was cancelled
 ├── Fenced                      another process has claimed the role since
 ├── WriterRunning               another process has the writer role, and was not to be replaced
+├── BackupNotFound              a directory of backups holds no finished one, or not that of the epoch
+├── BackupRefused               what a backup would be written to, or restored to, is taken by something else
+│   └── StoreExists             ... by a store
 ├── RoleMissing                 an operation needs a role that the store was opened without
 ├── EpochTooOld                 a read below what compaction has kept
 ├── SnapshotExpired             a lease expired and what it protected is gone
@@ -409,6 +412,38 @@ class WriterRunning(HummockError):
         since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
         return (f"process {self.pid} of {self.host} writes {self.url} since {since:%Y-%m-%d %H:%M:%S} UTC, and one "
                 'process does at a time: role="reader" reads beside it; take_over=True ends it')
+
+
+class BackupNotFound(HummockError):
+    """`target` holds no finished backup of `epoch` (None: of any), but those of `epochs`. `is_begun`: one has begun."""
+
+    def __init__(self, target: str, epoch: int | None, epochs: tuple[int, ...] = (), is_begun: bool = False):
+        super().__init__(target, epoch, epochs, is_begun)
+        self.target, self.epoch, self.epochs, self.is_begun = target, epoch, epochs, is_begun
+
+    def __str__(self) -> str:
+        wanted = "" if self.epoch is None else f" of epoch {self.epoch}"
+        others = f"; there are those of {', '.join(map(str, self.epochs))}" if self.epochs else ""
+        begun = "; one has begun and not ended: take it again" if self.is_begun else ""
+        return f"{self.target} holds no finished backup{wanted}{others}{begun}"
+
+
+class BackupRefused(HummockError):
+    """`target` cannot take a backup or a restored store, because of `reason`. Nothing was changed."""
+
+    def __init__(self, target: str, reason: str):
+        super().__init__(target, reason)
+        self.target, self.reason = target, reason
+
+    def __str__(self) -> str:
+        return f"{self.target} is left as it is: {self.reason}"
+
+
+class StoreExists(BackupRefused):
+    """There is a store at `target` already."""
+
+    def __init__(self, target: str, reason: str = "it holds a store, and a restore never overwrites one"):
+        super().__init__(target, reason)
 
 
 class RoleMissing(HummockError):

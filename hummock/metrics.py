@@ -6,10 +6,12 @@ given registry, so two of them never collide unless they share one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from hummock.errors import HummockError, InvalidOption
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
+SAMPLES_SCHEMA = pa.schema({"name": pa.string(), "labels": pa.map_(pa.string(), pa.string()), "value": pa.float64(),
+                            "kind": pa.string(), "description": pa.string()})
 SECONDS_BUCKETS = (.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 
 
@@ -122,8 +126,70 @@ class Metrics:
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of all counters of a name with these labels, whatever their other labels."""
-        return sum(sample.value for family in self.registry.collect() for sample in family.samples
-                   if sample.name == f"{name}_total" and labels.items() <= sample.labels.items())
+        return self.snapshot().total(f"{name}_total", **labels)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """All samples as they are now, as a scrape reads them."""
+        return MetricsSnapshot(
+            MetricSample(sample.name, dict(sample.labels), float(sample.value), family.type, family.documentation)
+            for family in self.registry.collect() for sample in family.samples if not sample.name.endswith("_created"))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSample:
+    """One number: of a counter (its name ends with `_total`), a gauge, or a part of a histogram or summary."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+    kind: str
+    description: str
+
+    @property
+    def key(self) -> str:
+        """Name and labels, sorted, as Prometheus writes them: `hummock_version_files{level="0"}`."""
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(self.labels.items()))
+        return f"{self.name}{{{labels}}}" if labels else self.name
+
+
+class MetricsSnapshot(Mapping[str, float]):
+    """Metrics at one moment: values by `MetricSample.key`.
+
+        db.metrics["hummock_committed_epoch"]
+        db.metrics.total("hummock_object_store_bytes_total", direction="read")
+        db.metrics.to_arrow()
+    """
+
+    def __init__(self, samples: Iterator[MetricSample]):
+        self.samples = tuple(samples)
+        self._values = {sample.key: sample.value for sample in self.samples}
+
+    def __getitem__(self, key: str) -> float:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} samples of {len({sample.name for sample in self.samples})} metrics>"
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a name with these labels, whatever their other labels."""
+        return sum(sample.value for sample in self.samples
+                   if sample.name == name and labels.items() <= sample.labels.items())
+
+    def to_arrow(self) -> pa.Table:
+        """One row per sample: name, labels, value, kind, description."""
+        rows = [{"name": each.name, "labels": list(each.labels.items()), "value": each.value, "kind": each.kind,
+                 "description": each.description} for each in self.samples]
+        return pa.Table.from_pylist(rows, schema=SAMPLES_SCHEMA)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from os import PathLike
 from typing import Unpack
 
 from hummock.base.key import KeyRange
+from hummock.base.logs import Event
 from hummock.errors import HummockError, InvalidOption
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
@@ -28,6 +30,7 @@ from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 
 ROLES = ("writer", "reader")
+log = logging.getLogger(__name__)
 
 
 class MaintainedStorage(HummockStorage):
@@ -115,4 +118,5 @@ def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str
     storage.follow_versions()
     if maintenance is not None:
         storage.maintenance = maintenance.start()
+    log.info(Event("store opened", url=url, role=role, version=storage.version.id, epoch=storage.committed_epoch))
     return storage

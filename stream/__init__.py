@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stream.connector.arrow_streams import arrow_source
     from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
     from stream.connector.sink import SinkTarget, register_sink
+    from stream.operations import backup, doctor, restore
     from stream.options import StreamOptions
     from stream.session.connect import connect
     from stream.session.reader import ReaderSession
@@ -43,12 +44,15 @@ __all__ = [
     "Table",
     "arrow_sink",
     "arrow_source",
+    "backup",
     "col",
     "connect",
+    "doctor",
     "functions",
     "lit",
     "register_connector",
     "register_sink",
+    "restore",
 ]
 
 MODULES = {
@@ -59,6 +63,7 @@ MODULES = {
     "stream.connector.arrow_streams": ("arrow_source",),
     "stream.connector.base": ("Connector", "SplitEnumerator", "SplitReader", "register_connector"),
     "stream.connector.sink": ("SinkTarget", "register_sink"),
+    "stream.operations": ("backup", "doctor", "restore"),
     "stream.options": ("StreamOptions",),
     "stream.session.connect": ("connect",),
     "stream.session.reader": ("ReaderSession",),

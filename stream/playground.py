@@ -6,6 +6,7 @@ playground owns the stores that are passed to it."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import TypeAlias
 from weakref import WeakSet
 
 from hummock.base.closing import ClosedAtExit
+from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
 from hummock.errors import WriterRunning
@@ -28,6 +30,7 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.staging_store import StagingStore
+from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
@@ -53,6 +56,7 @@ from stream.worker.detached_worker import DetachedWorker
 from stream.worker.session_worker import SessionWorker
 from stream.worker.state_handover import StateHandover
 
+log = logging.getLogger(__name__)
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
 SESSION_COMPACTION = CompactionOptions(history_ms=0)
@@ -150,6 +154,8 @@ class Playground:
             self.deliveries.committed()
             undo.callback(self._close_feeds)
             self._undo = undo.pop_all()
+        log.info(Event("session opened", url=self.url, role="writer", epoch=self.manager.committed_epoch,
+                       version=self.manager.version.id, metrics=self.metrics_url))
 
     def _compute_node(self, pool: ActorPool) -> SessionWorker:
         """The worker of this process."""
@@ -224,6 +230,7 @@ class Playground:
             compaction=options.compaction if options.is_maintained else None,
         )
         undo.callback(self.storage.close)
+        self.metrics.watch(self.storage.stats, COUNTED)
         self.storage.follow_versions()
         if options.is_maintained:
             maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)

@@ -7,12 +7,14 @@ first. So a name may be known here a moment before its rows: `settle` waits for 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 from hummock.base.closing import ClosedAtExit
+from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
@@ -20,9 +22,10 @@ from hummock.meta import open_meta_store
 from hummock.meta.commit_socket import CommitListener
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
-from hummock.metrics import Metrics
+from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
+from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
@@ -32,6 +35,7 @@ from stream.connector.file_rows import open_file_rows
 if TYPE_CHECKING:
     from stream.playground import Playground, PlaygroundOptions
 
+log = logging.getLogger(__name__)
 Host: TypeAlias = "Playground | ServingNode"
 """What the reads of a session run on."""
 
@@ -75,10 +79,15 @@ class ServingNode:
                 committed_only=True,
             )
             undo.callback(self.storage.close)
+            self.metrics.watch(self.storage.stats, COUNTED)
             self.storage.follow_versions()
             undo.callback(CommitListener(meta_store.url, self._refresh).close)
             undo.callback(self._close_feeds)
+            port = options.stream.metrics_port
+            self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             self._undo = undo.pop_all()
+        log.info(Event("session opened", url=self.url, role="reader", epoch=self.manager.committed_epoch,
+                       version=self.manager.version.id, metrics=self.metrics_url))
 
     def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
         """The jobs that are set aside, by id, as the commits tell."""

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hummock.base.logs import Event
 from hummock.epoch import wall_clock_ms
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import shortened
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hummock.state_store import StateStore
     from relational.catalog.manager import CatalogManager
 
-log = logging.getLogger("hummock.stream")
+log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 1.0
 JOIN_SECONDS = 5.0
@@ -169,7 +170,7 @@ class SinkDelivery:
         """The target is opened anew for the next attempt."""
         reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
         if reason != self._error and not self._is_stopping:
-            log.warning("sink %r is not delivered: %s", self.name, reason)
+            log.warning(Event("sink not delivered", sink=self.name, reason=reason))
         self._error = reason
         self._close_target()
 
@@ -179,7 +180,7 @@ class SinkDelivery:
             try:
                 target.close()
             except Exception as error:
-                log.warning("the target of sink %r does not close: %s", self.name, error)
+                log.warning(Event("sink target does not close", sink=self.name, error=error))
 
 
 class SinkDeliveries:
@@ -237,7 +238,7 @@ class SinkDeliveries:
         deadline = time.monotonic() + JOIN_SECONDS
         for delivery in running:
             if not delivery.join(max(0.0, deadline - time.monotonic())):
-                log.warning("the target of sink %r does not return", delivery.name)
+                log.warning(Event("sink target does not return", sink=delivery.name))
 
     def _follow_catalog(self) -> None:
         """One thread for each sink of the catalog that has a log. REQUIRES the lock."""

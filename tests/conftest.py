@@ -1,11 +1,13 @@
 """Session-wide servers for the tests; each test gets its own prefix or schema."""
 
 import gc
+import logging
 import os
 import uuid
 
 import pytest
 
+from hummock.base.logs import install_handler
 from hummock.errors import SparkMissing
 from hummock.spark import spark_session
 from hummock.spark.session import C1_ONLY, SERIAL_GC
@@ -53,6 +55,20 @@ def seed_of_this_run():
 def pytest_terminal_summary(terminalreporter):
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"{seeds.repeated()} repeats the random numbers of this run")
+
+
+@pytest.fixture
+def plain_logging():
+    """Takes off what commands of other tests of this process have installed, and in the end what this one did."""
+    def take_off():
+        install_handler()
+        logging.root.removeHandler(logging.root.handlers[-1])
+        for name in ("hummock", "relational", "stream"):
+            logging.getLogger(name).setLevel(logging.NOTSET)
+
+    take_off()
+    yield
+    take_off()
 
 
 @pytest.fixture(scope="session")

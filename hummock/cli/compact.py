@@ -67,7 +67,7 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
     if master is not None:
         options = replace(options, large_task_bytes=max(1, large * MIB), task_bytes=SPARK_TASK_BYTES,
                           task_files=SPARK_TASK_FILES)
-    with (interrupted() as is_interrupted, served(store, metrics_port),
+    with (interrupted() as is_interrupted, served(store.metrics, store.output, metrics_port),
           _on_spark(store, master, range_memory * MIB, options) as on_spark,
           closing(HummockManager(store.meta_store, store.object_store, compaction=options,
                                  metrics=store.metrics)) as manager, store.output.progress() as progress):

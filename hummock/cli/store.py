@@ -119,13 +119,13 @@ def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool 
 
 
 @contextmanager
-def served(store: OpenStore, port: int | None) -> Iterator[None]:
+def served(metrics: Metrics, output: Output, port: int | None) -> Iterator[None]:
     """Serves the process's metrics on 127.0.0.1 meanwhile, if a port is given; 0: any free one."""
     if port is None:
         yield
         return
-    with serve_metrics(store.metrics, port) as url:
-        store.output.line(f"metrics at {url}")
+    with serve_metrics(metrics, port) as url:
+        output.line(f"metrics at {url}")
         yield
 
 

@@ -38,11 +38,11 @@ def vacuum(store: OpenStore, dry_run: bool, grace: int, follow: bool, interval: 
                             objects_per_run=DEFAULTS.objects_per_run if follow else WHOLE)
     work = Vacuum(store.meta_store, store.object_store, options=options, metrics=store.metrics)
     if follow:
-        with interrupted() as is_interrupted, served(store, metrics_port):
+        with interrupted() as is_interrupted, served(store.metrics, store.output, metrics_port):
             report = _once(store, work, dry_run, is_interrupted)
             report = _follow(store, VacuumLoop(work), is_interrupted) or report
     else:
-        with served(store, metrics_port):
+        with served(store.metrics, store.output, metrics_port):
             report = _once(store, work, dry_run)
     store.output.emit(report.to_json())
 

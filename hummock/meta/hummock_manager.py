@@ -8,12 +8,14 @@ The outcome of an interrupted transaction is never assumed: what it would have w
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hummock.base.key import KeyRange
 from hummock.base.key_watermark import KeyWatermark
+from hummock.base.logs import Event
 from hummock.base.table_rules import TableRules
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch
@@ -49,6 +51,8 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 
 REQUESTS_TOPIC = "compaction requests"
+SLOW_SECONDS = 5.0         # of a commit that is worth a warning
+log = logging.getLogger(__name__)
 
 
 class HummockManager:
@@ -133,6 +137,8 @@ class HummockManager:
                 self._keeper.catch_up()
             else:
                 self.refresh()
+                log.info(Event("writer claimed", node=node, generation=session.generation,
+                               former=held.node or None, epoch=self.committed_epoch))
                 return session
         raise MetaStoreError(f"the writer role was claimed by others "
                              f"{self.options.transaction_attempts} times meanwhile")
@@ -157,7 +163,10 @@ class HummockManager:
                                 tuple(dropped_tables), tuple(loads), dict(watermarks))
         self._keeper.change(lambda position: self._plan_commit(request, position),
                             lambda error: self._refuse_commit(request, error))
-        self.metrics.commit_seconds.observe(monotonic_seconds() - began)
+        seconds = monotonic_seconds() - began
+        self.metrics.commit_seconds.observe(seconds)
+        if seconds > SLOW_SECONDS:
+            log.warning(Event("commit slow", epoch=epoch, seconds=seconds, files=len(sstables)))
         return self.version
 
     def _plan_commit(self, request: CommitRequest, position: LogPosition) -> Change | None:
@@ -218,6 +227,8 @@ class HummockManager:
         row = self._meta_store.get(WRITER)
         current = decode(WriterSession, WRITER, row) if row is not None else WriterSession(0, "", "")
         if current != session:
+            log.warning(Event("writer taken over", node=session.node, generation=session.generation, by=current.node,
+                              now=current.generation))
             raise Fenced("writer", session.generation, current.generation, current.node)
 
     # -- pins ----------------------------------------------------------------------------------------------

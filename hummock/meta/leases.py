@@ -9,11 +9,13 @@ that its pins may be gone too: `SnapshotExpired`.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from hummock.base.logs import Event
 from hummock.epoch import Clock, Epoch
 from hummock.errors import (
     EpochTooOld,
@@ -32,6 +34,7 @@ from hummock.version import HummockVersion
 
 HELD = "held"                       # the holder of leases that belong to no process
 NO_FILES = (1 << 63) - 1            # as the oldest version that is read: all files may go
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -65,6 +68,7 @@ class NodePins:
         """Drops all pins, whose row is gone; returns the error to raise."""
         what = f"what node {self.node} had pinned (versions {sorted(self.versions)[:8]}, " \
                f"epochs {sorted(self.epochs)[:8]})"
+        log.warning(Event("lease lost", node=self.node, versions=len(self.versions), epochs=len(self.epochs)))
         self.versions.clear()
         self.epochs.clear()
         self.lease = self.unseen = None

@@ -8,6 +8,7 @@ object is retried per call of its writer, which knows what it has done already.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from hummock.base.logs import Event
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     DeadlineExceeded,
@@ -32,6 +34,7 @@ from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, ObjectWri
 from hummock.object_store.fd_cache import CachedFd, FileReads
 from hummock.options import RetryOptions
 
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 LISTED_AT_ONCE = 1_000
 FULL_DISK_SECONDS = 0.4     # wait on a full disk: other processes may be about to remove replaced files
@@ -154,7 +157,9 @@ class InstrumentedObjectStore(ObjectStore):
                 if isinstance(error, DiskFull) and (attempt == retry.attempts or spent > FULL_DISK_SECONDS):
                     raise
                 if attempt == retry.attempts or spent * 1000 >= retry.deadline_ms:
+                    log.warning(Event("gave up", operation=operation, path=path, attempts=attempt, error=error))
                     raise DeadlineExceeded(path, error.reason, attempt) from error
+                log.info(Event("retry", operation=operation, path=path, attempt=attempt, after=delay, error=error))
                 pacing.sleep(delay)
             else:
                 self._seconds[operation].observe(pacing.monotonic() - began)

@@ -12,10 +12,13 @@ Each writer waits for its own bytes. Writers that find the buffer full enter in 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 
+from hummock.base.logs import Event
+from hummock.epoch import monotonic_seconds
 from hummock.errors import SharedBufferFull
 from hummock.metrics import Metrics
 from hummock.options import MIB, CompactionOptions
@@ -26,6 +29,8 @@ LONGEST_SECONDS = 1.0                   # of one delay; a batch that finds the b
 EASY_SHARE = 0.5                        # of the buffer's limit
 SLOWEST_BYTES_PER_SECOND = 4 * MIB      # the rate at the limit of level 0 and beyond
 BYTES_SLOWDOWN, BYTES_LIMIT = 3, 8      # size of level 0 in base levels: where the delay begins, and its maximum
+LOGGED_SECONDS = 60.0                   # at most one record of each reason in so long
+log = logging.getLogger(__name__)
 
 
 def buffer_delay_seconds(held_bytes: int, limit_bytes: int, size_bytes: int, drain_bytes_per_second: float) -> float:
@@ -99,6 +104,7 @@ class WriterGate:
         self._buffer, self._rate, self._metrics, self._changed = buffer, rate, metrics, changed
         self._version, self._compaction = version, compaction
         self._writers: deque[QueueTicket] = deque()  # in order of arrival
+        self._logged_at: dict[str, float] = {}  # by reason
         self.is_open_to_all = False  # no writer waits any more
 
     @property
@@ -137,7 +143,15 @@ class WriterGate:
         seconds = delay(size)
         if seconds > 0:
             self._metrics.writer_delay_seconds.labels(reason).inc(seconds)
+            self._log(reason, seconds)
             self._changed.wait_for(lambda: self.is_open_to_all or delay(size) == 0, seconds)
+
+    def _log(self, reason: str, seconds: float) -> None:
+        now = monotonic_seconds()
+        if now - self._logged_at.get(reason, -LOGGED_SECONDS) >= LOGGED_SECONDS:
+            self._logged_at[reason] = now
+            log.info(Event("writers delayed", by=reason, seconds=seconds, buffered=self._buffer.waiting_bytes,
+                           runs=len(self._version().levels[0].runs)))
 
     def _level0_delay(self, size: int) -> float:
         return 0.0 if self._compaction is None else level0_delay_seconds(self._version(), self._compaction, size)

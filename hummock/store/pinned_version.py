@@ -7,6 +7,7 @@ read holds a `PinnedVersion`; the oldest one held is what the node pins.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
+from hummock.base.logs import Event
 from hummock.epoch import Epoch, check_epoch, monotonic_seconds, pure_epoch
 from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
 from hummock.meta_client import HummockMetaClient
@@ -23,6 +25,7 @@ from hummock.version import HummockVersion
 POLL_MS = 20            # polling interval of a waiting reader
 LEASE_SHARE = 6         # rounds of the refresher per lease, at least
 
+log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
@@ -181,6 +184,8 @@ class LocalVersionManager:
             except StoreClosed:
                 return
             except Exception as error:          # of a store or a listener: visible in `error`, and retried
+                if self.error is None:
+                    log.warning(Event("refresh failed", node=self._node, error=error))
                 self.error = error
 
     def _leased(self, call: Callable[[str], Answer]) -> Answer:

@@ -8,6 +8,7 @@ nothing: its task keeps its position for the next sync or flush.
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import insort
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from hummock.base.key_watermark import KeyWatermark
+from hummock.base.logs import Event
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, monotonic_seconds
@@ -42,6 +44,7 @@ from hummock.version import HummockVersion
 ROOM_WAIT_SECONDS = 30.0  # limit of a writer's wait for the shared buffer to drain
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between failing flushes; doubled each time
 COMMIT_ATTEMPTS = 3  # for a commit with unknown outcome
+log = logging.getLogger(__name__)
 
 CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...], Mapping[int, KeyWatermark]], object]
 
@@ -364,6 +367,7 @@ class WritePath:
     def _note_failure(self, error: BaseException) -> None:
         if isinstance(error, UploadCancelled):
             return
+        log.warning(Event("upload failed", error=error))
         self._metrics.upload_failures.labels(type(error).__name__).inc()
         self._backoff.note_failure()
 

@@ -79,7 +79,7 @@ def verify_rows(meta_store: MetaStore) -> Iterator[Verified]:
     """Decodes every row of the store in the meta store."""
     for key, row in meta_store.list(ROWS):
         try:
-            _decode_row(key, row)
+            decode_row(key, row)
         except HummockError as error:
             yield Verified(key, len(row), (str(error),))
         else:
@@ -123,7 +123,7 @@ def verify_sstable(info: SstableInfo, object_store: ObjectStore) -> list[Verifie
     return [Verified(path, len(data)), _verify_data(info, meta, object_store)]
 
 
-def _decode_row(key: str, row: bytes) -> Any:
+def decode_row(key: str, row: bytes) -> Any:
     """The decoded row. Raises `MetaStoreCorrupt`, also for a row of unknown type."""
     directory, slash, _ = key.removeprefix(ROWS).partition("/")
     kind = ROWS + directory + slash
@@ -148,7 +148,7 @@ def _verify_data(info: SstableInfo, meta: SstableMeta, object_store: ObjectStore
         size = object_store.head(path).size_bytes
         if size != info.data_bytes:
             damages.append(str(Corruption(path, "length", info.data_bytes, size)))
-        for first, last in _spans(meta):
+        for first, last in spans(meta):
             start, end = meta.index[first].offset, meta.index[last].offset + meta.index[last].size
             data = object_store.get(path, range(start, end))
             damages += _verify_blocks(meta, path, range(first, last + 1), data, order)
@@ -159,7 +159,7 @@ def _verify_data(info: SstableInfo, meta: SstableMeta, object_store: ObjectStore
     return Verified(path, size, tuple(damages))
 
 
-def _spans(meta: SstableMeta) -> Iterator[tuple[int, int]]:
+def spans(meta: SstableMeta) -> Iterator[tuple[int, int]]:
     """First and last block of each read, READ_BYTES or one block at a time."""
     first, size = 0, 0
     for number in range(len(meta.index)):

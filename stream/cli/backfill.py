@@ -12,6 +12,7 @@ from hummock.spark.session import spark_session
 from relational.display.text import counted_rows
 from relational.errors import RelationalError
 from relational.relation import Relation
+from stream.cli.sql import metrics_port_option
 from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
 from stream.session.connect import connect
@@ -25,14 +26,18 @@ from stream.spark.job import SparkTasks
 @click.argument("query")
 @click.option("--spark", "master", required=True, help="Master of Spark: local[2], spark://host:7077, yarn, ...")
 @click.option("--meta", help="Location of the store's metadata, if not at URL.")
-def backfill(url: str, view: str, query: str, master: str, meta: str | None) -> None:
+@metrics_port_option
+def backfill(url: str, view: str, query: str, master: str, meta: str | None, metrics_port: int) -> None:
     """Create materialized VIEW of QUERY, a SELECT, on the store at URL; its history is computed by Spark.
 
     It claims the writer role. The store's sources continue meanwhile; if the command ends early no view is left."""
     console, begun = new_console(), time.monotonic()
     columns = (TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
-        with connect(url, meta=meta) as session, Progress(*columns, console=console) as progress:
+        with (connect(url, meta=meta, metrics_port=metrics_port) as session,
+              Progress(*columns, console=console) as progress):
+            if session.metrics_url is not None:
+                console.print(f"metrics at {session.metrics_url}")
             selected = session.sql(query)
             if not isinstance(selected, Relation):
                 raise click.UsageError("QUERY is a SELECT")

@@ -43,6 +43,9 @@ COMMANDS = {
     "stats": ("hummock.cli:stats", "Show sizes by level, table and need, and who reads and writes."),
     "sst-dump": ("hummock.cli:sst_dump", "List the stored files, or show one block by block."),
     "verify": ("hummock.cli:verify", "Read everything and report each damage."),
+    "doctor": ("stream.cli.doctor:doctor", "Say what is wrong with the store at URL, or will be, and what helps."),
+    "backup": ("stream.cli.backup:backup", "Copy the newest committed epoch of STORE to TARGET, beside its writer."),
+    "restore": ("stream.cli.backup:restore", "Make a new STORE from a backup in SOURCE."),
     "vacuum": ("hummock.cli:vacuum", "Remove files that no version, reader or upload needs."),
     "compact": ("hummock.cli:compact", "Merge files: all that is due, or named tables and ranges."),
 }
@@ -57,10 +60,12 @@ class LazyCommand(click.Command):
         self._target = target
 
     def load(self) -> click.Command:
-        """The command itself."""
+        """The command itself, with the option that all have."""
+        from stream.cli.log_level import with_log_level  # the list of commands does without
+
         module, attribute = self._target.split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        return with_log_level(command)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object

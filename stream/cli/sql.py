@@ -15,6 +15,10 @@ allow_user_functions_option = click.option(
     "--allow-user-functions", is_flag=True, help="Run the Python functions that the store holds: only if you trust "
     "everybody who can write it."
 )
+metrics_port_option = click.option(
+    "--metrics-port", type=click.IntRange(-1, 65_535), default=-1, help="Serve metrics to Prometheus on 127.0.0.1 at "
+    "this port; 0: any free one."
+)
 EXAMPLES = """\b
 Examples:
   hummock sql file:///data/shop                        a prompt; help lists its commands
@@ -42,6 +46,7 @@ Examples:
 @click.option("--meta", help="Location of the store's metadata, if not at URL.")
 @accept_rollback_option
 @allow_user_functions_option
+@metrics_port_option
 def sql(
     url: str,
     commands: tuple[str, ...],
@@ -55,11 +60,14 @@ def sql(
     meta: str | None,
     accept_rollback: bool,
     allow_user_functions: bool,
+    metrics_port: int,
 ) -> None:
     """Run SQL on the store at URL, or prompt for it."""
     from stream.cli.shell.run import Request, run
 
-    access = Access(write or create or take_over, create, take_over, meta, accept_rollback, allow_user_functions)
+    access = Access(
+        write or create or take_over, create, take_over, meta, accept_rollback, allow_user_functions, metrics_port
+    )
     run(Request(url, access, commands, files, format_, output, goes_on=on_error == "continue"))
 
 
@@ -67,9 +75,11 @@ def sql(
 @click.argument("url", default="memory://")
 @accept_rollback_option
 @allow_user_functions_option
-def playground(url: str, accept_rollback: bool, allow_user_functions: bool) -> None:
+@metrics_port_option
+def playground(url: str, accept_rollback: bool, allow_user_functions: bool, metrics_port: int) -> None:
     """All of Hummock in this process, to try it: a prompt on a store in memory, or on URL."""
     from stream.cli.shell.run import EXAMPLE, Request, run
 
-    access = Access(True, True, accept_rollback=accept_rollback, allow_user_functions=allow_user_functions)
+    access = Access(True, True, accept_rollback=accept_rollback, allow_user_functions=allow_user_functions,
+                    metrics_port=metrics_port)
     run(Request(url, access, welcome=EXAMPLE))

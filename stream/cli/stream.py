@@ -15,7 +15,7 @@ from rich.console import Console
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from stream.cli.engine import engine_on
-from stream.cli.sql import allow_user_functions_option
+from stream.cli.sql import allow_user_functions_option, metrics_port_option
 from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
 from stream.session.connect import connect
@@ -34,6 +34,7 @@ REPORT_SECONDS = 5.0
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so long.")
 @click.option("--take-over", is_flag=True, help="End the process that keeps the store's jobs now, if there is one.")
 @allow_user_functions_option
+@metrics_port_option
 @click.option("--advise", is_flag=True, help="Also say which engine the jobs should run on, and why.")
 def stream(
     url: str,
@@ -43,6 +44,7 @@ def stream(
     seconds: float | None,
     take_over: bool,
     allow_user_functions: bool,
+    metrics_port: int,
     advise: bool,
 ) -> None:
     """Keep the tables, views and sinks of a store running.
@@ -54,9 +56,11 @@ def stream(
     try:
         with engine_on(master, f"hummock stream {url}") as spark, connect(
             url, meta=meta, engine=spark, take_over=take_over, barrier_interval_ms=barrier_interval_ms,
-            allow_user_functions=allow_user_functions,
+            allow_user_functions=allow_user_functions, metrics_port=metrics_port,
         ) as session:
             console.print(f"keeping the jobs of {url} {f'on Spark at {master}' if master else 'in this process'}")
+            if session.metrics_url is not None:
+                console.print(f"metrics at {session.metrics_url}")
             with _until_signal() as ended:
                 _report(session, console, ended, seconds, advise)
     except (HummockError, RelationalError, StreamError, OSError) as error:

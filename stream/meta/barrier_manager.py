@@ -8,6 +8,7 @@ and invariants: CHECKPOINT.md."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from hummock.base.logs import Event
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from hummock.errors import LoadRefused
 from stream.errors import ActorFailed, BarrierTimeout, SessionClosed
@@ -29,7 +31,7 @@ from stream.protocol import CollectedEpoch, Step, StepObserver, Worker, unobserv
 if TYPE_CHECKING:
     from stream.options import StreamOptions
 
-
+log = logging.getLogger(__name__)
 COMMAND_ATTEMPTS = 2
 """Barriers that may carry one DDL: a DDL that a recovery undid, for whatever cause, is executed once more."""
 
@@ -328,10 +330,11 @@ class BarrierManager:
         barrier is collected, or the state is DEAD. Whether a command of an undone barrier was committed is part of it:
         while that cannot be read, the recovery has not succeeded."""
         undone = self._take_undone()
-        cause = failure
+        cause, began = failure, monotonic_seconds()
         while True:
             try:
                 if cause is not None:
+                    log.warning(Event("recovery", epoch=self._committer.committed_epoch, error=cause))
                     self._wait(self._policy.next_attempt(cause))
             except BaseException as fatal:
                 self._end(fatal, undone)
@@ -339,6 +342,9 @@ class BarrierManager:
             try:
                 self._restart(cause)
                 self._answer(undone, failure)
+                if cause is not None:
+                    log.info(Event("recovered", epoch=self._committer.committed_epoch,
+                                   seconds=monotonic_seconds() - began))
                 return
             except BaseException as error:
                 cause = error
@@ -407,6 +413,8 @@ class BarrierManager:
 
     def _end(self, error: BaseException, undone: list[Command]) -> None:
         """The session ends: every pending future and every later call gets `error`."""
+        if not isinstance(error, SessionClosed):
+            log.error(Event("session ended", error=error))
         with self._changed:
             self._state, self._error = Lifecycle.DEAD, error
         try:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from hummock.base.logs import Event
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair, monotonic_seconds, own_epoch
 from hummock.errors import EpochTooOld, HummockError
 from hummock.loaded_files import LoadedFiles
@@ -54,7 +55,7 @@ RETRY_SECONDS = 1.0
 PIN_TRIES = 8
 CLOSE_SECONDS = 5.0
 
-log = logging.getLogger("hummock.stream")
+log = logging.getLogger(__name__)
 
 
 def is_detachable(plan: StreamPlan) -> bool:
@@ -412,7 +413,7 @@ class DetachedCreations:
             try:
                 self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
             except (HummockError, StreamError) as error:
-                log.warning("%r could not begin in the graph yet: %s", job.plan.root.table.name, error)
+                log.warning(Event("creation does not begin yet", job=job.plan.root.table.name, error=error))
                 self._reopen(creation)
 
     # -- failures --------------------------------------------------------------------------------------
@@ -421,7 +422,7 @@ class DetachedCreations:
         """What is not committed is discarded, except for a load under way, whose outcome decides. REQUIRES the lock."""
         creation.failure = error
         if not isinstance(error, SessionClosed):
-            log.warning("the creation of %r begins again: %s", creation.job.plan.root.table.name, error)
+            log.warning(Event("creation begins again", job=creation.job.plan.root.table.name, error=error))
             creation.began_at = self._clock() + RETRY_SECONDS * creation.failures
             creation.failures += 1
         creation.pieces.clear()

@@ -9,10 +9,12 @@ that cannot even be planned or built is set aside at once.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from hummock.base.logs import Event
 from hummock.epoch import monotonic_seconds, wall_clock_ms
 from hummock.errors import HummockError
 from relational.catalog.job_failure import JobFailure
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from relational.catalog.snapshot import CatalogSnapshot
     from stream.meta.recovery import RecoveryPolicy
 
+log = logging.getLogger(__name__)
 FORGOTTEN_AFTER_SECONDS = 600.0
 """How long a job that failed once must run before the same failure counts as a first one again."""
 NOT_OF_A_JOB = (HummockError, MemoryError, ChannelClosed)
@@ -100,7 +103,8 @@ class JobFailures:
             if job_id not in self.failed(known):
                 reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
                 is_retried = isinstance(error, ConnectorError | KernelsChanged)
-                self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
+                level = logging.INFO if isinstance(error, KernelsChanged) else logging.WARNING  # it is built anew
+                self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried, level=level)
 
     def forget_attempts(self, job_ids: Iterable[int]) -> None:
         """These jobs are resumed: their earlier failures are forgotten."""
@@ -122,6 +126,7 @@ class JobFailures:
         *,
         is_malformed: bool = False,
         is_retried: bool = False,
+        level: int = logging.WARNING,
     ) -> None:
         now, failed = wall_clock_ms(), self.failed(known)
         name = known.tables[job_id].name
@@ -135,6 +140,8 @@ class JobFailures:
                 new[table.id] = JobFailure(
                     table.id, committed_epoch, now, follows, job_id, is_retried=is_retried
                 )
+        log.log(level, Event("job failed", job=known.name_of(known.tables[job_id]), epoch=committed_epoch, split=split,
+                             offset=offset, followers=len(new) - 1, reason=reason))
         with self._lock:
             self._new.update(new)
             self._last.pop(job_id, None)

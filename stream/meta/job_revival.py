@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from hummock.base.logs import Event
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
 from relational.catalog.job_failure import JobFailure
@@ -30,7 +31,7 @@ from stream.meta.stream_manager import StreamManager
 
 NO_REBUILD = "it cannot be built anew, because the rows that it wrote stay in the table"
 
-log = logging.getLogger("hummock.stream")
+log = logging.getLogger(__name__)
 
 
 class JobRevival:
@@ -60,7 +61,8 @@ class JobRevival:
 
     def rebuild_creation(self, view: TableCatalog) -> None:
         """A creation that was interrupted begins anew, since the changes since its rows cannot be read any more."""
-        log.warning("the creation of %r begins anew: the changes since it was interrupted are gone", view.name)
+        gone = "the changes since it was interrupted are gone"
+        log.warning(Event("creation begins anew", job=view.name, reason=gone))
         with self._ddl.one:
             self._ddl.rebuild([view])
 
@@ -111,10 +113,11 @@ class JobRevival:
         for each in jobs:
             changed = self._planner.changed_kernels(each)
             if changed:
-                log.warning("%r is built anew: an older release computed %s otherwise", each.name, ", ".join(changed))
+                log.warning(Event("job built anew", job=each.name, computed_otherwise=", ".join(changed)))
                 found.append(each)
             elif self._needs_history(each, failures) and not self._history.is_kept(each.id):
-                log.warning("the changes since %r was set aside are gone: it is built anew", each.name)
+                gone = "the changes since it was set aside are gone"
+                log.warning(Event("job built anew", job=each.name, reason=gone))
                 found.append(each)
         return found
 

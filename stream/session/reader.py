@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from hummock.epoch import Epoch
+from hummock.metrics import MetricsSnapshot
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
@@ -295,6 +296,24 @@ class ReaderSession(ClosedAtExit):
     def _running_errors(self) -> RunningErrorCounts | None:
         """Of the jobs that run in this process."""
         return None
+
+    # -- metrics ---------------------------------------------------------------------------------------
+
+    @property
+    def metrics(self) -> MetricsSnapshot:
+        """What the session has counted until now, and its state, by name and labels; docs/operations.md names all.
+
+            db.metrics["hummock_committed_epoch"]
+            db.metrics.total("hummock_object_store_bytes_total", direction="read")
+            db.metrics.to_arrow()
+        """
+        self._check_open()
+        return self._host.metrics.snapshot()
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the session serves its metrics to Prometheus; None without the option `metrics_port`."""
+        return self._host.metrics_url
 
     # -- end -------------------------------------------------------------------------------------------
 

@@ -570,11 +570,6 @@ class Session(ReaderSession):
         engine = SPARK if self._playground.is_divided else PROCESS
         return choose_engine(EngineFigures(engine, busy, os.cpu_count() or 1, state, memory_of_machine()))
 
-    @property
-    def metrics_url(self) -> str | None:
-        """Where the session serves its metrics; None without the option `metrics_port`."""
-        return self._playground.metrics_url
-
     def check_alive(self) -> None:
         """Raises what ended the session, if something did."""
         self._check_open()

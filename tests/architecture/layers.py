@@ -47,10 +47,12 @@ MAY_IMPORT: dict[str, str] = {
         "base columnar iterator loaded_files meta.upload_registry meta_client metrics object_store pipeline read "
         "shared_buffer sstable state_store version"
     ),
-    "hummock.compactor": "compaction meta_client metrics object_store version",
+    "hummock.compactor": "base compaction meta_client metrics object_store version",
     "hummock.maintenance": "base compactor meta object_store version",
     "hummock.opening": "base maintenance meta metrics object_store store",
     "hummock.tools": "base iterator loaded_files meta meta_client object_store sstable version",
+    "hummock.backup": "base meta meta_client object_store sstable store.pinned_version tools version",
+    "hummock.doctor": "backup meta object_store sstable tools version",
     "hummock.cli": "base compaction compactor meta metrics object_store spark sstable tools version opening",
     "hummock": "base columnar meta opening state_store store",
     "hummock.__main__": "base cli",
@@ -119,9 +121,9 @@ MAY_IMPORT: dict[str, str] = {
     "stream.meta": (
         "protocol plan connector message relational.types relational.catalog relational.plan relational.chunk "
         "relational.table relational.udf "
-        "hummock.meta hummock.meta_client hummock.loaded_files"
+        "hummock.base hummock.meta hummock.meta_client hummock.loaded_files"
     ),
-    "stream.sink_delivery": "connector relational.catalog hummock.state_store",
+    "stream.sink_delivery": "connector relational.catalog hummock.base hummock.state_store",
     "stream.playground": (
         "meta worker runtime protocol connector error_counts actor_metrics job_memory job_profile sink_delivery "
         "hummock.base hummock.meta "
@@ -141,19 +143,27 @@ MAY_IMPORT: dict[str, str] = {
     "stream.session": (
         "playground connector serving spark meta worker engine_choice epoch_figures plan message error_counts "
         "job_memory job_profile sink_delivery "
-        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.object_store "
-        "relational.inbox relational.expr relational.types relational.sql "
+        "relational.spark hummock.spark hummock.version hummock.loaded_files hummock.meta hummock.metrics "
+        "hummock.object_store relational.inbox relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk relational.display "
         "relational.result "
         "relational.table relational.udf hummock.base"
     ),
     "stream.examples": "session connector cli relational.chunk relational.display relational.expr relational.types",
+    "stream.store_checks": (
+        "plan session hummock.base hummock.doctor hummock.meta hummock.object_store relational.catalog "
+        "relational.inbox"
+    ),
+    "stream.operations": (
+        "store_checks hummock.backup hummock.doctor hummock.meta hummock.metrics hummock.object_store relational.inbox"
+    ),
     "stream.cli": (
-        "session spark hummock.base hummock.spark relational.relation relational.result relational.catalog "
-        "relational.display relational.expr relational.sql relational.types"
+        "session spark operations hummock.backup hummock.base hummock.cli hummock.doctor hummock.metrics hummock.spark "
+        "relational.relation relational.result relational.catalog relational.display relational.expr relational.sql "
+        "relational.types"
     ),
     "stream.__main__": "cli",
-    "stream": "session connector relational.expr relational.inbox relational.types",
+    "stream": "session connector operations relational.expr relational.inbox relational.types",
 }
 
 COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command", "stream.examples.flights.demo",

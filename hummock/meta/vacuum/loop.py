@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Self
 
 from hummock.base.closing import ClosedAtExit
+from hummock.base.logs import Event
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError
 from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
+
+log = logging.getLogger(__name__)
 
 
 class VacuumLoop(ClosedAtExit):
@@ -39,13 +43,16 @@ class VacuumLoop(ClosedAtExit):
         """Runs one round; `HummockError`s are kept in `error` and counted."""
         try:
             if self._is_listing_due():
-                self.report = self._vacuum.run(watch=self._continues)
+                report = self.report = self._vacuum.run(watch=self._continues)
                 if not self._vacuum.is_under_way:
                     self._listed_at = monotonic_seconds()
             else:
-                self._vacuum.remove_obsolete(watch=self._continues)
+                report = self._vacuum.remove_obsolete(watch=self._continues)
             self.error = None
+            if report.removed.files:
+                log.info(Event("vacuum done", files=report.removed.files, bytes=report.removed.bytes))
         except HummockError as error:
+            log.warning(Event("vacuum failed", error=error))
             self.error = error
             self._vacuum.metrics.vacuum_failures.labels(type(error).__name__).inc()
 

@@ -37,6 +37,8 @@ def open_session(url: str, access: Access, warn: Callable[[str], None]) -> Reade
     for failure in failed:
         if failure.follows is None:
             warn(f"set aside: {failure.reason}; SHOW JOBS tells more")
+    if session.metrics_url is not None:
+        warn(f"metrics at {session.metrics_url}")
     return session
 
 
@@ -48,6 +50,7 @@ def _connect(url: str, access: Access, *, sources_paused: bool = False) -> Reade
             meta=access.meta,
             accept_rollback=access.accept_rollback,
             allow_user_functions=access.allow_user_functions,
+            metrics_port=access.metrics_port,
         )
     return connect(
         url,
@@ -57,4 +60,5 @@ def _connect(url: str, access: Access, *, sources_paused: bool = False) -> Reade
         accept_rollback=access.accept_rollback,
         allow_user_functions=access.allow_user_functions,
         sources_paused=sources_paused,
+        metrics_port=access.metrics_port,
     )

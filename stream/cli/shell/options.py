@@ -29,7 +29,8 @@ class OutputOptions:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a shell may do with a store: change it, create it, and end the process that writes it."""
+    """What a shell may do with a store: change it, create it, and end the process that writes it. `metrics_port`: of
+    its session."""
 
     writes: bool = False
     creates: bool = False
@@ -37,3 +38,4 @@ class Access:
     meta: str | None = None
     accept_rollback: bool = False
     allow_user_functions: bool = False
+    metrics_port: int = -1

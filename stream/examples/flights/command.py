@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from stream.cli.engine import engine_on
+from stream.cli.sql import metrics_port_option
 from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
 from stream.examples.flights.connector import SPLIT, FlightsReader
@@ -68,9 +69,10 @@ class Sample:
 @click.option("--checkpoint-rows", type=click.IntRange(min=1), help="Also checkpoint each time so many rows were read.")
 @click.option("--chunk-rows", type=click.IntRange(min=2), default=StreamOptions().chunk_rows, show_default=True)
 @click.option("--spark", metavar="MASTER", default="", help="Keep the views by tasks on Spark: local[2], spark://…")
+@metrics_port_option
 def flights(
     data: Path, rows: int | None, resume: bool, barrier_interval_ms: int, checkpoint_rows: int | None, chunk_rows: int,
-    spark: str,
+    spark: str, metrics_port: int,
 ) -> None:
     """Keep five views over a year of flights, from about a million changes.
 
@@ -81,7 +83,8 @@ def flights(
     check_directory(data)
     if resume and not data.exists():
         raise click.ClickException(f"there is no run in {data} to resume; leave out --resume to begin one")
-    options: dict[str, Any] = {"barrier_interval_ms": barrier_interval_ms, "checkpoint_rows": checkpoint_rows or 0}
+    options: dict[str, Any] = {"barrier_interval_ms": barrier_interval_ms, "checkpoint_rows": checkpoint_rows or 0,
+                               "metrics_port": metrics_port}
     try:
         total = FlightsReader(rows).total_changes
         with engine_on(spark, "hummock flights") as engine, connect(
