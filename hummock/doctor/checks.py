@@ -18,7 +18,7 @@ from hummock.meta.store.object_log_gc import LogObjects
 from hummock.meta.upload_registry import read_uploads
 from hummock.meta.vacuum.obsolete_files import read_obsolete
 from hummock.meta.vacuum.references import Need
-from hummock.meta.version_log import follow
+from hummock.meta.version_log import deltas_kept, follow
 from hummock.object_store import directory_of
 from hummock.object_store.base import sstable_name_of
 from hummock.object_store.local import TEMPORARY
@@ -125,7 +125,7 @@ def check_log(store: Examined) -> Iterator[Finding]:
     """Logs that grow because nobody checkpoints them."""
     options, head = MetaOptions(), store.position.head
     deltas = head.version_id - head.checkpoint_id
-    if deltas > options.checkpoint_deltas * 2:
+    if deltas > 2 * deltas_kept(store.version, options.checkpoint_deltas):
         yield Finding.warning("log", f"{deltas:,} versions since the last checkpoint", "open the store as a "
                               "writer: a commit writes the checkpoint")
     log = LogObjects(store.objects).listing()

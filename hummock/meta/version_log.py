@@ -103,7 +103,7 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
     version = position.version.apply(delta)
     kept = range(position.head.checkpoint_id + 1, position.head.version_id + 1)
     head = Head(version.id, version.max_committed_epoch, position.head.checkpoint_id, next_file_id)
-    if len(kept) < max(checkpoint_deltas, min(MOST_DELTAS, version.files // FILES_OF_DELTA)):
+    if len(kept) < deltas_kept(version, checkpoint_deltas):
         rows = {delta_key(delta.id): encode_value(delta)}
         gone: tuple[str, ...] = ()
     else:
@@ -114,6 +114,11 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
     operations = position.requirement + MetaOperations(put={HEAD: head_bytes, **rows}, delete=gone)
     operations += obsolete_row(position.version, delta)
     return operations, LogPosition(head, head_bytes, version)
+
+
+def deltas_kept(version: HummockVersion, checkpoint_deltas: int) -> int:
+    """How many deltas are kept before the next append folds them into a checkpoint of such a version."""
+    return max(checkpoint_deltas, min(MOST_DELTAS, version.files // FILES_OF_DELTA))
 
 
 def create(next_file_id: int = 1) -> tuple[MetaOperations, LogPosition]:
