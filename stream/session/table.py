@@ -33,7 +33,15 @@ class StoredRelation(TableRelation):
 
 
 class Table(StoredRelation):
-    """Named rows. Changes are readable after the session's next flush or barrier."""
+    """Named rows.
+
+        orders.insert([(4, "ASIA", 8), (5, "AFRICA", 1)])           # 2
+        orders.update({"amount": 9}, id=4)                          # 1
+        orders.delete(col("amount") < 2)                            # 1
+        db.flush()
+        orders.get(4)                                               # {'id': 4, 'region': 'ASIA', 'amount': 9}
+
+    Changes are readable after the session's next flush or barrier."""
 
     def insert(self, rows: Any) -> int:
         """Rows affected. `rows`: tuples, mappings or dataclass instances; one mapping or instance; or an object that
