@@ -33,8 +33,11 @@ def as_parameter(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("path", [as_parameter(path) for path in SCRIPTS])
-def test_a_script_prints_what_it_says(path: Path, capsys: pytest.CaptureFixture[str], request: Any) -> None:
-    source, names = path.read_text(), {"__name__": "__main__"}
+def test_a_script_prints_what_it_says(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    source = path.read_text().replace("mkdtemp()", f"mkdtemp(dir={str(tmp_path)!r})")
+    names: dict[str, Any] = {"__name__": "__main__"}
     stated = (ast.get_docstring(ast.parse(source)) or "").partition(PRINTS)[2]
     assert stated, "says nothing about what it prints"
     if SPARK in source:

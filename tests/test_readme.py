@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from stream.connector import arrow_sink, arrow_streams
 from tests.support.stated_values import Stating, check
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,18 +41,21 @@ def bucket_url(s3_url: str) -> str:
 
 
 EXAMPLES = [
-    *(pytest.param(block, id=f"readme-{number}", marks=[pytest.mark.spark] * (SPARK in block))
+    *(pytest.param(block, 1 if SPARK in block else 2, id=f"readme-{number}",
+                   marks=[pytest.mark.spark] * (SPARK in block))
       for number, block in enumerate(blocks("README.md"))),
-    pytest.param(blocks("hummock/README.md")[0], id="hummock-0"),
+    *(pytest.param(block, 2, id=f"spark-{number}", marks=[pytest.mark.spark, pytest.mark.slow])
+      for number, block in enumerate(each for each in blocks("README.md") if SPARK in each)),
+    pytest.param(blocks("hummock/README.md")[0], 2, id="hummock-0"),
 ]
 
 
-@pytest.mark.parametrize("source", EXAMPLES)
+@pytest.mark.parametrize(("source", "runs"), EXAMPLES)
 def test_example_runs_twice_and_gives_what_its_comments_state(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    source: str, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = source.replace(STORES, f"{tmp_path.as_uri()}/")
+    source = source.replace(STORES, f"{tmp_path.as_uri()}/").replace("mkdtemp()", f"mkdtemp(dir={str(tmp_path)!r})")
     if BUCKET in source:
         source = source.replace(BUCKET, request.getfixturevalue("bucket_url"))
     if SPARK in source:
@@ -62,7 +66,9 @@ def test_example_runs_twice_and_gives_what_its_comments_state(
     names: dict[str, Any] = {"check": check, "Decimal": Decimal}
     if "spark_session_of_the_tests" in source:
         names["spark_session_of_the_tests"] = request.getfixturevalue("spark")
-    for _ in range(2):
+    for _ in range(runs):
+        monkeypatch.setattr(arrow_streams, "_STREAMS", {})          # as in a new process
+        monkeypatch.setattr(arrow_sink, "_FUNCTIONS", {})
         used = dict(names)
         try:
             exec(compile(tree, "example", "exec"), used)

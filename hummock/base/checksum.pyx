@@ -35,19 +35,23 @@ cdef extern from * nogil:
 
     #if defined(HUMMOCK_PORTABLE)
     #elif defined(__x86_64__)
+    #ifdef __clang__
+    #define CRC_INSTRUCTION __attribute__((target("sse4.2,crc32")))
+    #else
     #define CRC_INSTRUCTION __attribute__((target("sse4.2")))
+    #endif
     #define crc_of_word(crc, word) __builtin_ia32_crc32di(crc, word)
     #define crc_of_byte(crc, byte) __builtin_ia32_crc32qi((uint32_t)(crc), byte)
-    #define crc_has_instruction() __builtin_cpu_supports("sse4.2")
+    #define crc_has_instruction() (__builtin_cpu_init(), __builtin_cpu_supports("sse4.2"))
     #elif defined(__aarch64__) && (defined(__linux__) || defined(__ARM_FEATURE_CRC32))
     #define CRC_INSTRUCTION
     /* Assembler: compilers differ in how they name the instructions where the target need not have them. */
     static inline uint64_t crc_of_word(uint64_t crc, uint64_t word) {
-        __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+        __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
         return crc;
     }
     static inline uint64_t crc_of_byte(uint64_t crc, uint8_t byte) {
-        __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)byte));
+        __asm__(".arch_extension crc\\n\\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)byte));
         return crc;
     }
     #if defined(__ARM_FEATURE_CRC32)
