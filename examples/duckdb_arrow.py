@@ -18,8 +18,9 @@ import duckdb
 
 import stream
 
-generated = duckdb.sql("SELECT range AS id, range % 3 AS region, range::DOUBLE AS amount FROM range(10_000)")
-regions = duckdb.sql("SELECT * FROM (VALUES (0, 'Asia'), (1, 'Europe')) AS t(region, name)")
+duck = duckdb.connect()
+generated = duck.sql("SELECT range AS id, range % 3 AS region, range::DOUBLE AS amount FROM range(10_000)")
+regions = duck.sql("SELECT * FROM (VALUES (0, 'Asia'), (1, 'Europe')) AS t(region, name)")
 
 with stream.connect("memory://") as db:
     db.create_table("orders", generated.to_arrow_table(), primary_key="id")
@@ -27,4 +28,4 @@ with stream.connect("memory://") as db:
               SELECT region, COUNT(*) AS orders, SUM(amount) AS revenue FROM orders GROUP BY region""")
     db.flush()
     revenue = db.query("SELECT * FROM revenue")             # DuckDB finds it by the name of the variable
-    duckdb.sql("SELECT name, orders, revenue FROM revenue JOIN regions USING (region) ORDER BY name").show()
+    duck.sql("SELECT name, orders, revenue FROM revenue JOIN regions USING (region) ORDER BY name").show()
