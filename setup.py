@@ -8,6 +8,7 @@ The `cython -a` page of each room, which shows its Python calls, is left beside 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parent
 PACKAGES = ("hummock", "relational", "stream")
 DEBUG = os.environ.get("HUMMOCK_CYTHON_DEBUG") == "1"
 GENERATED = "build/cython-debug" if DEBUG else "build/cython"     # C is made anew for newer sources alone
+IS_LINUX = sys.platform == "linux"
+ONE_ROUNDING = ("-ffp-contract=off",)       # else sums of floats differ from machine to machine, and exact ones are not
 WORKERS = os.cpu_count() or 1
 SHARED = "hummock.cython_shared"        # what Cython would repeat in each room: memory views, errors, function objects
 
@@ -40,13 +43,13 @@ def sources() -> list[str]:
 
 def extension(source: str) -> Extension:
     contract = source.removesuffix(".pyx") + ".pxd"
-    flags = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt", "-DNDEBUG"]
+    flags = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-DNDEBUG", *(["-fno-plt"] if IS_LINUX else [])]
     return Extension(
         source.removesuffix(".pyx").replace("/", "."),
         [source],
         include_dirs=["."],
         depends=[contract] if Path(contract).exists() else [],
-        extra_compile_args=[*flags, "-Wno-unused-function", "-Wno-unreachable-code"],
+        extra_compile_args=[*flags, *ONE_ROUNDING, "-Wno-unused-function", "-Wno-unreachable-code"],
     )
 
 

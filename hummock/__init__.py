@@ -5,6 +5,9 @@ Start with README.md in this folder. A name is imported from its module when it 
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +67,13 @@ MODULES = {
     "hummock.store.memory_store": ("MemoryStateStore",),
     "hummock.store.storage": ("HummockStorage",),
 }
+
+
+if importlib.machinery.PathFinder.find_spec("hummock.cython_shared", __path__) is None:
+    raise ImportError(
+        f"hummock is not built: {__path__[0]} has no compiled modules for Python {sys.version_info[0]}."
+        f"{sys.version_info[1]}. Build them, with a C compiler: pip install -e {Path(__path__[0]).parent}"
+    )
 
 
 def __getattr__(name: str) -> Any:

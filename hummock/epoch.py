@@ -112,6 +112,7 @@ class EpochGenerator:
         self._lock = threading.Lock()
 
     def next(self) -> Epoch:
+        """An epoch greater than all before it, for the writes from here on."""
         with self._lock:
             moment = max(self._clock() - BASE_MS, (self._last >> SPILL_BITS) + 1)
             self._last = check_epoch(moment << SPILL_BITS)

@@ -45,7 +45,8 @@ HummockError
 ├── SnapshotExpired             a lease expired and what it protected is gone
 ├── WaitEpochTimeout            also TimeoutError
 ├── SharedBufferFull            writes outran uploads beyond the limit
-├── SparkMissing                also ImportError: Spark was requested, but pyspark or Java is not installed
+├── ExtraMissing                also ImportError: an optional package is not installed; names what installs it
+│   └── SparkMissing            ... or Java, for Spark
 ├── ExecutorUnfit               an executor cannot run our tasks; names the remedy
 ├── SparkJobFailed              a job on Spark ended without results
 │   └── SparkJobCancelled       ... because it was cancelled
@@ -502,15 +503,21 @@ class SharedBufferFull(HummockError):
         return f"the shared buffer holds {self.used_bytes} of {self.limit_bytes} bytes and does not drain"
 
 
-class SparkMissing(HummockError, ImportError):
-    """`what` is not installed; `remedy` describes how to install it."""
+class ExtraMissing(HummockError, ImportError):
+    """`needed_by` needs `what`, which is not installed; `remedy` installs it, or says how."""
 
-    def __init__(self, what: str, remedy: str):
-        super().__init__(what, remedy)
-        self.what, self.remedy = what, remedy
+    def __init__(self, needed_by: str, what: str, remedy: str):
+        super().__init__(needed_by, what, remedy)
+        self.needed_by, self.what, self.remedy = needed_by, what, remedy
 
     def __str__(self) -> str:
-        return f"Spark needs {self.what}, which is not here: {self.remedy}"
+        return f"{self.needed_by} needs {self.what}, which is not installed: {self.remedy}"
+
+
+class SparkMissing(ExtraMissing):
+    def __init__(self, what: str, remedy: str):
+        super().__init__("Spark", what, remedy)
+        self.args = what, remedy
 
 
 class ExecutorUnfit(HummockError):

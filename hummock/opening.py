@@ -83,6 +83,14 @@ def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str
     visible within `refresh_ms`. A store that was restored from an older copy raises MetaStoreRolledBack unless
     `accept_rollback` is set. Closing the store closes all its parts, and abandons running compactions. StoreNotFound if
     there is no store to read.
+
+        store = hummock.open("memory://")
+        epoch = hummock.EpochGenerator(last=store.committed_epoch).next()
+        key = hummock.user_key(table_id=1, vnode=0, key=b"k")
+        store.ingest_batch(hummock.WriteBatch([(key, b"v")]), epoch)
+        store.commit(epoch)
+        store.get(key, epoch)                   # b'v'
+        store.close()
     """
     url = store_url(url)
     if role is None:

@@ -1,5 +1,6 @@
 """Rows, columns, expressions and plans over a state store of bytes."""
 
+import hummock  # noqa: F401 - an unbuilt source tree says so here
 from relational.expr import fluent as functions
 from relational.expr.unbound import col, lit
 from relational.relation import Relation, TableRelation

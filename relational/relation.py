@@ -71,7 +71,11 @@ class Runner(Protocol):
 @dataclass(frozen=True, eq=False, repr=False)
 class Relation(Result):
     """Rows described by `plan`, read through `runner`; `views` are the ids of the views inlined in it. Each call that
-    needs rows runs the query: `len(relation)` counts them, and so does `list(relation)` first; `fetchall` does not."""
+    needs rows runs the query: `len(relation)` counts them, and so does `list(relation)` first; `fetchall` does not.
+
+        large = orders.filter(col("amount") > 15).select("region", doubled=col("amount") * 2)
+        large.rows()                            # [{'region': 'EUROPE', 'doubled': 60}]
+    """
 
     plan: LogicalPlan
     runner: Runner
@@ -122,7 +126,8 @@ class Relation(Result):
         """Groups of rows with equal values; `.agg` defines the aggregates of each. `sets`: grouping sets, each by names
         of the columns; columns that are not in the set of a row are NULL.
 
-            orders.group_by("region", "day", sets=[("region", "day"), ("region",), ()]).agg(n=f.count())
+            orders.group_by("region").agg(n=f.count()).order_by("n").fetchall()         # [('ASIA', 1), ('EUROPE', 2)]
+            orders.group_by("region", "id", sets=[("region", "id"), ("region",), ()]).agg(n=f.count())
         """
         groups = tuple(map(_item, columns))
         if sets is None:
@@ -273,11 +278,13 @@ class TableRelation(Relation):
 
     @property
     def table(self) -> TableCatalog:
+        """Its entry in the catalog."""
         assert isinstance(self.plan, Scan)
         return self.plan.table
 
     @property
     def name(self) -> str:
+        """Of the table, view or index."""
         return self.table.name
 
     @property

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from hummock.base.extras import require
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -42,7 +44,15 @@ class FirstRows:
 
 
 class Result(ABC):
-    """Rows with names and types. Errors are those of the query, wherever rows are read."""
+    """Rows with names and types.
+
+        found = db.sql("SELECT region, amount FROM orders ORDER BY id LIMIT 2")
+        found.fetchone()                        # ('EUROPE', 30)
+        [region for region, _ in found]         # ['EUROPE', 'ASIA']
+        found.df()["amount"].sum()              # 35
+        found.show()
+
+    Errors are those of the query, wherever rows are read."""
 
     _fetched: Iterator[tuple[Any, ...]] | None = None
     """What `fetchone` and `fetchmany` have not yet taken of the rows that the first of them has read."""
@@ -96,11 +106,13 @@ class Result(ABC):
     # -- for other libraries ---------------------------------------------------------------------------
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas frame; needs pandas installed."""
+        """All rows as a pandas frame. Raises `ExtraMissing` without pandas."""
+        require("pandas", "to_pandas()")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame; needs polars installed."""
+        """All rows as a Polars frame. Raises `ExtraMissing` without polars."""
+        require("polars", "to_polars()")
         import polars
 
         frame = polars.from_arrow(self.to_arrow())

@@ -53,7 +53,11 @@ RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Limits and intervals of a session's jobs, each within its range in RANGES; InvalidOption names the field."""
+    """Limits and intervals of a session's jobs.
+
+        stream.connect("memory://", barrier_interval_ms=250, parallelism=2).close()
+
+    Each is within its range in RANGES; InvalidOption names the field."""
 
     barrier_interval_ms: int = 1_000
     """Time between two barriers, unless one is requested sooner."""

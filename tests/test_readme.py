@@ -1,7 +1,6 @@
-"""The Python examples of the readmes run as they are written, and what their comments state is so.
+"""The Python examples of the readmes run twice as they are written, and what their comments state is so.
 
-A comment behind an expression that is itself an expression states its value: `1 + 1    # 2`. A block that does not
-begin with an import continues where the previous one ended.
+A block that does not begin with an import continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -13,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from stream.connector import arrow_sink, arrow_streams
+from tests.support.stated_values import Stating, check
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -39,59 +41,43 @@ def bucket_url(s3_url: str) -> str:
 
 
 EXAMPLES = [
-    *(pytest.param(block, id=f"readme-{number}", marks=[pytest.mark.spark] * (SPARK in block))
+    *(pytest.param(block, 1 if SPARK in block else 2, id=f"readme-{number}",
+                   marks=[pytest.mark.spark] * (SPARK in block))
       for number, block in enumerate(blocks("README.md"))),
-    pytest.param(blocks("hummock/README.md")[0], id="hummock-0"),
+    *(pytest.param(block, 2, id=f"spark-{number}", marks=[pytest.mark.spark, pytest.mark.slow])
+      for number, block in enumerate(each for each in blocks("README.md") if SPARK in each)),
+    pytest.param(blocks("hummock/README.md")[0], 2, id="hummock-0"),
 ]
 
 
-class _Stating(ast.NodeTransformer):
-    """Expressions whose line ends in a stated value become calls of `check(value, stated, text)`."""
-
-    def __init__(self, source: str) -> None:
-        self.lines = source.splitlines()
-        self.stated = 0
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
-        text = self.lines[node.end_lineno - 1][node.end_col_offset :].strip().removeprefix("#").strip()
-        try:
-            value = ast.parse(text, mode="eval").body
-        except SyntaxError:
-            return node
-        self.stated += 1
-        check = ast.Name("check", ast.Load())
-        call = ast.Call(check, [node.value, value, ast.Constant(f"{ast.unparse(node.value)}  # {text}")], [])
-        return ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
-
-
-def check(value: object, stated: object, text: str) -> None:
-    assert value == stated, text
-
-
-@pytest.mark.parametrize("source", EXAMPLES)
-def test_example_runs_and_gives_what_its_comments_state(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+@pytest.mark.parametrize(("source", "runs"), EXAMPLES)
+def test_example_runs_twice_and_gives_what_its_comments_state(
+    source: str, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = source.replace(STORES, f"{tmp_path.as_uri()}/")
+    source = source.replace(STORES, f"{tmp_path.as_uri()}/").replace("mkdtemp()", f"mkdtemp(dir={str(tmp_path)!r})")
     if BUCKET in source:
         source = source.replace(BUCKET, request.getfixturevalue("bucket_url"))
     if SPARK in source:
         source = source.replace(SPARK, "spark_session_of_the_tests")
-    stating = _Stating(source)
+    stating = Stating(source)
     tree = stating.visit(ast.parse(source))
     assert stating.stated, "no comment states a value"
     names: dict[str, Any] = {"check": check, "Decimal": Decimal}
     if "spark_session_of_the_tests" in source:
         names["spark_session_of_the_tests"] = request.getfixturevalue("spark")
-    try:
-        exec(compile(tree, "example", "exec"), names)
-    finally:
-        for name in {"db", "store"} & names.keys():
-            names[name].close()
+    for _ in range(runs):
+        monkeypatch.setattr(arrow_streams, "_STREAMS", {})          # as in a new process
+        monkeypatch.setattr(arrow_sink, "_FUNCTIONS", {})
+        used = dict(names)
+        try:
+            exec(compile(tree, "example", "exec"), used)
+        finally:
+            for name in {"db", "store"} & used.keys():
+                used[name].close()
 
 
 def test_comment_that_is_not_so_is_found() -> None:
-    tree = _Stating("1 + 1    # 3").visit(ast.parse("1 + 1    # 3"))
+    tree = Stating("1 + 1    # 3").visit(ast.parse("1 + 1    # 3"))
     with pytest.raises(AssertionError, match=r"1 \+ 1  # 3"):
         exec(compile(tree, "example", "exec"), {"check": check})

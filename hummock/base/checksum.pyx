@@ -1,8 +1,8 @@
 """crc32c of stored bytes, and the key hash for filters.
 
-crc32c is CRC-32C (Castagnoli, as in iSCSI): on x86 with SSE4.2 three interleaved streams of the processor's
-instruction, combined by tables that advance a checksum over zeros; with AVX-512 and VPCLMULQDQ by folding 256 bytes at
-a time into the next ones, which is twice as fast; elsewhere by eight table lookups per word. All give the same result.
+crc32c is CRC-32C (Castagnoli, as in iSCSI): with the instruction of SSE4.2 or of ARMv8 three interleaved streams of it,
+combined by tables that advance a checksum over zeros; with AVX-512 and VPCLMULQDQ by folding 256 bytes at a time into
+the next ones, which is twice as fast; elsewhere by eight table lookups per word. All give the same result.
 `hash64` is part of the file format and is specified in sstable/FORMAT.md.
 """
 
@@ -33,35 +33,64 @@ cdef extern from * nogil:
 
     static uint32_t (*crc_run)(uint32_t, const uint8_t *, int64_t) = crc_portable;
 
-    #if defined(__x86_64__)
+    #if defined(HUMMOCK_PORTABLE)
+    #elif defined(__x86_64__)
+    #ifdef __clang__
+    #define CRC_INSTRUCTION __attribute__((target("sse4.2,crc32")))
+    #else
+    #define CRC_INSTRUCTION __attribute__((target("sse4.2")))
+    #endif
+    #define crc_of_word(crc, word) __builtin_ia32_crc32di(crc, word)
+    #define crc_of_byte(crc, byte) __builtin_ia32_crc32qi((uint32_t)(crc), byte)
+    #define crc_has_instruction() (__builtin_cpu_init(), __builtin_cpu_supports("sse4.2"))
+    #elif defined(__aarch64__) && (defined(__linux__) || defined(__ARM_FEATURE_CRC32))
+    #define CRC_INSTRUCTION
+    /* Assembler: compilers differ in how they name the instructions where the target need not have them. */
+    static inline uint64_t crc_of_word(uint64_t crc, uint64_t word) {
+        __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+        return crc;
+    }
+    static inline uint64_t crc_of_byte(uint64_t crc, uint8_t byte) {
+        __asm__(".arch_extension crc\\n\\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)byte));
+        return crc;
+    }
+    #if defined(__ARM_FEATURE_CRC32)
+    #define crc_has_instruction() 1
+    #else
+    #include <sys/auxv.h>
+    #define crc_has_instruction() (getauxval(AT_HWCAP) >> 7 & 1)        /* HWCAP_CRC32 */
+    #endif
+    #endif
+
+    #if defined(CRC_INSTRUCTION)
     static inline uint32_t crc_advance(uint32_t crc) {
         return crc_lane[0][crc & 255] ^ crc_lane[1][crc >> 8 & 255] ^ crc_lane[2][crc >> 16 & 255]
             ^ crc_lane[3][crc >> 24];
     }
 
-    __attribute__((target("sse4.2")))
-    static uint32_t crc_sse42(uint32_t crc, const uint8_t *p, int64_t size) {
+    CRC_INSTRUCTION
+    static uint32_t crc_streams(uint32_t crc, const uint8_t *p, int64_t size) {
         uint64_t a = crc;
         while (size >= 3 * CRC_LANE) {
             const uint8_t *end = p + CRC_LANE;
             uint64_t b = 0, c = 0;
             for (; p < end; p += 8) {
-                a = __builtin_ia32_crc32di(a, hummock_word(p));
-                b = __builtin_ia32_crc32di(b, hummock_word(p + CRC_LANE));
-                c = __builtin_ia32_crc32di(c, hummock_word(p + 2 * CRC_LANE));
+                a = crc_of_word(a, hummock_word(p));
+                b = crc_of_word(b, hummock_word(p + CRC_LANE));
+                c = crc_of_word(c, hummock_word(p + 2 * CRC_LANE));
             }
             a = crc_advance((uint32_t)a) ^ b;
             a = crc_advance((uint32_t)a) ^ c;
             p += 2 * CRC_LANE;
             size -= 3 * CRC_LANE;
         }
-        for (; size >= 8; size -= 8, p += 8) a = __builtin_ia32_crc32di(a, hummock_word(p));
-        for (; size > 0; size--) a = __builtin_ia32_crc32qi((uint32_t)a, *p++);
+        for (; size >= 8; size -= 8, p += 8) a = crc_of_word(a, hummock_word(p));
+        for (; size > 0; size--) a = crc_of_byte(a, *p++);
         return (uint32_t)a;
     }
     #endif
 
-    #if defined(__x86_64__) && __GNUC__ >= 9
+    #if defined(__x86_64__) && defined(CRC_INSTRUCTION) && __GNUC__ >= 9
     #define CRC_FOLDS
     #include <immintrin.h>
 
@@ -91,7 +120,7 @@ cdef extern from * nogil:
     CRC_WIDE static uint32_t crc_avx512(uint32_t crc, const uint8_t *p, int64_t size) {
         __m512i a, b, c, d, by;
         __m128i rest;
-        if (size < 512) return crc_sse42(crc, p, size);
+        if (size < 512) return crc_streams(crc, p, size);
         by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)crc_folds[0]));
         a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
         b = _mm512_loadu_si512(p + 64);
@@ -110,7 +139,7 @@ cdef extern from * nogil:
         rest = crc_fold(_mm512_extracti32x4_epi32(a, 2), 4, rest);
         crc = (uint32_t)__builtin_ia32_crc32di(
             __builtin_ia32_crc32di(0, (uint64_t)_mm_cvtsi128_si64(rest)), (uint64_t)_mm_extract_epi64(rest, 1));
-        return crc_sse42(crc, p, size);
+        return crc_streams(crc, p, size);
     }
     #endif
 
@@ -134,15 +163,15 @@ cdef extern from * nogil:
                     crc_lane[byte][low + (1 << bit)] = crc_lane[byte][low] ^ image;
             }
         }
-    #if defined(__x86_64__)
-        if (__builtin_cpu_supports("sse4.2")) crc_run = crc_narrow = crc_sse42;
+    #if defined(CRC_INSTRUCTION)
+        if (crc_has_instruction()) crc_run = crc_narrow = crc_streams;
     #endif
     #if defined(CRC_FOLDS)
         for (int i = 0; i < 5; i++) {
             crc_folds[i][0] = crc_power(crc_fold_bits[i] + 63);
             crc_folds[i][1] = crc_power(crc_fold_bits[i] - 1);
         }
-        if (crc_run == crc_sse42 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+        if (crc_run == crc_streams && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
             crc_run = crc_avx512;
     #endif
     }

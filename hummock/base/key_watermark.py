@@ -62,6 +62,7 @@ class KeyWatermark:
         return replace(self.followed_by(other), epoch=self.epoch) == self
 
     def to_json(self) -> dict[str, Any]:
+        """As the metadata have it; `from_json` reads it."""
         keys = [[first, key.hex()] if first == last else [first, last, key.hex()] for first, last, key in self.marks]
         return {"epoch": self.epoch, "is_descending": self.is_descending, "keys": keys}
 

@@ -21,14 +21,14 @@ cdef extern from "pthread.h" nogil:
 cdef extern from * nogil:
     """
     #include <sys/mman.h>
-    #ifdef MADV_HUGEPAGE
+    #if defined(MADV_HUGEPAGE) && !defined(HUMMOCK_PORTABLE)
     #define hummock_ask_huge(at, size) ((void)madvise(at, size, MADV_HUGEPAGE))
     #else
     #define hummock_ask_huge(at, size) ((void)0)
     #endif
     #define hummock_map_pages(size) \\
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-    #ifdef MREMAP_FIXED
+    #if defined(MREMAP_FIXED) && !defined(HUMMOCK_PORTABLE)
     #define hummock_can_move_pages 1
     #define hummock_move_pages(from, size, to, grown) \\
         (mremap(from, size, grown, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (void*)(to))

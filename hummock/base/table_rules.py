@@ -47,6 +47,7 @@ class PrefixRule:
             raise ValueError("a prefix rule counts either bytes or columns")
 
     def to_json(self) -> dict[str, Any]:
+        """As the metadata have it; `from_json` reads it."""
         return {"fixed_bytes": self.fixed_bytes,
                 "columns": [[column.null_tag, column.width, column.inverted] for column in self.columns]}
 
@@ -85,6 +86,7 @@ class TableRules:
         return [*((table_id, first) for first in firsts), (table_id + 1, 0)]
 
     def to_json(self) -> dict[str, Any]:
+        """As the metadata have it; `from_json` reads it."""
         prefix = None if self.prefix is None else self.prefix.to_json()
         return {"prefix": prefix, "ttl_ms": self.ttl_ms, "vnode_groups": self.vnode_groups,
                 "vnode_count": self.vnode_count,

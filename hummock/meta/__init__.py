@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from hummock.errors import InvalidOption, MetaStoreUnfit
+from hummock.base.extras import require
+from hummock.errors import InvalidOption
 from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.object_log import ObjectLogMetaStore
@@ -69,9 +70,8 @@ def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectSt
 
 def _open_postgres(url: str, objects: ObjectStore, create: bool, accept_rollback: bool, options: MetaOptions,
                    on_close: Callable[[], None] | None) -> MetaStore:
-    try:
-        from hummock.meta.store.postgres import PostgresMetaStore
-    except ImportError as error:
-        raise MetaStoreUnfit("PostgreSQL", f"psycopg is needed: {error}") from error
+    require("psycopg", "a postgresql:// meta store")
+    from hummock.meta.store.postgres import PostgresMetaStore
+
     return PostgresMetaStore(url, objects, create=create, busy_timeout_ms=options.busy_timeout_ms,
                              accept_rollback=accept_rollback, on_close=on_close)

@@ -92,6 +92,7 @@ class HummockManager:
 
     @property
     def lease_ms(self) -> int:
+        """How long a lease lasts that is not renewed."""
         return self.options.lease_ms
 
     def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
@@ -358,6 +359,7 @@ class HummockManager:
 
     @property
     def compaction_options(self) -> CompactionOptions:
+        """Those by which it picks tasks."""
         return self._compaction.options
 
     def get_compact_task(self, holder: str, *, does_large: bool = False) -> tuple[CompactTask, str] | None:

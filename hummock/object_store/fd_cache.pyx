@@ -16,9 +16,7 @@ cdef extern from "fcntl.h" nogil:
     int O_CLOEXEC
     int O_NOFOLLOW
     int O_RDONLY
-    int POSIX_FADV_WILLNEED
     int open(const char* path, int flags) noexcept
-    int posix_fadvise(int descriptor, int64_t start, int64_t size, int advice) noexcept
 
 cdef extern from "unistd.h" nogil:
     int close(int descriptor) noexcept
@@ -26,16 +24,29 @@ cdef extern from "unistd.h" nogil:
 
 cdef extern from * nogil:
     """
+    #include <fcntl.h>
     #include <sys/uio.h>
+    /* What of the bytes is in memory; -1 if nothing, or if the system does not tell. */
     static ssize_t read_of_memory(int descriptor, void *target, size_t size, int64_t start) {
-    #ifdef RWF_NOWAIT
+    #if defined(RWF_NOWAIT) && !defined(HUMMOCK_PORTABLE)
         struct iovec part = {target, size};
         return preadv2(descriptor, &part, 1, start, RWF_NOWAIT);
     #else
         return -1;
     #endif
     }
+    /* A hint that these bytes are read soon; of no effect where the system takes none. */
+    static void read_soon(int descriptor, int64_t start, int64_t size) {
+    #if defined(HUMMOCK_PORTABLE)
+    #elif defined(POSIX_FADV_WILLNEED)
+        (void)posix_fadvise(descriptor, start, size, POSIX_FADV_WILLNEED);
+    #elif defined(F_RDADVISE)
+        struct radvisory wanted = {start, (int)size};
+        (void)fcntl(descriptor, F_RDADVISE, &wanted);
+    #endif
+    }
     """
+    void read_soon(int descriptor, int64_t start, int64_t size) noexcept
     Py_ssize_t read_of_memory(int descriptor, void* target, size_t size, int64_t start) noexcept
     int64_t add_to "__atomic_add_fetch"(int64_t* counter, int64_t more, int order) noexcept
     int64_t exchange "__atomic_exchange_n"(int64_t* counter, int64_t value, int order) noexcept
@@ -99,7 +110,7 @@ cdef class CachedFd:
         return got
 
     cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil:
-        posix_fadvise(self.descriptor, <int64_t>start, <int64_t>size, POSIX_FADV_WILLNEED)
+        read_soon(self.descriptor, <int64_t>start, <int64_t>size)
 
     cdef void count(self, Py_ssize_t size) noexcept nogil:
         add_to(&self.reads.calls, 1, __ATOMIC_RELAXED)

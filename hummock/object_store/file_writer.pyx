@@ -15,6 +15,9 @@ cdef extern from * nogil:
     #include <fcntl.h>
     #include <stdio.h>
     #include <unistd.h>
+    #if defined(HUMMOCK_PORTABLE)
+    #undef O_DIRECT
+    #endif
     #ifndef O_DIRECT
     #define O_DIRECT 0
     #endif
@@ -30,9 +33,15 @@ cdef extern from * nogil:
         int (*unlink)(const char *path);
     } hummock_file_calls;
     static int hummock_open(const char *path, int flags, int mode) { return open(path, flags, mode); }
+    static int hummock_fsync(int descriptor) {
+    #ifdef F_FULLFSYNC          /* fsync of macOS leaves what was written in the cache of the drive */
+        if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;      /* else the file system has none */
+    #endif
+        return fsync(descriptor);
+    }
     static int hummock_set_flags(int descriptor, int flags) { return fcntl(descriptor, F_SETFL, flags); }
     static hummock_file_calls hummock_calls = {
-        hummock_open, close, pwrite, fsync, ftruncate, hummock_set_flags, link, rename, unlink};
+        hummock_open, close, pwrite, hummock_fsync, ftruncate, hummock_set_flags, link, rename, unlink};
     """
     ctypedef struct FileCalls "hummock_file_calls":
         int (*open)(const char*, int, int) noexcept nogil

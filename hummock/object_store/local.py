@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hummock.base.file_io import read_into, sync_file
 from hummock.errors import (
     DiskFull,
     InvalidPath,
@@ -121,7 +122,7 @@ class LocalObjectStore(ObjectStore):
         check_range(path, range(start, start + target.nbytes))
         with self._opened(path) as descriptor:
             done = 0
-            while done < target.nbytes and (read := os.preadv(descriptor, [target[done:]], start + done)):
+            while done < target.nbytes and (read := read_into(descriptor, target[done:], start + done)):
                 done += read
             return done
 
@@ -317,7 +318,7 @@ def _make_directory(path: Path) -> None:
 def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from hummock.base.extras import require
 from hummock.epoch import Clock, wall_clock_ms
 from hummock.errors import InvalidOption, ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, RandomBytes, check_path, check_range
@@ -53,6 +54,7 @@ class OpendalObjectStore(ObjectStore):
 
     def __init__(self, url: str, service: str, settings: dict[str, str], retry: RetryOptions, *,
                  layers: Sequence[Any] = (), random_bytes: RandomBytes = os.urandom, clock: Clock = wall_clock_ms):
+        require("opendal", f"a store at {url}")
         import opendal
 
         self._url, self._errors, self._random_bytes = url, opendal.exceptions, random_bytes

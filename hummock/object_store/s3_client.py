@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from hummock.base.extras import require
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     InvalidOption,
@@ -90,6 +91,7 @@ class S3Client:
         self._boto.close()
 
     def _open(self) -> None:
+        require("boto3", "an s3:// store")
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError

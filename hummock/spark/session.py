@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hummock.base.extras import install_command, is_installed
 from hummock.errors import InvalidOption, SparkMissing
 from hummock.spark.worker import (
     DISK_CACHE,
@@ -121,8 +121,8 @@ def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, 
 def require_spark(master: str = "") -> None:
     """Raises `SparkMissing`, naming what to install, unless a session on `master` is possible."""
     for module in ("pyspark", "pandas"):
-        if importlib.util.find_spec(module) is None:
-            raise SparkMissing(module, "pip install 'hummock[spark]'")
+        if not is_installed(module):
+            raise SparkMissing(module, install_command("spark"))
     if not master.startswith("sc://") and _java() is None:
         raise SparkMissing("Java", "install Java 17 or later (Debian: openjdk-17-jre-headless), or set JAVA_HOME to it")
 

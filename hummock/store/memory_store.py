@@ -179,6 +179,7 @@ class MemoryStateStore:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called: then every method raises StoreClosed."""
         return self._is_closed
 
     def _require_open(self) -> None:

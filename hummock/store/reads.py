@@ -169,6 +169,7 @@ class ViewReads(ABC):
 
     @property
     def open_reads(self) -> int:
+        """Scans that are not closed."""
         return len(self._scans)
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:

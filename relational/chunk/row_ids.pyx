@@ -38,7 +38,7 @@ cdef class RowIdGenerator:
     def __init__(self, vnodes, rule=VnodeRule.ROW_ID):
         """`vnodes`: those of this generator, in a layout of `rule`. ValueError for none, or for more than it has."""
         own = np.unique(np.asarray(vnodes, dtype=np.int64))
-        if not len(own) or own[0] < 0 or own[-1] >= 1 << rule.vnode_bits:
+        if not len(own) or own[0] < 0 or own[len(own) - 1] >= 1 << rule.vnode_bits:
             raise ValueError(f"vnodes of row ids are 0 to {(1 << rule.vnode_bits) - 1}, at least one")
         self.sequence_bits = rule.sequence_bits
         self.vnodes = own[scattered_order(len(own))] << self.sequence_bits

@@ -215,18 +215,22 @@ def nullif(value: object, other: object) -> UnboundCall:
 
 
 def greatest(*args: object) -> UnboundCall:
+    """The largest of the arguments that are not NULL."""
     return apply("greatest", *args)
 
 
 def least(*args: object) -> UnboundCall:
+    """The smallest of the arguments that are not NULL."""
     return apply("least", *args)
 
 
 def lower(text: UnboundExpr) -> UnboundCall:
+    """The text in small letters."""
     return apply("lower", text)
 
 
 def upper(text: UnboundExpr) -> UnboundCall:
+    """The text in capital letters."""
     return apply("upper", text)
 
 
@@ -241,10 +245,12 @@ def substring(text: UnboundExpr, start: int, length: int | None = None) -> Unbou
 
 
 def trim(text: UnboundExpr, characters: str = " ") -> UnboundCall:
+    """The text without any of `characters` at its ends."""
     return apply("trim", text, characters)
 
 
 def replace(text: UnboundExpr, pattern: str, replacement: str) -> UnboundCall:
+    """The text with each `pattern`, taken literally, replaced."""
     return apply("replace", text, pattern, replacement)
 
 
@@ -254,6 +260,7 @@ def concat(*args: object) -> UnboundCall:
 
 
 def abs(value: UnboundExpr) -> UnboundCall:
+    """The value without its sign."""
     return apply("abs", value)
 
 
@@ -263,14 +270,17 @@ def round(value: UnboundExpr, digits: int = 0) -> UnboundCall:
 
 
 def floor(value: UnboundExpr) -> UnboundCall:
+    """The largest whole number that is not above the value."""
     return apply("floor", value)
 
 
 def ceil(value: UnboundExpr) -> UnboundCall:
+    """The smallest whole number that is not below the value."""
     return apply("ceil", value)
 
 
 def sqrt(value: UnboundExpr) -> UnboundCall:
+    """The square root; a negative value has none."""
     return apply("sqrt", value)
 
 

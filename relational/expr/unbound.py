@@ -366,12 +366,20 @@ class Ordered:
 
 
 def col(name: str) -> Name:
-    """The column called `name` of the relation that the expression is used on."""
+    """The column called `name`.
+
+        orders.filter((col("region") == "ASIA") | (col("amount") > 99)).fetchone()      # (2, 'ASIA', 5)
+
+    It is looked up in the relation that the expression is used on."""
     return Name(name)
 
 
 def lit(value: object, data_type: str | DataType | None = None) -> UnboundLiteral:
-    """A constant; its type is inferred from the Python value and the context, unless given."""
+    """A constant.
+
+        orders.select(day=lit("2026-01-31", "date")).limit(1).rows()        # [{'day': datetime.date(2026, 1, 31)}]
+
+    Its type is inferred from the Python value and the context, unless given."""
     return UnboundLiteral(value, DataType.parse(data_type) if isinstance(data_type, str) else data_type)
 
 

@@ -61,6 +61,8 @@ class Field:
 class DataType:
     """A type. `precision` and `scale` (0 <= scale <= precision <= 38) apply to NUMERIC, `fields` to STRUCT (at least
     one, with distinct names), `element` to LIST; None or empty otherwise.
+
+        stream.DataType.parse("numeric(10, 2)").scale       # 2
     """
 
     kind: TypeKind
@@ -167,10 +169,12 @@ class DataType:
 
     @property
     def is_integer(self) -> bool:
+        """SMALLINT, INTEGER or BIGINT."""
         return TypeKind.SMALLINT <= self.kind <= TypeKind.BIGINT
 
     @property
     def is_float(self) -> bool:
+        """REAL or DOUBLE."""
         return self.kind in (TypeKind.REAL, TypeKind.DOUBLE)
 
     @property
@@ -182,6 +186,7 @@ class DataType:
 
     @property
     def is_nested(self) -> bool:
+        """STRUCT or LIST."""
         return self.kind in (TypeKind.STRUCT, TypeKind.LIST)
 
     @property

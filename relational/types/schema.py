@@ -14,7 +14,11 @@ from relational.types.data_type import DataType, Field
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order. Two may share a name (as in a join's output); positions distinguish them."""
+    """Fields in order.
+
+        stream.Schema.of(id="bigint", amount="numeric(10, 2)").names        # ('id', 'amount')
+
+    Two may share a name (as in a join's output); positions distinguish them."""
 
     fields: tuple[Field, ...]
 

@@ -44,7 +44,14 @@ class ArrowSink(ClosedAtExit):
 
 def arrow_sink(name: str, function: Receive) -> ArrowSink:
     """Registers `function(epoch, changes)` as `name`, until the result is closed. It is called by the delivering thread
-    of each sink of that name. ConnectorError if the name is taken."""
+    of each sink of that name. ConnectorError if the name is taken.
+
+        received = []
+        stream.arrow_sink("orders", lambda epoch, changes: received.append(changes.read_all().num_rows))
+        db.sql("CREATE SINK sent AS SELECT * FROM orders WITH (connector = 'arrow', name = 'orders')")
+        db.close()                              # waits until all is delivered
+        received                                # [3]
+    """
     with _LOCK:
         if name in _FUNCTIONS:
             raise ConnectorError(NAME, f"a function {name!r} is registered already: close it first")

@@ -44,6 +44,10 @@ def arrow_source(name: str, source: Any, *, buffer_bytes: int = BUFFER_BYTES) ->
     iterable of batches, tables and such objects. Nothing is read from it before a job reads `name`; then a thread does.
     `buffer_bytes`: of batches that are held; a larger batch is held alone. ConnectorError if the name is taken,
     TypeError for another kind of source.
+
+        clicks = stream.arrow_source("clicks", pa.table({"person": [1, 2, 1]}))
+        db.sql("CREATE SOURCE click (person BIGINT) WITH (connector = 'arrow_stream', name = 'clicks')")
+        db.sql("CREATE MATERIALIZED VIEW per_person AS SELECT person, count(*) AS n FROM click GROUP BY person")
     """
     stream = ArrowStream(name, batches_of(source), buffer_bytes)
     with _LOCK:

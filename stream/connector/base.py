@@ -162,7 +162,8 @@ class Connector(ABC):
     starts: frozenset[StartKind] = frozenset((StartKind.EARLIEST,))
 
     @abstractmethod
-    def enumerator(self) -> SplitEnumerator: ...
+    def enumerator(self) -> SplitEnumerator:
+        """What finds the stream's splits."""
 
     @abstractmethod
     def open_split(self, split: str, columns: Sequence[int], filters: Sequence[Comparison] = ()) -> SplitReader:

@@ -46,7 +46,15 @@ FileTypes = Mapping[str, str | DataType]
 class ReaderSession(ClosedAtExit):
     """What `connect(url, role="reader")` gives: SQL over the committed rows of a store, any number of them beside the
     session that runs its jobs. It follows the commits of that one; what it reads stays readable for it meanwhile, and
-    is released with it. Changes raise ReadOnlySession: `stream.Inbox` hands rows to the session that runs."""
+    is released with it. Changes raise ReadOnlySession: `stream.Inbox` hands rows to the session that runs.
+
+        writer = stream.connect("stock", create=True)
+        writer.sql("CREATE TABLE stock (item VARCHAR PRIMARY KEY, pieces INT)")
+        writer.sql("INSERT INTO stock VALUES ('nut', 5); FLUSH")
+        with stream.connect("stock", role="reader") as reader:      # most often in another process
+            reader.table("stock").get("nut")                        # {'item': 'nut', 'pieces': 5}
+        writer.close()
+    """
 
     def __init__(self, host: Host, worker: SessionWorker | None = None) -> None:
         """`worker`: carries changes out, for the session that writes."""

@@ -64,7 +64,15 @@ DRAIN_SECONDS = 5.0
 
 
 class Session(ReaderSession):
-    """Owns its playground. Leaving a `with` block flushes, unless it is left with an error."""
+    """What `connect` gives: it runs the tables, views and sinks of a store, and has SQL and methods for them.
+
+        with stream.connect("memory://") as db:
+            db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW rows AS SELECT count(*) AS n FROM t")
+            db.execute("INSERT INTO t VALUES (?), (?)", [1, 2])     # 2
+            db.flush()
+            db.query("SELECT n FROM rows").rows()                   # [{'n': 2}]
+
+    Leaving a `with` block flushes, unless it is left with an error. Owns its playground."""
 
     def __init__(self, playground: Playground) -> None:
         from stream.session.functions import SessionFunctions
@@ -114,8 +122,8 @@ class Session(ReaderSession):
         """BEGIN, and at the end of the `with` block COMMIT, or ROLLBACK if it is left with an error.
 
             with db.transaction():
-                db.sql("UPDATE accounts SET amount = amount - 5 WHERE id = 1")
-                db.table("accounts").update({"amount": 5}, id=2)
+                db.sql("UPDATE orders SET amount = amount - 5 WHERE id = 1")
+                db.table("orders").update({"amount": 5}, id=2)
 
         All queries of the block, SQL and relations, read the epoch that was the newest one at its beginning. Changes
         are buffered, up to the option `transaction_bytes`; they are committed at the end, in one epoch, or none of them

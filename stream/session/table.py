@@ -40,8 +40,16 @@ NOT_GIVEN = object()
 
 
 class Table(StoredRelation):
-    """Named rows. Changes are readable after the session's next flush or barrier; or when they return, with
-    `flush=True` or `SET implicit_flush = true`."""
+    """Named rows.
+
+        orders.insert([(4, "ASIA", 8), (5, "AFRICA", 1)])           # 2
+        orders.update({"amount": 9}, id=4)                          # 1
+        orders.delete(col("amount") < 2)                            # 1
+        db.flush()
+        orders.get(4)                                               # {'id': 4, 'region': 'ASIA', 'amount': 9}
+
+    Changes are readable after the session's next flush or barrier; or when they return, with `flush=True` or `SET
+    implicit_flush = true`."""
 
     def insert(self, rows: Any, *, flush: bool = False) -> int:
         """Rows affected. `rows`: tuples, mappings or dataclass instances; one mapping or instance; or an object that

@@ -74,7 +74,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.plan": "types expr catalog udf hummock.base",
     "relational.sql": "types expr catalog plan udf",
     "relational.display": "types expr",
-    "relational.result": "display",
+    "relational.result": "display hummock.base",
     "relational.relation": "types expr plan catalog batch result",
     "relational.batch": "types chunk encoding hash expr catalog plan agg join order table hummock.state_store",
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.iterator hummock.loaded_files hummock.meta hummock.object_store hummock.pipeline "
         "hummock.shared_buffer hummock.spark hummock.sstable hummock.store hummock.version"
     ),
-    "relational": "types expr relation result",
+    "relational": "types expr relation result hummock",
     "stream.errors": "relational.errors",
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",

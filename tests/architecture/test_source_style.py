@@ -56,3 +56,11 @@ def test_a_pxd_is_cimported_elsewhere() -> None:
                    if each.with_suffix("") != path.with_suffix(""))
 
     assert not [name(path) for path in compiled if path.suffix == ".pxd" and not is_used(path)]
+
+
+def test_compiled_code_indexes_from_the_end_by_pointers_alone() -> None:
+    """With `wraparound=False`, `x[-1]` of an object is undefined: for an array of numpy it was an IndexError on Python
+    3.13 and the last element on 3.11."""
+    pointers = {"at[-1]", "quote[-1]"}
+    compiled = "\n".join(path.read_text() for path in SOURCES if path.suffix == ".pyx")
+    assert set(re.findall(r"\w+\[-\d+\]", compiled)) <= pointers

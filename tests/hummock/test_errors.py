@@ -51,6 +51,7 @@ ARGUMENTS = {
     "SnapshotExpired": ("snapshot 5",),
     "WaitEpochTimeout": (2, 1, 100),
     "SharedBufferFull": (10, 5),
+    "ExtraMissing": ("an s3:// store", "boto3", "pip install 'hummock[s3]'"),
     "SparkMissing": ("Java", "install it"),
     "ExecutorUnfit": ("worker-3", "no module named hummock", "install the wheel there"),
     "SparkJobFailed": ("compact task 7", "task 3: Corruption"),

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from hummock.base.file_io import sync_data, sync_file
 from hummock.base.json_fields import check_magic
 from hummock.errors import MetaStoreCorrupt
 
@@ -79,7 +80,7 @@ class RollbackGuard:
         try:
             with _opened(self.path, os.O_WRONLY) as descriptor:
                 os.pwrite(descriptor, recorded.encode(), SLOT_BYTES * (recorded.serial & 1))
-                os.fdatasync(descriptor)
+                sync_data(descriptor)
         except FileNotFoundError:
             self.replace(recorded)
 
@@ -88,10 +89,10 @@ class RollbackGuard:
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
             os.write(descriptor, recorded.encode() * 2)
-            os.fsync(descriptor)
+            sync_file(descriptor)
         temporary.replace(self.path)
         with _opened(self.path.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-            os.fsync(descriptor)
+            sync_file(descriptor)
 
 
 class SerialNames:

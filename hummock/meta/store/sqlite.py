@@ -191,7 +191,7 @@ class SqliteMetaStore(MetaStore):
     def _open(self, recorded: Acknowledged | None, known: Mapping[bytes, int], random_bytes: RandomBytes) -> None:
         """`recorded` and `known` were read earlier: the database must not be older than they are."""
         with self._session() as connection:
-            for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
+            for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL", "fullfsync = ON"):
                 connection.execute(f"PRAGMA {setting}")
             self._initialise(connection, recorded, random_bytes)
         with self._session() as connection:

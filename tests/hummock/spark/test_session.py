@@ -10,7 +10,6 @@ import pytest
 
 from hummock.errors import InvalidOption, SparkMissing
 from hummock.spark import check_session, spark_session, spark_settings
-from hummock.spark import session as session_module
 from hummock.spark.session import LEAST_WORKER_BYTES, _choose_one_collector, with_retries
 from hummock.spark.worker import size_of
 
@@ -89,8 +88,7 @@ def test_without_java_it_is_said_what_to_install(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("module", ["pyspark", "pandas"])
 def test_without_its_packages_it_is_said_what_to_install(monkeypatch, module):
-    find = session_module.importlib.util.find_spec
-    monkeypatch.setattr(session_module.importlib.util, "find_spec", lambda name: None if name == module else find(name))
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SparkMissing, match=rf"{module}.*pip install 'hummock\[spark\]'"):
         spark_session("local[2]")
 

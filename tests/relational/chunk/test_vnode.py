@@ -33,7 +33,7 @@ def documented(heading):
     """The rows of the table under a heading of FORMAT.md, as lists of cells."""
     section = FORMAT.read_text().split(f"### {heading}")[1].split("\n#")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 def value_of(data_type, literal):
