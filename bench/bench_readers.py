@@ -26,7 +26,7 @@ import stream
 COMMITS = 300
 READERS = int(os.environ.get("HUMMOCK_READERS", "20"))
 SECONDS = float(os.environ.get("HUMMOCK_READERS_SECONDS", "20"))
-READS_A_SECOND = 2.0
+READS_A_SECOND = 0.5
 FOLLOWER = """
 import sys, time, stream
 with stream.connect(sys.argv[1], role="reader") as reader, reader.changes("t", reader.committed_epoch) as feed:
