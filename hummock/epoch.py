@@ -111,6 +111,9 @@ class EpochGenerator:
         self._last = pure_epoch(check_epoch(last))
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"EpochGenerator(last={self._last})"
+
     def next(self) -> Epoch:
         with self._lock:
             moment = max(self._clock() - BASE_MS, (self._last >> SPILL_BITS) + 1)

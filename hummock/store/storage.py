@@ -70,6 +70,16 @@ class _VersionHold:
         self.pinned.drop()
 
 
+def batch_of(rows: WriteBatch | Mapping[bytes, bytes | None]) -> WriteBatch:
+    """`rows` as a batch. Raises TypeError for anything but a batch or a mapping."""
+    if isinstance(rows, WriteBatch):
+        return rows
+    if isinstance(rows, Mapping):
+        return WriteBatch(sorted(rows.items()))
+    raise TypeError(f"a WriteBatch or a dict of values by key is written, not a {type(rows).__name__}: "
+                    f"WriteBatch(pairs) takes pairs whose keys ascend")
+
+
 class HummockStorage(ViewReads, ClosedAtExit):
     """A StateStore over `object_store`, whose versions come from `meta_client`.
 
@@ -135,7 +145,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
         self.check_process()
-        return self._writes.ingest(batch, epoch, local_only)
+        return self._writes.ingest(batch_of(batch), epoch, local_only)
 
     def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
         self.check_process()
@@ -181,9 +191,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         )
         self.wait_epoch(epoch)
 
-    def write(self, batch: WriteBatch) -> Epoch:
+    def write(self, batch: WriteBatch | Mapping[bytes, bytes | None]) -> Epoch:
         """Commits the batch at an epoch of its own, which it returns: durable, and seen by others, when the call
         returns. Calls of several threads share epochs and commits, so that many small writes cost few commits.
+
+            store.write({hummock.user_key(1, 0, b"a"): b"1", hummock.user_key(1, 0, b"b"): None})   # None deletes
 
         Whatever was ingested at or below that epoch is committed with it. An error of a store means that the batch is
         not durable; it will be with the next commit that succeeds, unless `clear_uncommitted` comes before.
@@ -191,7 +203,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self.check_process()
         if self.session is None:
             raise RoleMissing
-        return self._group.write(batch)
+        return self._group.write(batch_of(batch))
 
     @contextmanager
     def upload_prefixes(self, count: int) -> Iterator[tuple[str, ...]]:
