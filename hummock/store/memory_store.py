@@ -76,16 +76,14 @@ class MemoryStateStore:
 
     def get(self, key: bytes, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> bytes | None:
         with self._lock:
-            epoch = self._committed_epoch if epoch is None else epoch
-            self._check_read(epoch)
-            return self._visible(key, epoch)
+            at = self._epoch_of(epoch)
+            return self._visible(key, at)
 
     def get_many(self, keys: Any, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> BinaryColumn:
         with self._lock:
-            epoch = self._committed_epoch if epoch is None else epoch
-            self._check_read(epoch)
+            at = self._epoch_of(epoch)
             wanted = BinaryColumn.from_arrow(keys)
-            return BinaryColumn.from_pylist([self._visible(wanted[row], epoch) for row in range(len(wanted))])
+            return BinaryColumn.from_pylist([self._visible(wanted[row], at) for row in range(len(wanted))])
 
     def scan(
         self,
@@ -97,9 +95,8 @@ class MemoryStateStore:
         limit: int | None = None,
     ) -> MemoryScan:
         with self._lock:
-            epoch = self._committed_epoch if epoch is None else epoch
-            self._check_read(epoch)
-            return MemoryScan(self, list(self._rows(key_range, epoch, reverse, limit)))
+            at = self._epoch_of(epoch)
+            return MemoryScan(self, list(self._rows(key_range, at, reverse, limit)))
 
     def scan_prefixes(
         self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
@@ -191,6 +188,12 @@ class MemoryStateStore:
     def _require_open(self) -> None:
         if self._is_closed:
             raise StoreClosed("the store")
+
+    def _epoch_of(self, epoch: Epoch | None) -> Epoch:
+        """The epoch of a read: the committed one if it names none."""
+        found = self.committed_epoch if epoch is None else epoch
+        self._check_read(found)
+        return found
 
     def _check_read(self, epoch: Epoch) -> None:
         self._require_open()

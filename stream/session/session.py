@@ -20,7 +20,7 @@ from hummock.errors import InvalidOption
 from hummock.options import check_range
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog
-from relational.errors import BindError
+from relational.errors import BindError, shortened
 from relational.plan.changes import column_of, writable
 from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
@@ -87,7 +87,7 @@ class Session(ReaderSession):
         self._queries.check_may_flush(flush)
         answer, is_query = self._statements.run_text(text, params)
         if is_query:
-            raise InvalidStatement("Select", "execute() runs other statements; query() gives the rows of a query")
+            raise InvalidStatement("", "execute() runs other statements; query() gives the rows of a query")
         if flush:
             self.flush()
         return answer if isinstance(answer, int) else len(answer) if isinstance(answer, ResultSet) else 0
@@ -251,7 +251,7 @@ class Session(ReaderSession):
         the `columns` in their order. The one row of the sink is the state of the delivery: rows inserted, rows deleted,
         digest. Duplicate, UnknownConnector, ConnectorError; BindError for a query that does not fit the table."""
         self._check_open()
-        whole, known = ObjectName.parse(name), self._playground.catalog
+        whole, known, query = ObjectName.parse(name), self._playground.catalog, relation_of(query)
         if (connector is None) == (into is None):
             raise BindError("a sink has either a connector or a table into which it writes")
         phases = self._statements.agg_phases
@@ -284,6 +284,7 @@ class Session(ReaderSession):
         self._check_open()
         whole = ObjectName.parse(name)
         phases = self._statements.agg_phases
+        query = relation_of(query)
         draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count, phases=phases)
         draft = self._in_schema(draft, whole)
         if backfill is None:
@@ -299,7 +300,7 @@ class Session(ReaderSession):
     def create_view(self, name: str, query: Relation) -> Relation:
         """A named query, which is evaluated when it is read. Duplicate."""
         self._check_open()
-        whole = ObjectName.parse(name)
+        whole, query = ObjectName.parse(name), relation_of(query)
         draft = plain_view_of(whole.name, query.plan, "", query.views)
         self._playground.meta.ddl.create_view(self._in_schema(draft, whole))
         return self.relation(name)
@@ -625,3 +626,11 @@ class Session(ReaderSession):
         lost = self._playground.node.pending.take_lost()
         if lost:
             raise StatementsLost(lost)
+
+
+def relation_of(query: object) -> Relation:
+    """`query` itself. BindError for what is no relation, such as a text of SQL."""
+    if isinstance(query, Relation):
+        return query
+    hint = f"db.sql({shortened(query)!r}) gives one" if isinstance(query, str) else f"not {type(query).__name__}"
+    raise BindError(f"the query is a relation: {hint}")

@@ -1,0 +1,80 @@
+"""The first things that somebody tries who knows other databases: what an error says is what to write instead."""
+
+import pytest
+
+import stream
+from relational.errors import BindError
+from stream import col
+from stream import functions as f
+from stream.errors import DuplicateKey, InvalidStatement, ReadOnlySession
+
+
+@pytest.fixture
+def db():
+    with stream.connect("memory://") as session:
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, region VARCHAR, amount DOUBLE)")
+        session.table("t").insert([(1, "EU", 3.5), (2, "AS", 1.0), (3, "EU", 2.0)])
+        session.flush()
+        yield session
+
+
+@pytest.mark.parametrize("use", [
+    lambda t: t.filter("amount > 1"), lambda t: t.filter(col("id") > 1, "amount > 1"), lambda t: t.filter(True),
+    lambda t: t.delete("amount > 1"), lambda t: t.update({"amount": 0.0}, "id = 1")])
+def test_a_text_is_no_condition(db, use):
+    with pytest.raises(BindError, match="is no condition: write an expression"):
+        use(db.table("t"))
+
+
+def test_a_text_is_no_aggregate_and_aggregates_may_have_aliases(db):
+    groups = db.table("t").group_by("region")
+    for use in (lambda: groups.agg(total="sum(amount)"), lambda: groups.agg({"amount": "sum"}),
+                lambda: groups.agg("amount"), lambda: db.table("t").agg(n=3)):
+        with pytest.raises(BindError, match=r"is no aggregate: write name=functions\.sum"):
+            use()
+    with pytest.raises(BindError, match=r"\.alias\(name\) or name=expression"):
+        groups.agg(f.sum("amount"))
+    found = groups.agg(f.sum("amount").alias("total"), n=f.count()).order_by("region")
+    assert found.rows() == [{"region": "AS", "total": 1.0, "n": 1}, {"region": "EU", "total": 5.5, "n": 2}]
+
+
+def test_views_and_sinks_are_made_of_relations(db):
+    for create in (db.create_materialized_view, db.create_view):
+        with pytest.raises(BindError, match=r"a relation: db\.sql\('SELECT 1 AS a'\) gives one"):
+            create("v", "SELECT 1 AS a")
+    with pytest.raises(BindError, match="a relation: not list"):
+        db.create_sink("v", [], connector={"connector": "digest"})
+    assert db.create_materialized_view("v", db.sql("SELECT COUNT(*) AS n FROM t")).rows() == [{"n": 3}]
+
+
+@pytest.mark.parametrize("given, meant", [
+    ("str", "varchar"), ("int64", "bigint"), ("Float64", "double"), ("json", "jsonb"), ("bigintt", "bigint"),
+    ("varchr", "varchar")])
+def test_names_of_types_elsewhere_are_translated(db, given, meant):
+    with pytest.raises(BindError, match=f"there is no type '{given}'; did you mean '{meant}'"):
+        db.create_table("typed", {"a": given})
+
+
+def test_a_class_is_no_type(db):
+    with pytest.raises(BindError, match=r"such as 'bigint' or 'varchar', not <class 'int'>"):
+        db.create_table("typed", {"a": int})
+
+
+def test_a_duplicate_key_says_how_a_table_takes_it(db):
+    with pytest.raises(DuplicateKey, match="ON CONFLICT OVERWRITE or IGNORE"):
+        db.execute("INSERT INTO t VALUES (1, 'EU', 0)")
+    assert db.table("t").get(1)["amount"] == 3.5
+
+
+def test_execute_refuses_a_query_by_name(db):
+    with pytest.raises(InvalidStatement, match=r"^execute\(\) runs other statements; query\(\)"):
+        db.execute("SELECT 1 AS a")
+
+
+def test_a_reader_names_the_statement_that_it_refuses(tmp_path):
+    with stream.connect(tmp_path / "store", create=True) as writer:
+        writer.sql("CREATE TABLE t (a INT)")
+        with stream.connect(tmp_path / "store", role="reader") as reader:
+            for text, name in (("INSERT INTO t VALUES (1)", "INSERT"), ("CREATE TABLE u (a INT)", "CREATE TABLE")):
+                with pytest.raises(ReadOnlySession, match=f"^{name}: this session reads"):
+                    reader.sql(text)
