@@ -1,5 +1,9 @@
 """The first things that somebody tries who knows other databases: what an error says is what to write instead."""
 
+import copy
+import json
+import pickle
+
 import pytest
 
 import stream
@@ -78,3 +82,40 @@ def test_a_reader_names_the_statement_that_it_refuses(tmp_path):
             for text, name in (("INSERT INTO t VALUES (1)", "INSERT"), ("CREATE TABLE u (a INT)", "CREATE TABLE")):
                 with pytest.raises(ReadOnlySession, match=f"^{name}: this session reads"):
                     reader.sql(text)
+
+
+def test_rows_have_the_names_of_their_columns(db):
+    rows = db.sql('SELECT region, amount AS count, id AS "a b" FROM t ORDER BY id').fetchall()
+    assert rows == [("EU", 3.5, 1), ("AS", 1.0, 2), ("EU", 2.0, 3)]
+    assert (rows[0].region, rows[0].count, rows[0][2], repr(rows[1])) == ("EU", 3.5, 1, "('AS', 1.0, 2)")
+    assert json.dumps(rows[0]) == '["EU", 3.5, 1]'
+    region, _, key = rows[2]
+    assert (region, key, {rows[2]: 1}[("EU", 2.0, 3)]) == ("EU", 3, 1)
+    again = pickle.loads(pickle.dumps(rows[0]))
+    assert (again, again.region, copy.deepcopy(again).count) == (rows[0], "EU", 3.5)
+    assert [row.n for row in db.query("SELECT COUNT(*) AS n FROM t")] == [3]
+    with pytest.raises(AttributeError):
+        _ = rows[0].amount
+
+
+def test_names_that_python_knows_and_names_that_come_twice_do_no_harm(db):
+    row = db.query('SELECT 1 AS "__class__", 2 AS "_fields", 3 AS "class", 4 AS a, 5 AS a').fetchone()
+    assert (tuple(row), row.a, getattr(row, "class"), type(row).__mro__[1].__name__) == ((1, 2, 3, 4, 5), 5, 3, "Row")
+    assert pickle.loads(pickle.dumps(row)) == row
+
+
+def test_frames_of_a_result_have_its_names(db):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    for found in (db.sql("SELECT id, region FROM t ORDER BY id"), db.query("SELECT id, region FROM t ORDER BY id")):
+        assert pandas.DataFrame(found).equals(found.df())
+        assert pandas.DataFrame(found.fetchall()).columns.tolist() == ["id", "region"]
+        assert polars.DataFrame(found).equals(found.pl())
+        assert polars.DataFrame(found.fetchall(), orient="row", schema=["id", "region"]).equals(found.pl())
+
+
+def test_rows_of_a_result_are_inserted_as_they_are(db):
+    db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, region VARCHAR)")
+    assert db.table("other").insert(list(db.sql("SELECT id, region FROM t"))) == 3
+    assert db.executemany("DELETE FROM other WHERE id = ?", db.sql("SELECT id FROM t WHERE id < 3")) == 2
+    db.flush()
+    assert db.table("other").fetchall() == [(3, "EU")]
