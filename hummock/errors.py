@@ -51,6 +51,7 @@ HummockError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -555,3 +556,10 @@ def without_frames(error: BaseException) -> BaseException:
             caller = caller.f_back
         found = found.__cause__
     return error
+
+
+def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """The error of an attribute that `owner` has not; `elsewhere`: what it has, by the names that other libraries give
+    it."""
+    hint = f"; here it is {elsewhere[name]}" if name in elsewhere else ""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=owner)

@@ -231,6 +231,10 @@ class Relation(Result):
         found = self.runner.preview(plan)
         return FirstRows(found.slice(0, rows), found.num_rows > rows, len(shown))
 
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        """The values of a column at one committed epoch."""
+        return self.select(column).to_arrow().column(0)
+
     @property
     def _title(self) -> str:
         return f"Relation{self.schema}"

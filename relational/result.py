@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from hummock.errors import no_attribute
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -32,6 +34,19 @@ COUNTED_ROWS = 10_000
 HTML_COLUMNS = 40
 FETCH_ROWS = 1_024
 """Rows that become Python objects at once."""
+
+
+ELSEWHERE = {
+    "arrow": "to_arrow()", "fetch_arrow_table": "to_arrow()", "fetch_df": "df()", "fetchdf": "df()", "to_df": "df()",
+    "collect": "to_arrow(), df(), pl() or rows()", "to_dict": "rows()", "to_dicts": "rows()", "to_pylist": "rows()",
+    "shape": "len(result) and its columns", "dtypes": "schema", "types": "schema", "describe": "df().describe()",
+    "where": "filter(col(name) > 1)", "sort": "order_by(name)", "sort_values": "order_by(name)",
+    "groupby": "group_by(name).agg(name=functions.sum(name))", "aggregate": "agg(name=functions.sum(name))",
+    "count": "len(result), or agg(rows=functions.count())", "project": "select(name)", "with_column": "with_columns",
+    "to_csv": "COPY … TO 'file.csv'", "write_csv": "COPY … TO 'file.csv'",
+    "to_parquet": "COPY … TO 'file.parquet'", "write_parquet": "COPY … TO 'file.parquet'",
+}
+"""What a result has in place of attributes of DuckDB, pandas, Polars and Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,11 @@ class Result(ABC):
     @abstractmethod
     def head(self, rows: int = 5) -> Result:
         """The first rows."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise no_attribute(self, name, ELSEWHERE)
 
     # -- as Python objects -----------------------------------------------------------------------------
 
@@ -225,8 +245,8 @@ class ResultSet(Result):
 
     def __getattr__(self, name: str) -> Any:
         """Of the Arrow table."""
-        if name.startswith("_"):
-            raise AttributeError(f"a result set has no attribute {name!r}")
+        if name.startswith("_") or not hasattr(self._table, name):
+            raise no_attribute(self, name, ELSEWHERE)
         return getattr(self._table, name)
 
     def _text(self, limit: int, width: int | None) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from hummock.base.closing import ClosedAtExit
 from hummock.base.forked import watch
@@ -30,6 +31,7 @@ from hummock.errors import (
     StoreClosed,
     StoreForked,
     WaitEpochTimeout,
+    no_attribute,
 )
 from hummock.loaded_files import LoadedFiles
 from hummock.meta.upload_registry import UploadRegistry
@@ -68,6 +70,16 @@ class _VersionHold:
 
     def __del__(self) -> None:
         self.pinned.drop()
+
+
+ELSEWHERE = {
+    "put": "write({key: value})", "set": "write({key: value})", "insert": "write({key: value})",
+    "delete": "write({key: None})", "remove": "write({key: None})", "items": "scan()",
+    "multi_get": "get_many(keys)", "iterator": "scan(KeyRange.prefix(…))", "iter": "scan()",
+    "keys": "scan()", "seek": "scan(KeyRange(start))", "flush": "commit(epoch); write() has committed when it returns",
+    "compact_range": "compact(key_range)", "get_property": "stats()",
+}
+"""What a store has in place of attributes of RocksDB, LevelDB and a dict."""
 
 
 def batch_of(rows: WriteBatch | Mapping[bytes, bytes | None]) -> WriteBatch:
@@ -128,6 +140,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)
         watch(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise no_attribute(self, name, ELSEWHERE)
 
     def note_fork(self) -> None:
         """Marks this object as a forked child's copy: every later call raises `StoreForked`, and `close` leaves

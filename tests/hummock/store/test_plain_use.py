@@ -71,3 +71,13 @@ def test_a_mistyped_path_and_options_of_other_stores_say_what_to_write(tmp_path)
 
 def test_completion_offers_what_is_public():
     assert sorted(dir(hummock)) == sorted(hummock.__all__)
+
+
+@pytest.mark.parametrize("name, meant", [
+    ("put", r"write\(\{key: value\}\)"),
+    ("delete", r"write\(\{key: None\}\)"), ("keys", r"scan\(\)"), ("flush", "commit")])
+def test_names_of_other_stores_lead_to_those_of_this_one(name, meant):
+    with hummock.open("memory://") as store:
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is {meant}"):
+            getattr(store, name)
+        assert not hasattr(store, "nothing")

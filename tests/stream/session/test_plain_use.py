@@ -119,3 +119,35 @@ def test_rows_of_a_result_are_inserted_as_they_are(db):
     assert db.executemany("DELETE FROM other WHERE id = ?", db.sql("SELECT id FROM t WHERE id < 3")) == 2
     db.flush()
     assert db.table("other").fetchall() == [(3, "EU")]
+
+
+@pytest.mark.parametrize("name, meant", [
+    ("fetchdf", r"df\(\)"), ("to_dicts", r"rows\(\)"), ("where", "filter"), ("sort", "order_by"), ("shape", "len")])
+def test_names_of_other_libraries_lead_to_those_of_a_result(db, name, meant):
+    for found in (db.sql("SELECT id FROM t"), db.table("t")):
+        with pytest.raises(AttributeError, match=f"{type(found).__name__}.*no attribute '{name}'; here it is {meant}"):
+            getattr(found, name)
+
+
+def test_a_result_set_has_what_an_arrow_table_has_and_hints_for_the_rest(db):
+    found = db.query("SELECT id FROM t")
+    assert (found.shape, found.to_pylist()[0].keys()) == ((3, 1), {"id"})
+    with pytest.raises(AttributeError, match=r"'ResultSet' object has no attribute 'fetchdf'; here it is df\(\)"):
+        _ = found.fetchdf
+    assert not hasattr(found, "nothing")
+
+
+def test_a_column_of_a_relation(db):
+    found = db.sql("SELECT id, region FROM t ORDER BY id")
+    assert found["region"].to_pylist() == ["EU", "AS", "EU"]
+    assert found["region"] == db.query("SELECT region FROM t ORDER BY id")["region"]
+    with pytest.raises(BindError, match="did you mean 'region'"):
+        _ = found["regio"]
+
+
+@pytest.mark.parametrize("name, meant", [
+    ("cursor", "the session itself"), ("commit", r"flush\(\)"), ("tables", r"names\(\)"), ("begin", "`with db.trans")])
+def test_names_of_other_databases_lead_to_those_of_a_session(db, name, meant):
+    with pytest.raises(AttributeError, match=f"'Session' object has no attribute '{name}'; here it is {meant}"):
+        getattr(db, name)
+    assert not hasattr(db, "nothing")
