@@ -294,7 +294,8 @@ class _Spelling:
 
     def fail(self) -> BindError:
         name = self.text.strip()
-        meant = _ELSEWHERE.get(name.lower()) or next(iter(get_close_matches(name.lower(), _KIND_OF_NAME, 1)), None)
+        near = get_close_matches(name.lower(), _KIND_OF_NAME, 1) if name.isidentifier() and len(name) < 64 else []
+        meant = _ELSEWHERE.get(name.lower()) or next(iter(near), None)
         return BindError(f"there is no type {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
 
     def next(self) -> str:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import stream
-from relational.errors import BindError
+from relational.errors import BindError, ParseError
 from stream import col
 from stream import functions as f
 from stream.errors import DuplicateKey, InvalidStatement, ReadOnlySession
@@ -151,3 +151,24 @@ def test_names_of_other_databases_lead_to_those_of_a_session(db, name, meant):
     with pytest.raises(AttributeError, match=f"'Session' object has no attribute '{name}'; here it is {meant}"):
         getattr(db, name)
     assert not hasattr(db, "nothing")
+
+
+@pytest.mark.parametrize("text, said, at", [
+    ("INSERT INTO t VALUES (1, 'a', 2) ON CONFLICT DO NOTHING", "CREATE TABLE … ON CONFLICT OVERWRITE", "ON"),
+    ("INSERT INTO t SELECT * FROM t ON CONFLICT (id) DO UPDATE SET amount = 1", "CREATE TABLE … ON CONFLICT", "ON"),
+    ("INSERT OR REPLACE INTO t VALUES (1, 'a', 2)", "CREATE TABLE … ON CONFLICT OVERWRITE", "OR"),
+    ("REPLACE INTO t VALUES (1, 'a', 2)", "CREATE TABLE … ON CONFLICT OVERWRITE", "REPLACE"),
+    ("CREATE OR REPLACE TABLE t (id INT)", "IF NOT EXISTS keeps what there is", "OR"),
+    ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1 AS a", "IF NOT EXISTS keeps what there is", "OR"),
+    ("REFRESH MATERIALIZED VIEW v", "follows its tables", "REFRESH"),
+    ("PRAGMA table_info('t')", "DESCRIBE shows the columns", "PRAGMA"),
+    ("FROM t", r"write SELECT \* FROM", "FROM"),
+    ("SELECT * FROM t WHERE id = %s", "written \\?, \\$1 or :name", "s"),
+    ("SELECT * FROM t WHERE id = %(id)s", "written \\?, \\$1 or :name", "%"),
+    ("SELECT 1 AS a\nSELECT 2 AS b", "is there a semicolon missing", "SELECT 2"),
+])
+def test_sql_of_other_databases_is_answered_with_what_there_is(db, text, said, at):
+    with pytest.raises(ParseError, match=said) as raised:
+        db.sql(text)
+    assert raised.value.start is not None and text.startswith(at[0], raised.value.start)
+    assert len(db.table("t")) == 3
