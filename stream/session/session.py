@@ -8,12 +8,14 @@ other failures; if a recovery could not keep one, StatementsLost names it at the
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
@@ -63,8 +65,21 @@ DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
 
+_OPEN: WeakSet[Session] = WeakSet()
+
+
+def _close_at_exit() -> None:
+    """What a program has changed is kept though it ends without `close`."""
+    for session in list(_OPEN):
+        session.close()
+
+
+threading._register_atexit(_close_at_exit)  # type: ignore[attr-defined]  # `atexit` is after the end of pools
+
+
 class Session(ReaderSession):
-    """Owns its playground. Leaving a `with` block flushes, unless it is left with an error."""
+    """Owns its playground. Leaving a `with` block flushes, unless it is left with an error; so does the end of the
+    program, of sessions that are open then."""
 
     def __init__(self, playground: Playground) -> None:
         from stream.session.functions import SessionFunctions
@@ -74,6 +89,7 @@ class Session(ReaderSession):
         self._functions = SessionFunctions(playground)
         self._ingestion = BatchIngestion(playground, self._queries)
         self._inbox = InboxServer(playground, self._queries, self._ingestion)
+        _OPEN.add(self)
         if playground.options.stream.inbox_poll_ms and not playground.url.startswith("memory:"):
             self._inbox.start()
 
@@ -600,6 +616,7 @@ class Session(ReaderSession):
     def abandon(self) -> None:
         """Close without a flush: uncommitted changes are lost."""
         self._is_closed = True
+        _OPEN.discard(self)
         if self._playground.storage.is_forked:
             return
         self._inbox.stop()

@@ -164,7 +164,6 @@ def test_names_of_other_databases_lead_to_those_of_a_session(db, name, meant):
     ("PRAGMA table_info('t')", "DESCRIBE shows the columns", "PRAGMA"),
     ("FROM t", r"write SELECT \* FROM", "FROM"),
     ("SELECT * FROM t WHERE id = %s", "written \\?, \\$1 or :name", "s"),
-    ("SELECT * FROM t WHERE id = %(id)s", "written \\?, \\$1 or :name", "%"),
     ("SELECT 1 AS a\nSELECT 2 AS b", "is there a semicolon missing", "SELECT 2"),
 ])
 def test_sql_of_other_databases_is_answered_with_what_there_is(db, text, said, at):
