@@ -8,10 +8,11 @@ other failures; if a recovery could not keep one, StatementsLost names it at the
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -69,9 +70,11 @@ _OPEN: WeakSet[Session] = WeakSet()
 
 
 def _close_at_exit() -> None:
-    """What a program has changed is kept though it ends without `close`."""
-    for session in list(_OPEN):
-        session.close()
+    """What a program has changed is kept though it ends without `close`. If an error has ended it, no second one of a
+    session is raised."""
+    with suppress(*([Exception] if hasattr(sys, "last_value") else [])), ExitStack() as ending:
+        for session in list(_OPEN):
+            ending.callback(session.close)
 
 
 threading._register_atexit(_close_at_exit)  # type: ignore[attr-defined]  # `atexit` is after the end of pools

@@ -3,6 +3,8 @@
 import copy
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -171,3 +173,32 @@ def test_sql_of_other_databases_is_answered_with_what_there_is(db, text, said, a
         db.sql(text)
     assert raised.value.start is not None and text.startswith(at[0], raised.value.start)
     assert len(db.table("t")) == 3
+
+
+PROGRAM = """
+import signal, sys
+import stream
+db = stream.connect(sys.argv[1], create=True, barrier_interval_ms=3_600_000)
+db.sql("CREATE TABLE IF NOT EXISTS ends (id INT PRIMARY KEY)")
+other = stream.connect("memory://")
+other.sql("CREATE TABLE t (id INT)")
+db.table("ends").insert([(int(sys.argv[2]),)])
+"""
+
+
+def test_what_a_program_has_changed_is_kept_however_it_ends(tmp_path):
+    ends = ["", "sys.exit(3)", "1 / 0", "signal.raise_signal(signal.SIGINT)", "db.close()", "del db, other"]
+    for number, end in enumerate(ends):
+        ran = subprocess.run([sys.executable, "-c", PROGRAM + end, str(tmp_path / "store"), str(number)], timeout=60,
+                             capture_output=True, text=True, check=False)
+        assert ran.stderr.count("Traceback") == (number in (2, 3)), ran.stderr
+    with stream.connect(tmp_path / "store") as session:
+        assert session.query("SELECT id FROM ends ORDER BY id").fetchall()[:5] == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_a_with_block_that_an_error_ends_keeps_nothing_of_it_at_exit_either(tmp_path):
+    end = "with db:\n    1 / 0"
+    subprocess.run([sys.executable, "-c", PROGRAM + end, str(tmp_path / "store"), "1"], timeout=60, capture_output=True,
+                   check=False)
+    with stream.connect(tmp_path / "store") as session:
+        assert session.query("SELECT id FROM ends").fetchall() == []
