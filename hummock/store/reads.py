@@ -63,6 +63,10 @@ class _OnView:
         self._is_closed = False
         self._lock = threading.Lock()  # closing the store waits for the batch under construction
 
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "at its end" if self._view is None else "open"
+        return f"{type(self).__name__}({state})"
+
     def _result_of(self, read: Callable[[], Result], nothing: Result) -> Result:
         """The result of `read`; releases the view when that is `nothing`."""
         with self._lock:

@@ -81,3 +81,15 @@ def test_names_of_other_stores_lead_to_those_of_this_one(name, meant):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is {meant}"):
             getattr(store, name)
         assert not hasattr(store, "nothing")
+
+
+def test_scans_and_stores_show_their_state():
+    with hummock.open("memory://") as store:
+        store.write({A: b"1"})
+        scan, left = store.scan(), store.scan()
+        assert repr(scan) == "HummockScan(open)"
+        assert (list(scan), repr(scan)) == ([(A, b"1")], "HummockScan(at its end)")
+        left.close()
+        assert repr(left) == "HummockScan(closed)"
+    assert repr(hummock.MemoryStateStore()) == "MemoryStateStore(0 keys, epoch 0)"
+    assert repr(hummock.EpochGenerator(last=1 << 16)) == "EpochGenerator(last=65536)"

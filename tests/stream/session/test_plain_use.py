@@ -175,6 +175,14 @@ def test_sql_of_other_databases_is_answered_with_what_there_is(db, text, said, a
     assert len(db.table("t")) == 3
 
 
+def test_feeds_show_what_they_are_of_and_completion_what_is_public(db):
+    feed = db.changes("t", follow=False)
+    assert repr(feed).startswith("ChangeFeed('t', up to epoch ")
+    feed.close()
+    assert repr(feed) == "ChangeFeed('t', closed)"
+    assert sorted(dir(stream)) == sorted(stream.__all__)
+
+
 PROGRAM = """
 import signal, sys
 import stream
