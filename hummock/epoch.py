@@ -111,6 +111,9 @@ class EpochGenerator:
         self._last = pure_epoch(check_epoch(last))
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"EpochGenerator(last={self._last})"
+
     def next(self) -> Epoch:
         """An epoch greater than all before it, for the writes from here on."""
         with self._lock:

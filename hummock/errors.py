@@ -55,6 +55,7 @@ HummockError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -117,6 +118,9 @@ class MetaStoreError(HummockError):
         return str(self.args[0]) if self.args else type(self).__name__
 
 
+MAKES_STORES = 'hummock.open(…, role="writer") and stream.connect(…, create=True) make one'
+
+
 class StoreNotFound(MetaStoreError):
     """There is no store at `location`, and opening was not to make one."""
 
@@ -125,7 +129,7 @@ class StoreNotFound(MetaStoreError):
         self.location = location
 
     def __str__(self) -> str:
-        return f"there is no store at {self.location}: check the location; opening with create=True makes one"
+        return f"there is no store at {self.location}: check the location; {MAKES_STORES}"
 
 
 class DiskFull(ObjectStoreError, MetaStoreError):
@@ -300,6 +304,16 @@ class InvalidOption(HummockError, ValueError):
         return f"option {self.name} is {self.value!r}: must be {self.allowed}"
 
 
+OTHER_OPTIONS = {
+    "create": MAKES_STORES,
+    "create_if_missing": MAKES_STORES,
+    "read_only": 'role="reader" writes nothing',
+    "readonly": 'role="reader" writes nothing',
+    "mode": 'role="reader" and role="writer" say what a session may do',
+}
+"""What is there instead of options of other databases."""
+
+
 class UnknownOption(InvalidOption, TypeError):
     """There is no option `name`, for which `value` was given; `known` are the names that there are."""
 
@@ -310,7 +324,7 @@ class UnknownOption(InvalidOption, TypeError):
     def __str__(self) -> str:
         near = get_close_matches(self.name, self.known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {self.allowed}"
-        return f"there is no option {self.name!r}; {hint}"
+        return f"there is no option {self.name!r}; {OTHER_OPTIONS.get(self.name, hint)}"
 
 
 class DiskCacheInUse(HummockError):
@@ -584,3 +598,10 @@ def without_frames(error: BaseException) -> BaseException:
             caller = caller.f_back
         found = found.__cause__
     return error
+
+
+def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """The error of an attribute that `owner` has not; `elsewhere`: what it has, by the names that other libraries give
+    it."""
+    hint = f"; here it is {elsewhere[name]}" if name in elsewhere else ""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=owner)

@@ -40,6 +40,7 @@ class ReadOptions:
 
 
 DEFAULT = ReadOptions()
+EVERYTHING = KeyRange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ class StateStoreChanges(ClosedAtExit):
 
 
 class StateStore(Protocol):
-    """Versioned bytes under user keys, written in sorted batches and read at an epoch."""
+    """Versioned bytes under user keys, written in sorted batches and read at an epoch.
+
+    `get`, `get_many` and `scan` without an epoch are at the newest committed one that this store knows.
+    """
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -134,16 +138,16 @@ class StateStore(Protocol):
         Affects no result of a read.
         """
 
-    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
+    def get(self, key: bytes, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> bytes | None:
         """The value at `epoch`, or None. EpochTooOld below the safe epoch; Corruption names the object."""
 
-    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
+    def get_many(self, keys: Any, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> BinaryColumn:
         """One row per key of `keys` (an Arrow binary array, any order, repeats allowed); null = absent."""
 
     def scan(
         self,
-        key_range: KeyRange,
-        epoch: Epoch,
+        key_range: KeyRange = EVERYTHING,
+        epoch: Epoch | None = None,
         options: ReadOptions = DEFAULT,
         *,
         reverse: bool = False,

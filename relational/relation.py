@@ -101,9 +101,9 @@ class Relation(Result):
         """The rows for which all conditions are true."""
         plan = self.plan
         if conditions:
-            together = conditions[0]
+            together = _condition(conditions[0])
             for condition in conditions[1:]:
-                together = together & condition
+                together = together & _condition(condition)
             plan = keep(plan, together)
         return self.over(plan)
 
@@ -140,9 +140,9 @@ class Relation(Result):
             raise BindError(f"a GROUP BY has 1 to {MAX_SETS} grouping sets, not {len(sets)}")
         return GroupedRelation(self, groups, tuple(tuple(positions[name] for name in each) for each in sets))
 
-    def agg(self, **summaries: UnboundExpr) -> Relation:
+    def agg(self, *summaries: Named, **named: UnboundExpr) -> Relation:
         """Aggregates of all rows: one row."""
-        return self.group_by().agg(**summaries)
+        return self.group_by().agg(*summaries, **named)
 
     def order_by(self, *keys: str | UnboundExpr | Ordered) -> Relation:
         """The rows in an order: names, terms, `.asc()`, `.desc()`."""
@@ -236,6 +236,10 @@ class Relation(Result):
         found = self.runner.preview(plan)
         return FirstRows(found.slice(0, rows), found.num_rows > rows, len(shown))
 
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        """The values of a column at one committed epoch."""
+        return self.select(column).to_arrow().column(0)
+
     @property
     def _title(self) -> str:
         return f"Relation{self.schema}"
@@ -260,9 +264,12 @@ class GroupedRelation:
     def __repr__(self) -> str:
         return f"GroupedRelation(by {', '.join(group.name for group in self.groups) or 'nothing'})"
 
-    def agg(self, **summaries: UnboundExpr) -> Relation:
-        """One row per group: its columns, then `name=aggregate` in order."""
-        items = (*self.groups, *_named(summaries))
+    def agg(self, *summaries: Named, **named: UnboundExpr) -> Relation:
+        """One row per group: its columns, then aggregates with `.alias`, and `name=aggregate`, in order."""
+        for given in (*summaries, *named.values()):
+            if not isinstance(given, UnboundExpr | Named):
+                raise BindError(f"{given!r} is no aggregate: write name=functions.sum(column), functions.count(), …")
+        items = (*self.groups, *map(_item, summaries), *_named(named))
         selection = Selection(items, groups=tuple(group.term for group in self.groups), sets=self.sets)
         return self.relation.over(select(self.relation.plan, selection))
 
@@ -341,7 +348,7 @@ class TableRelation(Relation):
 
     def _predicate(self, where: UnboundExpr | None, key: Mapping[str, object]) -> Expression | None:
         """`where` and equality with each of `key`; None selects every row."""
-        condition = where
+        condition = None if where is None else _condition(where)
         for name, value in key.items():
             equal = Name(name) == value
             condition = equal if condition is None else condition & equal
@@ -359,6 +366,13 @@ class TableRelation(Relation):
             pairs = list(zip(shown, row, strict=True))
         binder = ExprBinder(Scope(Schema()))
         return {column: assigned(binder.bind(as_unbound(value)), table, column) for column, value in pairs}
+
+
+def _condition(given: object) -> UnboundExpr:
+    """BindError for what is no expression, such as a text of SQL."""
+    if isinstance(given, UnboundExpr):
+        return given
+    raise BindError(f"{given!r} is no condition: write an expression, such as col('amount') > 1, or all of it in SQL")
 
 
 def _item(column: Column) -> Named:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hummock.base.extras import require
+from hummock.errors import no_attribute
 
 if TYPE_CHECKING:
     import pandas
@@ -34,6 +37,19 @@ FETCH_ROWS = 1_024
 """Rows that become Python objects at once."""
 
 
+ELSEWHERE = {
+    "arrow": "to_arrow()", "fetch_arrow_table": "to_arrow()", "fetch_df": "df()", "fetchdf": "df()", "to_df": "df()",
+    "collect": "to_arrow(), df(), pl() or rows()", "to_dict": "rows()", "to_dicts": "rows()", "to_pylist": "rows()",
+    "shape": "len(result) and its columns", "dtypes": "schema", "types": "schema", "describe": "df().describe()",
+    "where": "filter(col(name) > 1)", "sort": "order_by(name)", "sort_values": "order_by(name)",
+    "groupby": "group_by(name).agg(name=functions.sum(name))", "aggregate": "agg(name=functions.sum(name))",
+    "count": "len(result), or agg(rows=functions.count())", "project": "select(name)", "with_column": "with_columns",
+    "to_csv": "COPY … TO 'file.csv'", "write_csv": "COPY … TO 'file.csv'",
+    "to_parquet": "COPY … TO 'file.parquet'", "write_parquet": "COPY … TO 'file.parquet'",
+}
+"""What a result has in place of attributes of DuckDB, pandas, Polars and Spark."""
+
+
 @dataclass(frozen=True, slots=True)
 class FirstRows:
     """The first rows and columns of a result. `more_rows`: it has more than these; `all_columns`: how many it has."""
@@ -41,6 +57,31 @@ class FirstRows:
     table: pa.Table
     more_rows: bool
     all_columns: int
+
+
+class Row(tuple[Any, ...]):
+    """A tuple whose values are also attributes by the names of their columns, of columns with one name the last one. So
+    `pandas.DataFrame(result)` has the names too."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _row_of, (self._fields, tuple(self))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+@lru_cache(256)
+def _row_class(names: tuple[str, ...]) -> type[Row]:
+    values = {name: property(itemgetter(at)) for at, name in enumerate(names) if not name.startswith("__")}
+    return type("Row", (Row,), {**values, "__slots__": (), "_fields": names})
+
+
+def _row_of(names: tuple[str, ...], values: Iterable[Any]) -> Row:
+    return _row_class(names)(values)
 
 
 class Result(ABC):
@@ -54,7 +95,7 @@ class Result(ABC):
 
     Errors are those of the query, wherever rows are read."""
 
-    _fetched: Iterator[tuple[Any, ...]] | None = None
+    _fetched: Iterator[Row] | None = None
     """What `fetchone` and `fetchmany` have not yet taken of the rows that the first of them has read."""
 
     @abstractmethod
@@ -69,17 +110,26 @@ class Result(ABC):
     def head(self, rows: int = 5) -> Result:
         """The first rows."""
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise no_attribute(self, name, ELSEWHERE)
+
     # -- as Python objects -----------------------------------------------------------------------------
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows as dicts by column name. Of columns with one name the last one counts: `fetchall` has all."""
         return self.to_arrow().to_pylist()
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The rows as tuples. They are read at once, by one query."""
+    def __iter__(self) -> Iterator[Row]:
+        """The rows as tuples, whose values are attributes too. They are read at once, by one query.
+
+            for row in db.sql("SELECT region, revenue FROM sales"):
+                print(row.region, row[1])
+        """
         return _tuples(self.to_arrow())
 
-    def fetchall(self) -> list[tuple[Any, ...]]:
+    def fetchall(self) -> list[Row]:
         """All rows as tuples; those that are left, after `fetchone` or `fetchmany`."""
         left, found = self._fetched, []
         for row in self if left is None else left:
@@ -87,20 +137,20 @@ class Result(ABC):
         self._remember(None)
         return found
 
-    def fetchone(self) -> tuple[Any, ...] | None:
+    def fetchone(self) -> Row | None:
         """The next row, None after the last one. The first call reads all rows at one epoch; one after None reads
         them anew."""
         found = self.fetchmany(1)
         return found[0] if found else None
 
-    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+    def fetchmany(self, size: int = 1) -> list[Row]:
         """The next rows, at most `size`, [] after the last one; as `fetchone`."""
         left = iter(self) if self._fetched is None else self._fetched
         found = list(islice(left, size))
         self._remember(left if found or not size else None)
         return found
 
-    def _remember(self, left: Iterator[tuple[Any, ...]] | None) -> None:
+    def _remember(self, left: Iterator[Row] | None) -> None:
         self.__dict__["_fetched"] = left
 
     # -- for other libraries ---------------------------------------------------------------------------
@@ -206,8 +256,8 @@ class ResultSet(Result):
 
     def __getattr__(self, name: str) -> Any:
         """Of the Arrow table."""
-        if name.startswith("_"):
-            raise AttributeError(f"a result set has no attribute {name!r}")
+        if name.startswith("_") or not hasattr(self._table, name):
+            raise no_attribute(self, name, ELSEWHERE)
         return getattr(self._table, name)
 
     def _text(self, limit: int, width: int | None) -> str:
@@ -229,9 +279,10 @@ def display_rows() -> int:
     return int(given) if given.isascii() and given.isdigit() else SHOWN_ROWS
 
 
-def _tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+def _tuples(table: pa.Table) -> Iterator[Row]:
+    row = _row_class(tuple(table.column_names))
     for batch in table.to_batches(max_chunksize=FETCH_ROWS):
         if batch.num_columns:
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            yield from map(row, zip(*(column.to_pylist() for column in batch.columns), strict=True))
         else:
-            yield from [()] * batch.num_rows
+            yield from [row()] * batch.num_rows

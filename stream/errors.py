@@ -115,10 +115,10 @@ class InvalidOffset(ConnectorError, ValueError):
 
 
 class StatementError(StreamError):
-    """One DML statement failed and changed nothing. `table` is the table's name."""
+    """One DML statement failed and changed nothing. `table` is the table's name; "": it names none."""
 
     def __init__(self, table: str, reason: str) -> None:
-        super().__init__(f"table {table!r}: {reason}")
+        super().__init__(f"table {table!r}: {reason}" if table else reason)
         self.table = table
         self.reason = reason
 
@@ -127,7 +127,8 @@ class DuplicateKey(StatementError):
     """An insert met a row with the same primary key, and the table's conflict rule is `error`."""
 
     def __init__(self, table: str, key: tuple) -> None:
-        super().__init__(table, f"a row with the primary key {key!r} exists already")
+        super().__init__(table, f"a row with the primary key {key!r} exists already; a table created with "
+                                "ON CONFLICT OVERWRITE or IGNORE takes such rows")
         self.key = key
 
 

@@ -54,7 +54,7 @@ def backup(
     """Copies the newest committed epoch of the store at `url`, whose metadata is at `meta`, to the directory or bucket
     `target`, beside what writes and reads it.
 
-        report = stream.backup("shop", "shop-backups", epoch=db.flush())
+        report = stream.backup("shop", "shop-backups")      # epoch=db.flush(): with all that `db` has changed
 
     Later backups into the same `target` copy what is new. `epoch`: what was committed up to it has to be in the backup,
     which waits for it. `progress` is called with the bytes of each file that is there and those of all; `metrics`

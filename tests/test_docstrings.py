@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import hummock
@@ -69,6 +70,16 @@ def names_of_examples(db: stream.Session | None, orders: stream.Table | None) ->
             "datetime": datetime, "Decimal": Decimal, "db": db, "orders": orders}
 
 
+def lay_out() -> None:
+    """The files, the store and its backup that examples name, in the working directory."""
+    Path("people.csv").write_text("name;zip\nAda;01234\n")
+    Path("bids").mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "price": [50, 150]}), "bids/1.parquet")
+    with stream.connect("shop", create=True) as shop:
+        shop.sql("CREATE TABLE orders (id INT PRIMARY KEY)")
+    stream.backup("shop", "shop-backups")
+
+
 def uses_known_names(example: str) -> bool:
     """Others are illustrations: they need a frame of Spark, a second table, a bucket."""
     nodes = list(ast.walk(ast.parse(example)))
@@ -91,6 +102,8 @@ def test_an_example_runs_and_gives_what_its_comments_state(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if any(name in example for name in ("shop", "people", "bids")):
+        lay_out()
     with stream.connect("memory://") as db:
         orders = db.create_table("orders", {"id": "int", "region": "varchar", "amount": "int"}, primary_key="id")
         orders.insert([(1, "EUROPE", 30), (2, "ASIA", 5), (3, "EUROPE", 12)])

@@ -172,6 +172,9 @@ class HummockManager:
 
     def _plan_commit(self, request: CommitRequest, position: LogPosition) -> Change | None:
         committed = position.version.max_committed_epoch
+        if request.loads and request.epoch > committed and request.is_answered(self._meta_store):
+            self._keeper.catch_up()     # an earlier call did succeed, whose outcome could not be read
+            return None
         if request.epoch > committed:
             return request.plan(position, self._meta_store, self.options, self.compaction_options.last_level)
         if request.is_answered(self._meta_store):

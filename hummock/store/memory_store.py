@@ -22,6 +22,7 @@ from hummock.epoch import Epoch, check_epoch, check_pure, pure_epoch
 from hummock.errors import InvalidEpoch, StoreClosed, WaitEpochTimeout
 from hummock.state_store import (
     DEFAULT,
+    EVERYTHING,
     ChangeBatch,
     ReadOptions,
     StateStoreChanges,
@@ -45,6 +46,9 @@ class MemoryStateStore:
         self._sealed_epoch = 0
         self._committed_epoch = 0
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"MemoryStateStore({len(self._keys)} keys, epoch {self._committed_epoch})"
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -70,29 +74,29 @@ class MemoryStateStore:
     def announce_rules(self, tables: Tables) -> None:
         """Does nothing: no file is built."""
 
-    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
+    def get(self, key: bytes, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> bytes | None:
         with self._lock:
-            self._check_read(epoch)
-            return self._visible(key, epoch)
+            at = self._epoch_of(epoch)
+            return self._visible(key, at)
 
-    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
+    def get_many(self, keys: Any, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> BinaryColumn:
         with self._lock:
-            self._check_read(epoch)
+            at = self._epoch_of(epoch)
             wanted = BinaryColumn.from_arrow(keys)
-            return BinaryColumn.from_pylist([self._visible(wanted[row], epoch) for row in range(len(wanted))])
+            return BinaryColumn.from_pylist([self._visible(wanted[row], at) for row in range(len(wanted))])
 
     def scan(
         self,
-        key_range: KeyRange,
-        epoch: Epoch,
+        key_range: KeyRange = EVERYTHING,
+        epoch: Epoch | None = None,
         options: ReadOptions = DEFAULT,
         *,
         reverse: bool = False,
         limit: int | None = None,
     ) -> MemoryScan:
         with self._lock:
-            self._check_read(epoch)
-            return MemoryScan(self, list(self._rows(key_range, epoch, reverse, limit)))
+            at = self._epoch_of(epoch)
+            return MemoryScan(self, list(self._rows(key_range, at, reverse, limit)))
 
     def scan_prefixes(
         self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
@@ -185,6 +189,12 @@ class MemoryStateStore:
     def _require_open(self) -> None:
         if self._is_closed:
             raise StoreClosed("the store")
+
+    def _epoch_of(self, epoch: Epoch | None) -> Epoch:
+        """The epoch of a read: the committed one if it names none."""
+        found = self.committed_epoch if epoch is None else epoch
+        self._check_read(found)
+        return found
 
     def _check_read(self, epoch: Epoch) -> None:
         self._require_open()

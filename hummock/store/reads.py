@@ -30,6 +30,7 @@ from hummock.read.range_lookup import read_prefixes, read_starts
 from hummock.read.view import ReadView
 from hummock.state_store import (
     DEFAULT,
+    EVERYTHING,
     TABLE_BATCH_ROWS,
     ChangeBatch,
     ReadOptions,
@@ -61,6 +62,10 @@ class _OnView:
         self._source, self._explain = source, explain
         self._is_closed = False
         self._lock = threading.Lock()  # closing the store waits for the batch under construction
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "at its end" if self._view is None else "open"
+        return f"{type(self).__name__}({state})"
 
     def _result_of(self, read: Callable[[], Result], nothing: Result) -> Result:
         """The result of `read`; releases the view when that is `nothing`."""
@@ -172,33 +177,34 @@ class ViewReads(ABC):
         """Scans that are not closed."""
         return len(self._scans)
 
-    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
+    def get(self, key: bytes, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> bytes | None:
         view = self._view or self._open_view()
         try:
-            return read_one(view, key, epoch)
+            return read_one(view, key, view.version.max_committed_epoch if epoch is None else epoch)
         except ObjectNotFound as error:
             raise (found := self._explain(view, error)) from cause_of(found, error)
 
-    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
+    def get_many(self, keys: Any, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> BinaryColumn:
         view = self._open_view()
         wanted = BinaryColumn.from_arrow(keys)
         self._reads.get_many_calls += 1
         self._reads.get_many_keys += len(wanted)
         try:
-            return read_many(view, wanted, epoch)
+            return read_many(view, wanted, view.version.max_committed_epoch if epoch is None else epoch)
         except ObjectNotFound as error:
             raise (found := self._explain(view, error)) from cause_of(found, error)
 
     def scan(
         self,
-        key_range: KeyRange,
-        epoch: Epoch,
+        key_range: KeyRange = EVERYTHING,
+        epoch: Epoch | None = None,
         options: ReadOptions = DEFAULT,
         *,
         reverse: bool = False,
         limit: int | None = None,
     ) -> HummockScan:
         view = self._open_view()
+        epoch = view.version.max_committed_epoch if epoch is None else epoch
         self._reads.scan_calls += 1
         try:
             collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))

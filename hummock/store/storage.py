@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from hummock.base.closing import ClosedAtExit
 from hummock.base.forked import watch
@@ -30,6 +31,7 @@ from hummock.errors import (
     StoreClosed,
     StoreForked,
     WaitEpochTimeout,
+    no_attribute,
 )
 from hummock.loaded_files import LoadedFiles
 from hummock.meta.upload_registry import UploadRegistry
@@ -68,6 +70,26 @@ class _VersionHold:
 
     def __del__(self) -> None:
         self.pinned.drop()
+
+
+ELSEWHERE = {
+    "put": "write({key: value})", "set": "write({key: value})", "insert": "write({key: value})",
+    "delete": "write({key: None})", "remove": "write({key: None})", "items": "scan()",
+    "multi_get": "get_many(keys)", "iterator": "scan(KeyRange.prefix(…))", "iter": "scan()",
+    "keys": "scan()", "seek": "scan(KeyRange(start))", "flush": "commit(epoch); write() has committed when it returns",
+    "compact_range": "compact(key_range)", "get_property": "stats()",
+}
+"""What a store has in place of attributes of RocksDB, LevelDB and a dict."""
+
+
+def batch_of(rows: WriteBatch | Mapping[bytes, bytes | None]) -> WriteBatch:
+    """`rows` as a batch. Raises TypeError for anything but a batch or a mapping."""
+    if isinstance(rows, WriteBatch):
+        return rows
+    if isinstance(rows, Mapping):
+        return WriteBatch(sorted(rows.items()))
+    raise TypeError(f"a WriteBatch or a dict of values by key is written, not a {type(rows).__name__}: "
+                    f"WriteBatch(pairs) takes pairs whose keys ascend")
 
 
 class HummockStorage(ViewReads, ClosedAtExit):
@@ -119,6 +141,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self.install_version(self._local.version)
         watch(self)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise no_attribute(self, name, ELSEWHERE)
+
     def note_fork(self) -> None:
         """Marks this object as a forked child's copy: every later call raises `StoreForked`, and `close` leaves
         everything to the parent.
@@ -135,7 +162,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
         self.check_process()
-        return self._writes.ingest(batch, epoch, local_only)
+        return self._writes.ingest(batch_of(batch), epoch, local_only)
 
     def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
         self.check_process()
@@ -181,9 +208,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         )
         self.wait_epoch(epoch)
 
-    def write(self, batch: WriteBatch) -> Epoch:
+    def write(self, batch: WriteBatch | Mapping[bytes, bytes | None]) -> Epoch:
         """Commits the batch at an epoch of its own, which it returns: durable, and seen by others, when the call
         returns. Calls of several threads share epochs and commits, so that many small writes cost few commits.
+
+            store.write({hummock.user_key(1, 0, b"a"): b"1", hummock.user_key(1, 0, b"b"): None})   # None deletes
 
         Whatever was ingested at or below that epoch is committed with it. An error of a store means that the batch is
         not durable; it will be with the next commit that succeeds, unless `clear_uncommitted` comes before.
@@ -191,7 +220,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self.check_process()
         if self.session is None:
             raise RoleMissing
-        return self._group.write(batch)
+        return self._group.write(batch_of(batch))
 
     @contextmanager
     def upload_prefixes(self, count: int) -> Iterator[tuple[str, ...]]:

@@ -19,6 +19,7 @@ from relational.sql.ddl.comment import bind_comment
 from relational.sql.ddl.create import bind_create, listed
 from relational.sql.ddl.drop import bind_drop
 from relational.sql.dml import bind_delete, bind_insert, bind_truncate, bind_update
+from relational.sql.elsewhere import STATEMENTS
 from relational.sql.explain import bind_explain, running_job
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader, statements
@@ -80,6 +81,8 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
         return _select(piece, context)
     binder = _STATEMENTS.get(first)
     if binder is None:
+        if first in STATEMENTS:
+            raise piece.error(f"there is no statement {first!r}: {STATEMENTS[first]}")
         raise piece.error(unknown("statement", first, _STATEMENTS))
     return binder(piece, context)
 

@@ -19,6 +19,7 @@ from relational.plan.changes import assigned, assigned_all, column_of, retractab
 from relational.plan.logical import LogicalPlan, Project, Scan, Values, only
 from relational.plan.subqueries import Subqueries, conjunction_terms
 from relational.sql.context import BindContext
+from relational.sql.elsewhere import INSERT_OR
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import alias_columns, alias_in_tree, name_in_tree, read_name, resolved
@@ -42,6 +43,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     head, rows = _parted(piece)
     reader = TokenReader(head)
     reader.expect("INSERT")
+    if reader.begins("OR"):
+        raise reader.fail(INSERT_OR)
     reader.expect("INTO")
     name, span = read_name(reader, "a table")
     table = writable(resolved(context.catalog, name, span), span)

@@ -20,6 +20,7 @@ from sqlglot.tokens import Token, TokenType
 
 from relational.errors import ParseError, shortened
 from relational.expr.unbound import TextSpan
+from relational.sql.elsewhere import clause_elsewhere
 from relational.sql.grammar import DIALECT, OWN
 from relational.sql.lexer import Piece
 from relational.sql.nodes import CHAINS, CLAUSES, KNOWN, NAMES, SILENT, SYNONYMS, UNWEIGHTED, Key
@@ -294,4 +295,5 @@ def _error(message: str, span: TextSpan | None, tree: Tree) -> ParseError:
 def _located(error: SqlglotParseError, piece: Piece) -> ParseError:
     """sqlglot's error at its position in the whole text, in our words."""
     start, end = piece.start + error.errors[0]["start"], piece.start + error.errors[0]["end"] + 1
-    return ParseError(f"syntax error near {shortened(piece.text[start:end], 80)!r}", start=start, end=end)
+    near = f"syntax error near {shortened(piece.text[start:end], 80)!r}"
+    return ParseError(f"{near}{clause_elsewhere(piece.text, start)}", start=start, end=end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from functools import lru_cache
 from typing import ClassVar
@@ -129,6 +130,8 @@ class DataType:
         """The type of an SQL type name, e.g. `numeric(10, 2)[]` or `struct<a int, "b c" text>`; BindError if there is
         none.
         """
+        if not isinstance(text, str):
+            raise BindError(f"a type is the name that it has in SQL, such as 'bigint' or 'varchar', not {text!r}")
         return _Spelling(text).whole()
 
     @classmethod
@@ -270,6 +273,13 @@ _KIND_OF_NAME = {
     for name in names
 }
 
+_ELSEWHERE = {
+    "str": "varchar", "object": "varchar", "uuid": "varchar", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "long": "bigint", "float32": "real", "float64": "double", "number": "numeric", "datetime64": "timestamp",
+    "json": "jsonb", "dict": "jsonb", "bytes": "bytea", "binary": "bytea", "blob": "bytea",
+}
+"""Names of types elsewhere, by the name here."""
+
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _TOKEN = re.compile(r'\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<quoted>"(?:[^"]|"")*")|(?P<rest>\d+|.))', re.DOTALL)
 
@@ -288,7 +298,10 @@ class _Spelling:
         self.at = self.level = 0
 
     def fail(self) -> BindError:
-        return BindError(f"there is no type {self.text.strip()!r}")
+        name = self.text.strip()
+        near = get_close_matches(name.lower(), _KIND_OF_NAME, 1) if name.isidentifier() and len(name) < 64 else []
+        meant = _ELSEWHERE.get(name.lower()) or next(iter(near), None)
+        return BindError(f"there is no type {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
 
     def next(self) -> str:
         token = self.tokens[self.at]

@@ -92,6 +92,10 @@ class ChangeFeed(ClosedAtExit):
         self._commits = host.manager.subscribe(lambda version: self._notify())
         host.feeds.add(self)
 
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"up to epoch {self.epoch}"
+        return f"ChangeFeed({self._table.name!r}, {state})"
+
     @property
     def schema(self) -> pa.Schema:
         """Of the batches."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from hummock.epoch import Epoch
+from hummock.errors import no_attribute
 from hummock.metrics import MetricsSnapshot
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
@@ -43,6 +44,17 @@ FileTypes = Mapping[str, str | DataType]
 """Types of columns of files, by name."""
 
 
+ELSEWHERE = {
+    "cursor": "the session itself: query(text, params) gives rows, execute(text, params) a number",
+    "commit": "flush(), which waits for the next commit, or `with db.transaction():`",
+    "begin": "`with db.transaction():`", "rollback": "`with db.transaction():`, left with an error",
+    "tables": "names(), or SHOW TABLES", "views": "names(), or SHOW VIEWS", "list_tables": "names()",
+    "read": "table(name)", "from_df": "create_table(name, frame)", "register": "create_table(name, frame)",
+    "insert": "table(name).insert(rows)", "subscribe": "changes(name)", "refresh": "flush(): views follow their tables",
+}
+"""What a session has in place of attributes of SQLite, psycopg and DuckDB."""
+
+
 class ReaderSession(ClosedAtExit):
     """What `connect(url, role="reader")` gives: SQL over the committed rows of a store, any number of them beside the
     session that runs its jobs. It follows the commits of that one; what it reads stays readable for it meanwhile, and
@@ -70,6 +82,11 @@ class ReaderSession(ClosedAtExit):
         self._statements = SessionStatements(
             host, self._queries, self._relation_of, self.flush, self.jobs, self.errors, self.epochs, self.cursors
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise no_attribute(self, name, ELSEWHERE)
 
     def __repr__(self) -> str:
         is_closed = self._is_closed or self._host.storage.is_forked

@@ -8,19 +8,22 @@ other failures; if a recovery could not keep one, StatementsLost names it at the
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
 from hummock.options import check_range
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog
-from relational.errors import BindError
+from relational.errors import BindError, shortened
 from relational.plan.changes import column_of, writable
 from relational.plan.view import plain_view_of, sink_into, sink_of, view_of
 from relational.relation import Relation
@@ -63,6 +66,20 @@ DRAIN_SECONDS = 5.0
 """How long `close()` waits for sinks that are behind."""
 
 
+_OPEN: WeakSet[Session] = WeakSet()
+
+
+def _close_at_exit() -> None:
+    """What a program has changed is kept though it ends without `close`. If an error has ended it, no second one of a
+    session is raised."""
+    with suppress(*([Exception] if hasattr(sys, "last_value") else [])), ExitStack() as ending:
+        for session in list(_OPEN):
+            ending.callback(session.close)
+
+
+threading._register_atexit(_close_at_exit)  # type: ignore[attr-defined]  # `atexit` is after the end of pools
+
+
 class Session(ReaderSession):
     """What `connect` gives: it runs the tables, views and sinks of a store, and has SQL and methods for them.
 
@@ -72,7 +89,8 @@ class Session(ReaderSession):
             db.flush()
             db.query("SELECT n FROM rows").rows()                   # [{'n': 2}]
 
-    Leaving a `with` block flushes, unless it is left with an error. Owns its playground."""
+    Leaving a `with` block flushes, unless it is left with an error; so does the end of the program, of sessions that
+    are open then. Owns its playground."""
 
     def __init__(self, playground: Playground) -> None:
         from stream.session.functions import SessionFunctions
@@ -82,6 +100,7 @@ class Session(ReaderSession):
         self._functions = SessionFunctions(playground)
         self._ingestion = BatchIngestion(playground, self._queries)
         self._inbox = InboxServer(playground, self._queries, self._ingestion)
+        _OPEN.add(self)
         if playground.options.stream.inbox_poll_ms and not playground.url.startswith("memory:"):
             self._inbox.start()
 
@@ -95,7 +114,7 @@ class Session(ReaderSession):
         self._queries.check_may_flush(flush)
         answer, is_query = self._statements.run_text(text, params)
         if is_query:
-            raise InvalidStatement("Select", "execute() runs other statements; query() gives the rows of a query")
+            raise InvalidStatement("", "execute() runs other statements; query() gives the rows of a query")
         if flush:
             self.flush()
         return answer if isinstance(answer, int) else len(answer) if isinstance(answer, ResultSet) else 0
@@ -259,7 +278,7 @@ class Session(ReaderSession):
         the `columns` in their order. The one row of the sink is the state of the delivery: rows inserted, rows deleted,
         digest. Duplicate, UnknownConnector, ConnectorError; BindError for a query that does not fit the table."""
         self._check_open()
-        whole, known = ObjectName.parse(name), self._playground.catalog
+        whole, known, query = ObjectName.parse(name), self._playground.catalog, relation_of(query)
         if (connector is None) == (into is None):
             raise BindError("a sink has either a connector or a table into which it writes")
         phases = self._statements.agg_phases
@@ -292,6 +311,7 @@ class Session(ReaderSession):
         self._check_open()
         whole = ObjectName.parse(name)
         phases = self._statements.agg_phases
+        query = relation_of(query)
         draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count, phases=phases)
         draft = self._in_schema(draft, whole)
         if backfill is None:
@@ -307,7 +327,7 @@ class Session(ReaderSession):
     def create_view(self, name: str, query: Relation) -> Relation:
         """A named query, which is evaluated when it is read. Duplicate."""
         self._check_open()
-        whole = ObjectName.parse(name)
+        whole, query = ObjectName.parse(name), relation_of(query)
         draft = plain_view_of(whole.name, query.plan, "", query.views)
         self._playground.meta.ddl.create_view(self._in_schema(draft, whole))
         return self.relation(name)
@@ -602,6 +622,7 @@ class Session(ReaderSession):
     def abandon(self) -> None:
         """Close without a flush: uncommitted changes are lost."""
         self._is_closed = True
+        _OPEN.discard(self)
         if self._playground.storage.is_forked:
             return
         self._inbox.stop()
@@ -628,3 +649,11 @@ class Session(ReaderSession):
         lost = self._playground.node.pending.take_lost()
         if lost:
             raise StatementsLost(lost)
+
+
+def relation_of(query: object) -> Relation:
+    """`query` itself. BindError for what is no relation, such as a text of SQL."""
+    if isinstance(query, Relation):
+        return query
+    hint = f"db.sql({shortened(query)!r}) gives one" if isinstance(query, str) else f"not {type(query).__name__}"
+    raise BindError(f"the query is a relation: {hint}")

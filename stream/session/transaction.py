@@ -8,6 +8,7 @@ cannot be read in it. After an error the transaction is aborted, as in PostgreSQ
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -151,7 +152,7 @@ class Transaction:
         """TransactionAborted; InvalidStatement for what a transaction does not take; ReadOnlySession for all but reads
         without a worker."""
         if self._worker is None and not isinstance(statement, (*READING, *SUBSCRIBING)):
-            raise ReadOnlySession(type(statement).__name__)
+            raise ReadOnlySession(re.sub(r"\B(?=[A-Z])", " ", type(statement).__name__).upper())
         if self._changes is None or isinstance(statement, bound.End):
             return
         self.check_not_aborted()

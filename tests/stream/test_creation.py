@@ -70,15 +70,7 @@ def state_of(db, name):
     return {each["name"]: each["state"] for each in db.sql("SHOW JOBS").to_pylist()}.get(name)
 
 
-@pytest.fixture
-def interruptible():
-    """SIGINT raises KeyboardInterrupt, whatever it does to the process that runs the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_a_creation_that_is_interrupted_leaves_nothing(db, gate, interruptible):
+def test_a_creation_that_is_interrupted_leaves_nothing(db, gate, heeds_interrupts):
     insert(db, range(10))
 
     def interrupt():

@@ -81,7 +81,7 @@ def test_what_is_served_is_what_the_session_gives(db):
 def test_a_reader_serves_its_own(db, url):
     with stream.connect(url, role="reader", metrics_port=0) as reader:
         reader.sql("SELECT * FROM t").rows()
-        assert reader.metrics["hummock_committed_epoch"] == db.metrics["hummock_committed_epoch"]
+        assert 0 < reader.metrics["hummock_committed_epoch"] <= db.metrics["hummock_committed_epoch"]
         assert scraped(reader.metrics_url)["hummock_store_scan_calls_total"] >= 1
         assert reader.metrics_url != db.metrics_url
     with pytest.raises(SessionClosed):

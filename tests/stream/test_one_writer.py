@@ -137,7 +137,7 @@ def test_without_proc_the_number_decides(monkeypatch, tmp_path):
 def test_a_mistyped_path_creates_nothing(tmp_path, form):
     location = form.format(tmp_path / "shop")
     for options in ({}, {"role": "reader"}):
-        with pytest.raises(StoreNotFound, match="create=True makes one"):
+        with pytest.raises(StoreNotFound, match="create=True"):
             stream.connect(location, **options)
     assert list(tmp_path.iterdir()) == []
     with stream.connect(location, create=True) as db:

@@ -32,6 +32,7 @@ from relational.sql.ddl.options import (
     take_vnode_count,
 )
 from relational.sql.dml import read_columns
+from relational.sql.elsewhere import OR_REPLACE
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
@@ -68,6 +69,8 @@ def bind_create(piece: Piece, context: BindContext) -> Statement:
         if reader.accept(*words):
             if_not_exists = reader.accept("IF", "NOT", "EXISTS")
             return create(reader, context, if_not_exists, piece.source.strip())
+    if reader.begins("OR", "REPLACE"):
+        raise reader.fail(OR_REPLACE)
     raise reader.fail(f"{listed((*_CREATABLE, ('SUBSCRIPTION',), ('FUNCTION',), ('AGGREGATE',)))} is expected here")
 
 

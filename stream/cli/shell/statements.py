@@ -9,8 +9,11 @@ from typing import TypeAlias
 
 from relational.sql.lexer import Piece, complete_statements
 
-WORDS = {"exit": "\\q", "quit": "\\q", "help": "\\?"}
-"""Commands without a backslash, at the beginning of a statement."""
+WORDS = {
+    "exit": "\\q", "quit": "\\q", "help": "\\?",
+    ".exit": "\\q", ".quit": "\\q", ".help": "\\?", ".tables": "\\d", ".schema": "\\d", ".databases": "\\l",
+}
+"""Commands without a backslash, at the beginning of a statement; those with a dot as in the shell of SQLite."""
 ENDING = re.compile(r"\\(?P<name>gx|g|watch)(?P<arguments>\s[^\\\n]*)?$")
 """A command that executes the statement before it."""
 ARGUMENT = re.compile(r"'((?:[^']|'')*)'|((?:\"[^\"]*\"|[^\s\"'])+)")
@@ -61,8 +64,9 @@ def command_of(line: str) -> Command | None:
         match = re.match(r"\\(\?|[^\s\"']*)", text)
         assert match is not None
         return Command(match[0], text[match.end() :].strip())
-    word = WORDS.get(text.rstrip(";").rstrip().lower())
-    return None if word is None else Command(word)
+    first, _, rest = text.rstrip(";").rstrip().partition(" ")
+    word = WORDS.get(first.lower())
+    return None if word is None or (rest and not first.startswith(".")) else Command(word, rest.strip())
 
 
 class InputSplitter:

@@ -93,6 +93,7 @@ def test_secrets_are_in_no_history(typed, tmp_path):
     assert "s3cret" not in (tmp_path / "history").read_text()
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_control_c_ends_a_statement_and_not_the_shell(shop, tmp_path):
     console = new_console(shop, format="csv", is_interactive=True)
     forever = ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 900000000) "
@@ -105,6 +106,7 @@ def test_control_c_ends_a_statement_and_not_the_shell(shop, tmp_path):
     assert (console.out.getvalue(), console.errors.getvalue()) == ("a\n1\n", "\ninterrupted\n")
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_control_c_in_a_pipe_ends_the_command(shop, monkeypatch):
     console = new_console(shop)
     monkeypatch.setattr(shop, "sql", lambda text: signal.raise_signal(signal.SIGINT))

@@ -153,6 +153,7 @@ def test_the_demo_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(changes) >= 2 and changes == sorted(set(changes))
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupt_ends_the_demo() -> None:
     with subprocess.Popen([sys.executable, "-m", "stream", "demo"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and " changes, " in process.stdout.readline()
