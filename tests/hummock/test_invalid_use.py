@@ -54,8 +54,10 @@ READS = {
     "scan_prefixes": lambda store, epoch: store.scan_prefixes(KEYS, epoch),
     "scan_many": lambda store, epoch: store.scan_many(KEYS, epoch),
 }
+NEWEST_BY_DEFAULT = {"get", "get_many", "get_many of no key", "scan"}
 USES |= {f"{read} at what is {kind}": (InvalidEpoch, lambda store, call=call, epoch=epoch: call(store, epoch))
-         for read, call in READS.items() for kind, epoch in NO_EPOCHS.items()}
+         for read, call in READS.items() for kind, epoch in NO_EPOCHS.items()
+         if epoch is not None or read not in NEWEST_BY_DEFAULT}
 USES |= {f"a write at what is {kind}": (InvalidEpoch, lambda store, epoch=epoch: put(store, epoch, (b"a", b"x")))
          for kind, epoch in NO_EPOCHS.items()}
 WRITES = {

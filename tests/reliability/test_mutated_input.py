@@ -199,9 +199,10 @@ def test_hostile_tables_epochs_and_options_are_refused_before_anything_changes()
             lab.store.commit(at(2), tables={number: TableRules()})
         with pytest.raises((HummockError, OverflowError, TypeError, ValueError)):
             lab.store.commit(at(2), dropped_tables=[number])
-    for epoch in (-1, 1 << 64, 1 << 70, "1", None):
+    for epoch in (-1, 1 << 64, 1 << 70, "1"):
         with pytest.raises((HummockError, OverflowError, TypeError)):
             lab.store.get(b"a", epoch)
+    for epoch in (-1, 1 << 64, 1 << 70, "1", None):
         with pytest.raises((HummockError, OverflowError, TypeError)):
             lab.store.commit(epoch)
     for value in (pa.array([1, 2]), 5, None, b"a"):
