@@ -107,8 +107,9 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
             with db.at(epoch) as then:
                 seen[epoch] = [repr(then.query(handle.plan).to_pylist()) for handle in handles]
         plans = [handle.plan for handle in handles]
+    with hummock.open(url) as reader:
+        before = {info.name for info in reader.version.sstables}
     with hummock.open(url, role="writer", compaction=CompactionOptions(l0_runs=2, l0_base_bytes=1)) as store:
-        before = {info.name for info in store.version.sstables}
         assert store.compact(timeout=30) and before.isdisjoint(info.name for info in store.version.sstables)
     for _ in range(2):
         with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
