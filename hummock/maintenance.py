@@ -50,8 +50,9 @@ class Maintenance:
         """Compacts the range (None: everything) into the last level, unless all of it is there, without rows that may
         go; False after `timeout` seconds.
         """
-        if not self._manager.is_compacted(key_range or KeyRange()):
-            self._manager.compact_range(key_range or KeyRange())
+        wanted = key_range or KeyRange()
+        if not self._manager.is_compacted(wanted):
+            self._manager.compact_range(wanted)
         return self.wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:

@@ -58,7 +58,7 @@ def write_run(
         options, policy, mint_name, prefixes, borders, data_bytes, queue.file, is_served=is_large)
     try:
         builder.prepare()
-        for _ in range(PUT_THREADS if is_large else 0 if is_small else 1):
+        for _ in range(PUT_THREADS if is_large else int(not is_small)):
             threads.start(queue.serve)
         if is_large:
             threads.start(builder.serve)

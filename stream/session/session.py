@@ -72,7 +72,9 @@ _OPEN: WeakSet[Session] = WeakSet()
 def _close_at_exit() -> None:
     """What a program has changed is kept though it ends without `close`. If an error has ended it, no second one of a
     session is raised."""
-    with suppress(*([Exception] if hasattr(sys, "last_value") else [])), ExitStack() as ending:
+    with ExitStack() as ending:
+        if hasattr(sys, "last_value"):
+            ending.enter_context(suppress(Exception))
         for session in list(_OPEN):
             ending.callback(session.close)
 

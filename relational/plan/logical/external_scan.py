@@ -6,12 +6,22 @@ from dataclasses import dataclass, replace
 
 from relational.expr.expression import Expression
 from relational.plan.logical.filter import where
-from relational.plan.logical.node import AddKeys, LogicalPlan, Positions, Properties, Prune, Push, renumbered, unchanged
+from relational.plan.logical.node import (
+    AddKeys,
+    Leaf,
+    LogicalPlan,
+    Positions,
+    Properties,
+    Prune,
+    Push,
+    renumbered,
+    unchanged,
+)
 from relational.types.row_source import RowSource
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalScan(LogicalPlan):
+class ExternalScan(Leaf):
     """Selected columns of `source`, in the order of `columns` (default: all)."""
 
     source: RowSource
@@ -24,18 +34,6 @@ class ExternalScan(LogicalPlan):
 
     def _derived(self) -> Properties:
         return Properties(self.source.schema.project(self.columns), is_append_only=True)
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return ()
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> LogicalPlan:
-        assert not inputs
-        return self
-
-    @property
-    def evaluated(self) -> tuple[Expression, ...]:
-        return ()
 
     @property
     def summary(self) -> str:

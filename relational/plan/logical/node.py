@@ -175,6 +175,23 @@ class LogicalPlan(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf(LogicalPlan):
+    """A node without inputs; one that evaluates nothing, unless it says so."""
+
+    @property
+    def inputs(self) -> tuple[LogicalPlan, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> LogicalPlan:
+        assert not inputs
+        return self
+
+    @property
+    def evaluated(self) -> tuple[Expression, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
 class UnaryPlan(LogicalPlan):
     """A node with one input."""
 

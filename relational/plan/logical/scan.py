@@ -10,6 +10,7 @@ from relational.plan.logical.filter import where
 from relational.plan.logical.node import (
     NONE,
     AddKeys,
+    Leaf,
     LogicalPlan,
     Positions,
     Properties,
@@ -23,7 +24,7 @@ from relational.types.schema import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Scan(LogicalPlan):
+class Scan(Leaf):
     """Selected columns of a table, in the order of `columns` (default: all); at `epoch`, None: at that of the query.
     One with spill bits is the end of a millisecond, for the last committed epoch up to it."""
 
@@ -49,18 +50,6 @@ class Scan(LogicalPlan):
             watermarks=_marked(table, self.columns) if table.watermarks else NONE,
             not_null=_without_null(table, self.columns),
         )
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return ()
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Scan:
-        assert not inputs
-        return self
-
-    @property
-    def evaluated(self) -> tuple[Expression, ...]:
-        return ()
 
     @property
     def summary(self) -> str:

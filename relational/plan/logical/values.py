@@ -8,23 +8,15 @@ import pyarrow as pa
 
 from relational.expr.expression import Expression
 from relational.plan.logical.filter import where
-from relational.plan.logical.node import NONE, AddKeys, LogicalPlan, Positions, Properties, Prune, Push, unchanged
+from relational.plan.logical.node import NONE, AddKeys, Leaf, LogicalPlan, Positions, Properties, Prune, Push, unchanged
 from relational.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRows(LogicalPlan):
+class WrittenRows(Leaf):
     """Rows of the types of `fields`. They keep all of their columns, and never need a key."""
 
     fields: Schema
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return ()
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> LogicalPlan:
-        assert not inputs
-        return self
 
     def pruned(self, wanted: frozenset[int], prune: Prune) -> tuple[LogicalPlan, Positions]:
         return self, unchanged(len(self.fields))
@@ -68,10 +60,6 @@ class ColumnValues(WrittenRows):
 
     def _derived(self) -> Properties:
         return Properties(self.fields, is_append_only=True)
-
-    @property
-    def evaluated(self) -> tuple[Expression, ...]:
-        return ()
 
     @property
     def summary(self) -> str:

@@ -18,11 +18,6 @@ NEVER_MS = 3_600_000
 
 
 @pytest.fixture
-def url(tmp_path):
-    return f"file://{tmp_path}/store"
-
-
-@pytest.fixture
 def db(url):
     with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
