@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk.json import canonical_json
+from relational.chunk.nearest_float import floats_of_decimals
 from relational.errors import BindError, EncodingError, InvalidValue, shortened
 from relational.types import DataType, TypeKind
 from relational.types.arrow_types import JSONB_ARROW, plain_kind, what_to_do
@@ -211,7 +212,7 @@ def _plain(array: pa.Array, data_type: DataType) -> pa.Array:
         array = array.cast(pa.decimal128(20, 0))
     elif given.kind is TypeKind.VARCHAR:
         array = _attempt(lambda part: part.cast(pa.utf8()), array, "")
-    return _attempt(lambda part: _cast(part, wanted), array, f"no value of {data_type}: ")
+    return _attempt(lambda part: cast_array(part, wanted), array, f"no value of {data_type}: ")
 
 
 def _is_convertible(given: DataType, wanted: DataType) -> bool:
@@ -224,9 +225,14 @@ def _is_convertible(given: DataType, wanted: DataType) -> bool:
     return given.kind in RANGES and wanted.kind in RANGES
 
 
-def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Arrow's safe cast, plus checks for what it accepts. pa.ArrowException for a value that would change."""
-    result, types = array.cast(wanted), pa.types
+def cast_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Arrow's safe cast, plus checks for what it accepts, with the nearest float of a decimal. pa.ArrowException for a
+    value that would change otherwise.
+    """
+    types = pa.types
+    if types.is_floating(wanted) and types.is_decimal(array.type):
+        return floats_of_decimals(array, wanted)
+    result = array.cast(wanted)
     if types.is_floating(wanted) and types.is_floating(array.type):
         fault, lost = "out of range", pc.and_(pc.is_inf(result), pc.invert(pc.is_inf(array)))
     elif types.is_floating(wanted) and types.is_string(array.type):

@@ -15,6 +15,8 @@ results, else its group is not found; so a view records the version, and is rebu
        BYTEA in its escaped form too.
     3  the digits of a second beyond microseconds are rounded, they were cut off; blanks around a text are bytes of a
        BYTEA; the names of time zones may be in any case, and an interval may end with a colon (they were NULL).
+    4  a NUMERIC with a fraction or with more than 15 digits becomes the nearest REAL or DOUBLE; it was one of the two
+       or three next to it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from relational.expr.expression import Call, Cast, Expression, Literal
 from relational.expr.kernels.temporal import zone_names
 from relational.types.data_type import DataType, TypeKind
 
-KERNEL_VERSION = 3
+KERNEL_VERSION = 4
 _TEXT_FORMS = (
     TypeKind.SMALLINT,
     TypeKind.INT,
@@ -46,6 +48,8 @@ _SECOND = ("acosd", "asind", "regexp_split_to_array", "similar_to", "to_char", "
 """Functions that version 2 computes otherwise."""
 _ZONE_AT = {"date_trunc": 1, "make": 6}
 """The argument that is a zone, of functions whose names begin so."""
+_DOUBLE_DIGITS = 15
+"""Whole numbers of so many digits are exact in a DOUBLE."""
 _INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 
 
@@ -75,6 +79,10 @@ def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataT
 
 
 def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
+    if source.kind is TypeKind.NUMERIC and target.is_float:
+        return bool(source.scale) or (source.precision or MAX_PRECISION) > _DOUBLE_DIGITS
+    if version == 3:
+        return False
     if source.kind is TypeKind.VARCHAR:
         return target.kind in (_THIRD_FORMS if version else _TEXT_FORMS)
     if source.kind is TypeKind.INTERVAL:
@@ -86,6 +94,8 @@ def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
 
 def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
+    if version == 3:
+        return False
     if _has_open_zone(call):
         return True
     if version == 2:

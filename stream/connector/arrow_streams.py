@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from relational.chunk import Column, DataChunk, StreamChunk
+from relational.chunk.arrow_import import cast_array
 from relational.expr.comparisons import Comparison
 from relational.types import Field, Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitNames, SplitReader, Start, StartKind
@@ -254,7 +255,7 @@ class ArrowStreamReader(SplitReader):
             raise ConnectorError(NAME, f"a batch of {self._stream.name!r} has {has} {field.name!r}; it has {names}")
         array, wanted = rows.column(field.name), field.data_type.arrow
         try:
-            return Column(array if array.type == wanted else array.cast(wanted))
+            return Column(array if array.type == wanted else cast_array(array, wanted))
         except (pa.ArrowException, NotImplementedError) as error:
             fault = f"column {field.name!r} of {self._stream.name!r} is {array.type}, not {field.data_type}: {error}"
             raise ConnectorError(NAME, fault) from error

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from relational.chunk import Column, DataChunk, StreamChunk
+from relational.chunk.arrow_import import cast_array
 from relational.expr.comparisons import Comparison
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader, Start, StartKind
@@ -61,7 +62,7 @@ class FileConnector(Connector):
         field = self.schema[column]
         wanted = field.data_type.arrow
         try:
-            return Column(array if array.type == wanted else array.cast(wanted))
+            return Column(array if array.type == wanted else cast_array(array, wanted))
         except (pa.ArrowException, NotImplementedError) as error:
             message = f"column {field.name!r} of {where} is {array.type}, not {field.data_type}: {error}"
             raise ConnectorError(self.name, message) from error

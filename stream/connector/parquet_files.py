@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from relational.chunk.arrow_import import cast_array
 from relational.expr.comparisons import Comparison
 from stream.connector.files import GroupedConnector, GroupedFile
 
@@ -63,10 +64,10 @@ class ParquetFile(GroupedFile):
 
 def _converted(bound: Any, stored: pa.DataType, wanted: pa.DataType) -> Any:
     """A bound of the file's type as a Python value of the column's."""
-    scalar = pa.scalar(bound, stored)
+    value = pa.scalar(bound, stored)
     if pa.types.is_decimal(wanted) or stored == wanted:
-        return scalar.as_py()
-    return scalar.cast(wanted).as_py()
+        return value.as_py()
+    return cast_array(pa.array([value]), wanted)[0].as_py()
 
 
 class ParquetFilesConnector(GroupedConnector):

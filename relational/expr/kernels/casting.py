@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from relational.chunk.column import Column
 from relational.chunk.json import canonical_json
+from relational.chunk.nearest_float import floats_of_decimals, rounded_to_real
 from relational.expr.eval_context import (
     EvalContext,
     Value,
@@ -44,8 +45,6 @@ from relational.types.interval import MICROSECONDS_PER_DAY
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
-BELOW_REAL, HALF_OF_REAL = np.uint64((1 << 29) - 1), np.uint64(1 << 28)  # fraction bits of a DOUBLE beyond REAL's
-LEAST_REAL = 2.0**-126  # the least with full precision
 
 
 def can_cast(source: DataType, target: DataType) -> bool:
@@ -155,6 +154,8 @@ def _to_integer(evaluation: EvalContext, array: pa.Array, source: DataType, targ
 
 
 def _to_float(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
+    if pa.types.is_decimal(array.type):
+        return floats_of_decimals(array, target.arrow)
     result = array.cast(target.arrow, safe=False)
     if target.kind is TypeKind.REAL and pa.types.is_floating(array.type):
         source, narrowed = (side.to_numpy(zero_copy_only=False) for side in (array, result))
@@ -219,13 +220,8 @@ def _float_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -
 
 
 def _narrowed(doubles: np.ndarray, faults: np.ndarray) -> np.ndarray:
-    """Rounds parsed `doubles` to float32[rows]. A double halfway between two floats, or subnormal as a float, may have
-    been rounded to that value: it is marked as undecided.
-    """
-    with np.errstate(over="ignore"):
-        values = doubles.astype(np.float32)
-    is_open = (doubles.view(np.uint64) & BELOW_REAL) == HALF_OF_REAL
-    is_open |= (np.abs(doubles) < LEAST_REAL) & (doubles != 0)
+    """Rounds parsed `doubles` to float32[rows]; marks faults."""
+    values, is_open = rounded_to_real(doubles)
     faults[is_open & (faults == 0)] = FAULT_UNDECIDED
     faults[np.isinf(values) & (faults == 0)] = FAULT_OVERFLOW
     return values

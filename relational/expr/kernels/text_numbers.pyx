@@ -10,6 +10,9 @@ from libc.string cimport memcpy
 import numpy as np
 
 from relational.chunk.column cimport Column, ColumnView, is_null
+from relational.chunk.nearest_float cimport (
+    double_of_bits, double_of_short, infinite_bits, is_short, nearest_bits,
+)
 from relational.expr.kernels.decimal cimport NO_FAULT, OVERFLOW
 
 cdef extern from *:
@@ -23,7 +26,7 @@ cdef extern from *:
 cdef enum:
     INVALID = 3                         # extends Fault of kernels.pxd: the text is not of the type
     WORD = 4                            # a float written as a word: inf, infinity, nan
-    UNDECIDED = 5                       # a float whose digits need more than 128 bits
+    UNDECIDED = 5                       # a float that its first 19 digits do not decide
 
 FAULT_OVERFLOW, FAULT_INVALID, FAULT_WORD, FAULT_UNDECIDED = OVERFLOW, INVALID, WORD, UNDECIDED
 
@@ -183,86 +186,6 @@ cdef bint is_float_word(const uint8_t* text, Py_ssize_t size) noexcept nogil:
     return is_word(text, size, "inf", 3) or is_word(text, size, "infinity", 8) or is_word(text, size, "nan", 3)
 
 
-cdef extern from *:
-    """
-    static inline int hummock_leading_zeros(unsigned long long word) { return __builtin_clzll(word); }
-    static inline double hummock_double_of_bits(unsigned long long bits) {
-        double value; __builtin_memcpy(&value, &bits, 8); return value;
-    }
-    """
-    int leading_zeros "hummock_leading_zeros"(uint64_t word) noexcept nogil
-    double double_of_bits "hummock_double_of_bits"(uint64_t bits) noexcept nogil
-
-
-cdef enum:
-    LEAST_POWER = -342                  # below it 19 digits are less than half of the least double
-    MOST_POWER = 308                    # above it one digit exceeds the largest double
-    EXACT_POWER = 22                    # 10 to it is exact in a double
-
-cdef uint64_t FIVES[2 * (MOST_POWER - LEAST_POWER + 1)]     # 128 bits of 5^q, the high half first
-cdef double TENS[EXACT_POWER + 1]
-
-
-def fill_powers():
-    """The first 128 bits of each power of five; rounded up where halfway cases need it, from 5^-27 to 5^-1."""
-    for power in range(LEAST_POWER, MOST_POWER + 1):
-        five = 5 ** abs(power)
-        if power >= 0:
-            bits = five << 128 >> five.bit_length()
-        elif power >= -27:
-            bits = (1 << five.bit_length() + 127) // five + 1
-        else:
-            bits = (1 << 2 * five.bit_length() + 128) // five + 1
-            bits >>= bits.bit_length() - 128
-        FIVES[2 * (power - LEAST_POWER)] = bits >> 64
-        FIVES[2 * (power - LEAST_POWER) + 1] = bits & 0xFFFFFFFFFFFFFFFF
-    for power in range(EXACT_POWER + 1):
-        TENS[power] = 10.0 ** power
-
-
-fill_powers()
-
-
-cdef uint64_t nearest_bits(uint64_t digits, int64_t power) noexcept nogil:
-    """The bits of the double nearest to digits * 10^power; those of infinity on overflow. digits > 0.
-
-    The algorithm of Eisel and Lemire ("Number Parsing at a Gigabyte per Second", 2021): the product with 128 bits of
-    5^power suffices for any 64 bits of digits.
-    """
-    cdef int zeros, upper
-    cdef uint128_t product, low
-    cdef uint64_t high, rest, mantissa
-    cdef int64_t exponent
-    if power < LEAST_POWER:
-        return 0
-    if power > MOST_POWER:
-        return <uint64_t>0x7FF << 52
-    zeros = leading_zeros(digits)
-    digits <<= zeros
-    product = <uint128_t>digits * FIVES[2 * (power - LEAST_POWER)]
-    if ((product >> 64) & 0x1FF) == 0x1FF:
-        low = <uint128_t>digits * FIVES[2 * (power - LEAST_POWER) + 1]
-        product += low >> 64
-    high, rest = <uint64_t>(product >> 64), <uint64_t>product
-    upper = <int>(high >> 63)
-    mantissa = high >> (upper + 9)
-    exponent = (((152170 + 65536) * power) >> 16) + 63 + upper - zeros + 1023
-    if exponent <= 0:
-        if 1 - exponent >= 64:
-            return 0
-        mantissa >>= 1 - exponent
-        return (mantissa + (mantissa & 1)) >> 1     # a value rounded up to 2^52 has exponent 1
-    if rest <= 1 and -4 <= power <= 23 and (mantissa & 3) == 1 and mantissa << (upper + 9) == high:
-        mantissa -= 1                               # halfway: round down to even
-    mantissa = (mantissa + (mantissa & 1)) >> 1
-    if mantissa >= <uint64_t>1 << 53:
-        mantissa = <uint64_t>1 << 52
-        exponent += 1
-    if exponent >= 0x7FF:
-        return <uint64_t>0x7FF << 52
-    return (mantissa & ((<uint64_t>1 << 52) - 1)) | <uint64_t>exponent << 52
-
-
 cdef struct Float:
     uint64_t digits                     # the first 19 significant ones
     int64_t power                       # of ten, of the last of them
@@ -321,11 +244,8 @@ cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept n
     negative = read_sign(&text, &size)
     if not short_float(text, size, &found) and float_of(text, size, &found) != NO_FAULT:
         return WORD if is_float_word(text, size) else INVALID
-    if not found.is_cut and found.digits <= <uint64_t>1 << 53 and -EXACT_POWER <= found.power <= EXACT_POWER:
-        if found.power < 0:
-            out[0] = <double>found.digits / TENS[-found.power]
-        else:
-            out[0] = <double>found.digits * TENS[found.power]
+    if not found.is_cut and is_short(found.digits, found.power):
+        out[0] = double_of_short(found.digits, found.power)
         if negative:
             out[0] = -out[0]
         return NO_FAULT
@@ -333,7 +253,7 @@ cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept n
         bits = nearest_bits(found.digits, found.power)
         if found.is_cut and bits != nearest_bits(found.digits + 1, found.power):
             return UNDECIDED
-        if bits == <uint64_t>0x7FF << 52:
+        if bits == infinite_bits():
             return OVERFLOW
     out[0] = double_of_bits(bits | <uint64_t>negative << 63)
     return NO_FAULT

@@ -76,6 +76,24 @@ def test_what_the_third_kernels_compute_otherwise(query, changed):
     assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
 
 
+@pytest.mark.parametrize(
+    ("query", "changed"),
+    [
+        ("SELECT id, n::double AS a, p::real AS b FROM c",
+         ("CAST(NUMERIC(38, 10) AS DOUBLE)", "CAST(NUMERIC(10, 2) AS REAL)")),
+        ("SELECT id, d + p AS a FROM c", ("CAST(NUMERIC(10, 2) AS DOUBLE)",)),
+        ("SELECT p, STDDEV(n) AS s FROM c GROUP BY p", ("CAST(NUMERIC(38, 10) AS DOUBLE)",)),
+        ("SELECT id, n::numeric(15, 0)::double AS a, b::double AS b, t::double AS c FROM c", ()),
+        ("SELECT id, ts AT TIME ZONE t AS e, t::timestamp AS f FROM c", ()),
+        ("SELECT id, d * 0.15 AS a FROM c WHERE d > 1.5", ()),
+    ],
+)
+def test_what_the_fourth_kernels_compute_otherwise(query, changed):
+    statement = view(query)
+    assert kernels_changed(statement.plan, 3) == changed
+    assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
+
+
 def test_a_new_view_is_stamped_and_a_record_without_a_stamp_is_of_the_first():
     draft = view("SELECT t, COUNT(*) AS n FROM c GROUP BY t").view
     assert draft.kernel_version == KERNEL_VERSION > 0

@@ -74,8 +74,7 @@ def test_row_groups_that_a_condition_excludes_are_not_read(
                         lambda self, group, names: read.append(group) or whole(self, group, names))
     for _ in range(30):
         least, most = sorted(rng.choices(rows, k=2))
-        # Of x the bounds are between two values: a literal of 17 digits may become a double next to the nearest one.
-        for where in (f"n = {least}", f"n >= {least} AND n < {most}", f"{most} >= n AND x > {(least + 0.5) / 7}",
+        for where in (f"n = {least}", f"n >= {least} AND n < {most}", f"{most} >= n AND x > {least / 7}",
                       f"day > DATE '2024-01-01' + {most}", f"n < {least} OR n > {most}",
                       f"x <= {most} AND n <> {least}"):
             query = f"SELECT count(*), sum(x * 7) FROM '{tmp_path}/t.parquet' WHERE {where}"

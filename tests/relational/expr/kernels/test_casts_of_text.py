@@ -1,4 +1,4 @@
-"""Casts of text to numbers: exact, and independent of the other rows."""
+"""Casts of text and of decimals to numbers: exact, and independent of the other rows."""
 
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
@@ -135,6 +135,22 @@ def test_floats_are_the_nearest_also_halfway(rng, spelled, numpy_type, bits):
     for text, got, nearest in zip(texts, cast(texts, spelled), expected, strict=True):
         is_word = text[-1] in "nf"
         assert repr(got) == repr(nearest if isfinite(nearest) or is_word else None), text
+
+
+@pytest.mark.parametrize(("spelled", "numpy_type", "bits"), [("real", np.float32, 32), ("double", np.float64, 64)])
+@pytest.mark.parametrize("scale", [0, 1, 2, 10, 22, 23, 30, 38])
+def test_decimals_become_the_nearest_float(rng, spelled, numpy_type, bits, scale):
+    unscaled = [rng.getrandbits(rng.randrange(1, 126)) % 10**38 * rng.choice([1, -1]) for _ in range(3_000)]
+    for _ in range(500):  # halfway between two floats, or one next to it
+        middle = Decimal(2 * rng.getrandbits(numpy_type(0).itemsize * 6) + 1).scaleb(scale, WIDE)
+        exact = middle * Decimal(2) ** rng.randrange(-60, 60)
+        if abs(exact) < 10**37 and exact == exact.to_integral_value(context=WIDE):
+            unscaled.append(int(exact) + rng.choice([-1, 0, 0, 1]))
+    values = [None, *(Decimal(each).scaleb(-scale, WIDE) for each in [0, 10**38 - 1, 1 - 10**38, *unscaled])]
+    chunk = DataChunk([pa.array(values, pa.decimal128(38, scale))])
+    got = evaluate(Cast(InputRef(0, DataType.numeric(38, scale)), DataType.parse(spelled)), chunk)
+    texts = [None if value is None else format(value, "f") for value in values]
+    assert got.to_pylist() == pa.array(texts).cast(DataType.parse(spelled).arrow).to_pylist()
 
 
 @pytest.mark.parametrize("spelled", ["jsonb", "interval", "int[]", "struct<a jsonb>", "jsonb[]"])
