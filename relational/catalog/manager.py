@@ -81,7 +81,7 @@ class CatalogManager:
         """Loads everything committed before the call, and notifies the subscribers before it returns, unless one hangs.
         `is_forced`: also what was committed without a new version of the catalog.
         """
-        with self._lock:
+        with self._lock, self._store.one_moment():
             known = self._snapshot
             version = self._store.get(VERSION)
             states = {key: row for prefix in (FAILED_PREFIX, CREATING_PREFIX) for key, row in self._store.list(prefix)}
