@@ -53,9 +53,11 @@ class VersionState:
         return self.notifications.subscribe(VERSIONS_TOPIC, callback)
 
     def refresh(self) -> HummockVersion:
-        """Reads, installs and delivers the newest version in the meta store."""
-        self.catch_up()
-        self._deliver()
+        """Reads, installs and delivers the newest version in the meta store. What its receivers read at once is not
+        older than it."""
+        with self.meta_store.one_moment():
+            self.catch_up()
+            self._deliver()
         return self.version
 
     def catch_up(self) -> None:

@@ -213,3 +213,41 @@ def test_a_job_that_was_set_aside_is_named(writer, reader):
     failed = lambda: {row["name"]: row["state"] for row in reader.sql("SHOW JOBS").to_pylist()}["s"] == "FAILED"  # noqa: E731
     eventually(failed)
     assert [each.reason for each in reader.failed_jobs] == [each.reason for each in writer.failed_jobs] != []
+
+
+class OnAnotherHost:
+    """In place of a CommitListener: hears nothing."""
+
+    def __init__(self, url, refresh):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_a_reader_of_a_bucket_asks_little(url, monkeypatch):
+    """Of a log of objects: one request a look; for a commit its records, the end of the log, and what was changed."""
+    monkeypatch.setattr("stream.serving.CommitListener", OnAnotherHost)
+    never = 3_600_000
+    with (stream.connect(url, create=True, meta="log", barrier_interval_ms=never) as writer,
+          stream.connect(url, role="reader", meta="log", refresh_ms=never) as reader):
+        writer.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        look, asked = reader._host.manager.refresh, []
+        look()
+        objects = reader._host.object_store
+        get = objects.get
+        monkeypatch.setattr(objects, "get", lambda path, *args: asked.append(path) or get(path, *args))
+        with reader.changes("t", reader.committed_epoch) as feed:
+            for number in range(5):
+                look()
+                (path,) = asked
+                assert path.startswith("meta/")
+                writer.sql(f"INSERT INTO t VALUES ({number}); FLUSH")
+                asked.clear()
+                look()
+                assert feed.read(0)["id"].to_pylist() == [number]
+                assert len(set(asked)) == len(asked)
+                *log, meta, data = asked
+                assert all(path.startswith("meta/") for path in log)
+                assert meta.endswith(".meta") and data.endswith(".data")
+                asked.clear()
