@@ -22,6 +22,7 @@ from hummock.pipeline.sorted_run_writer import write_run
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.builder import SstableOutput
+from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
 
@@ -33,7 +34,7 @@ class UploadCancelled(Exception):
 class Flusher:
     """Writes files under unique names from `mint_name`; `give_up` receives names that will not be used.
 
-    Thread safe.
+    Thread safe. ExtraMissing if the filter policy needs a package that is not installed.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Flusher:
     ):
         self._store, self._mint_name, self._give_up = store, mint_name, give_up
         self._options = replace(options, codec=options.flush_codec)
+        filter_policy(options.filter_policy)
         self._room_bytes = options.upload_bytes // options.uploads_in_flight
 
     def upload(

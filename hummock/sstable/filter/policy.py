@@ -1,7 +1,7 @@
 """Filter policies: how the filter of a file is built from its key hashes.
 
-The file's info contains the policy's name; a reader that does not know it reads the file without a filter. A filter
-has no false negatives.
+The file's info contains the policy's name; a reader that does not know it, or lacks its package, reads the file without
+a filter. A filter has no false negatives.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from hummock.base.extras import is_installed, require
 from hummock.errors import Corruption, InvalidOption
 from hummock.sstable.filter.bloom import BloomFilter, build_filter
 
@@ -36,7 +37,8 @@ class FilterPolicy(Protocol):
 
     def build(self, hashes: np.ndarray) -> bytes: ...
 
-    def load(self, data: bytes, object_name: str) -> Filter | None: ...
+    @staticmethod
+    def load(data: bytes, object_name: str) -> Filter | None: ...
 
 
 class BlockedBloomPolicy:
@@ -50,7 +52,8 @@ class BlockedBloomPolicy:
     def build(self, hashes: np.ndarray) -> bytes:
         return build_filter(hashes, self.bits_per_key)
 
-    def load(self, data: bytes, object_name: str) -> Filter:
+    @staticmethod
+    def load(data: bytes, object_name: str) -> Filter:
         return BloomFilter.load(data, object_name)
 
 
@@ -65,11 +68,14 @@ class PybloomFilter:
 
 
 class PybloomFilterPolicy:
-    """Standard Bloom filters by pybloom-live, slow to build."""
+    """Standard Bloom filters by pybloom-live (extra `pybloom`), slow to build. ExtraMissing, except that a file is read
+    without its filter.
+    """
 
     name = "pybloom"
 
     def __init__(self, bits_per_key: int = 10):
+        require("pybloom_live", "a pybloom filter")
         self.error_rate = min(0.5, math.exp(-bits_per_key * math.log(2) ** 2))
 
     def build(self, hashes: np.ndarray) -> bytes:
@@ -82,7 +88,10 @@ class PybloomFilterPolicy:
         filter.tofile(target)
         return target.getvalue()
 
-    def load(self, data: bytes, object_name: str) -> Filter:
+    @staticmethod
+    def load(data: bytes, object_name: str) -> Filter | None:
+        if not is_installed("pybloom_live"):
+            return None
         from pybloom_live import BloomFilter as PlainBloomFilter
 
         try:
@@ -102,7 +111,8 @@ class NoFilterPolicy:
     def build(self, hashes: np.ndarray) -> bytes:
         return b""
 
-    def load(self, data: bytes, object_name: str) -> Filter | None:
+    @staticmethod
+    def load(data: bytes, object_name: str) -> Filter | None:
         return None
 
 
@@ -123,5 +133,5 @@ def load_filter(name: str, data: bytes, object_name: str) -> Filter | None:
     """The filter built by the policy of that name; None if there is none or the name is unknown."""
     for policy in POLICIES:
         if policy.name == name and data:
-            return policy().load(data, object_name)
+            return policy.load(data, object_name)
     return None
