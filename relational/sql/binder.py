@@ -89,6 +89,12 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
     return binder(piece, context)
 
 
+def begins_statement(text: str) -> bool:
+    """Whether the first word of a text is one of a statement, of this engine or of others."""
+    words = Piece(text, 0, len(text)).words(1)
+    return words[0] in _STATEMENTS.keys() | STATEMENTS.keys() if words else text.lstrip().startswith("(")
+
+
 def _select(piece: Piece, context: BindContext) -> Select:
     tree = parse(piece)
     translate = Translator(tree, context.now, context.parameters, functions=context.functions)

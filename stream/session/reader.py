@@ -93,8 +93,13 @@ class ReaderSession(ClosedAtExit):
             raise no_attribute(self, name, ELSEWHERE)
 
     def __repr__(self) -> str:
-        is_closed = self._is_closed or self._host.storage.is_forked
-        return f"{type(self).__name__}({f'{self._host.url!r}, closed' if is_closed else session_text(self._host)})"
+        shown = f"{self._host.url!r}, closed" if self.is_closed else session_text(self._host)
+        return f"{type(self).__name__}({shown})"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; in a forked child it is."""
+        return self._is_closed or self._host.storage.is_forked
 
     # -- SQL -------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from relational.chunk.arrow_import import imported
 from relational.errors import BindError, InvalidValue
 from relational.plan.logical import ExternalScan, Scan, nodes
 from relational.relation import Relation
+from relational.result import Result
 from relational.sql.context import VariableRows
 from relational.types import Schema
 from stream.serving import Host
@@ -89,7 +90,10 @@ class Variables:
 
 
 def is_frame(value: object) -> bool:
-    """Whether it has rows of named columns that it exports to Arrow: a frame of pandas or Polars, a table of Arrow."""
+    """Whether it has rows of named columns that it exports to Arrow: a frame of pandas or Polars, a table of Arrow, a
+    result."""
+    if isinstance(value, Result):
+        return True
     kind = type(value)
     has_rows = hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__") or is_lazy(value)
     return has_rows and any(hasattr(kind, each) for each in ("columns", "column_names", "schema"))

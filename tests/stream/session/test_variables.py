@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from relational import ResultSet
 from relational.errors import BindError, InvalidValue, NotFound
 from stream import col
 from tests.support.drivers.seeds import run_seed
@@ -31,6 +32,7 @@ FRAMES = {
     "lazy": lambda: pl.from_arrow(ARROW).lazy(),
     "pandas": lambda: ARROW.to_pandas(),
     "pandas by k": lambda: ARROW.to_pandas().set_index("k"),
+    "result": lambda: ResultSet(ARROW),
     "duckdb": lambda: duckdb.from_arrow(ARROW),
 }
 
