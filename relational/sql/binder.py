@@ -135,11 +135,10 @@ def _show(piece: Piece, context: BindContext) -> Statement:
     for kind in ShowKind:
         if reader.accept(*kind.upper().split()):
             return _listing(kind, reader, context)
+    others = (*(kind.value for kind in ShowKind), "create", "columns", "memory", *(word.lower() for word, _ in alone))
     if reader.is_done:
-        kinds = ", ".join(kind.upper() for kind in ShowKind)
-        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, MEMORY, SUBSCRIPTIONS, a setting or ALL"
-        raise reader.fail(f"SHOW is followed by one of {kinds}, {others}")
-    return bind_show(reader)
+        raise reader.fail(f"SHOW is followed by one of {', '.join(others).upper()}, a setting or ALL")
+    return bind_show(reader, others)
 
 
 def _memory(reader: TokenReader, context: BindContext) -> ShowMemory:
