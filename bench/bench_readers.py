@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 
 import stream
+from hummock.base.process import peak_memory_bytes
 
 COMMITS = 300
 READERS = int(os.environ.get("HUMMOCK_READERS", "20"))
@@ -127,7 +127,7 @@ def test_rate(benchmark: Any, tmp_path: Path) -> None:
     benchmark.extra_info.update(
         alone=round(alone), beside=round(beside), ratio=round(beside / alone, 3), reads=len(took),
         readers_share=round(share, 3), leases=len(leases), **percentiles(took))
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    resident = peak_memory_bytes() >> 20
     print("\nwriter and readers:", benchmark.extra_info, resident, "MiB")
 
 
