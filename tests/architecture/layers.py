@@ -149,7 +149,9 @@ MAY_IMPORT: dict[str, str] = {
         "relational.result "
         "relational.table relational.udf hummock.base"
     ),
-    "stream.examples": "session connector cli relational.chunk relational.display relational.expr relational.types",
+    "stream.examples": (
+        "session connector cli relational.chunk relational.display relational.expr relational.types hummock.base"
+    ),
     "stream.notebook": "session hummock.base hummock.object_store relational.relation relational.result relational.sql",
     "stream.store_checks": (
         "plan session hummock.base hummock.doctor hummock.meta hummock.object_store relational.catalog "
