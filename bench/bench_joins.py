@@ -12,7 +12,6 @@ and the memory of the process.
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import pytest
 
 import stream
 from bench.nexmark import BATCH_ROWS, SEED, batch
+from hummock.base.process import peak_memory_bytes
 from tests.support.drivers.nexmark_queries import COLUMNS, QUERIES, for_duckdb
 
 EVENTS = int(os.environ.get("HUMMOCK_NEXMARK_EVENTS", "8000000"))
@@ -92,7 +92,7 @@ def test_sources_to_digest(benchmark: Any, name: str, is_declared: bool, files: 
         benchmark.pedantic(run, rounds=1)
         latencies, state = db.figures, dict(db.sql(f"SELECT * FROM {name}").rows()[0])
     seconds = benchmark.stats["median"]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    memory = peak_memory_bytes() >> 20
     shown = f"{name} declared" if is_declared else name
     print(f"\n{shown}: {rows / seconds / 1e6:.2f} M rows/s in {seconds:.1f} s, {figures['cpu']:.0f} CPU ns a row, "
           f"barriers median {latencies.median_ms:.0f} p99 {latencies.p99_ms:.0f} ms, {memory} MB; {state}")

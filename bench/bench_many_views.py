@@ -8,7 +8,6 @@ views took, and the barrier latencies of the run.
 from __future__ import annotations
 
 import os
-import resource
 import threading
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from hummock.base.process import peak_memory_bytes
 from stream import Session
 
 VIEWS = int(os.environ.get("HUMMOCK_VIEWS", "100"))
@@ -64,7 +64,7 @@ def test_many_views(benchmark: Any, kind: str, tmp_path: Path) -> None:
         benchmark.group = f"{VIEWS} views on one {kind}"
         benchmark.pedantic(use, (db,), rounds=1)
         cpu, figures, threads = time.process_time() - cpu, db.figures, threading.active_count()
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    resident = peak_memory_bytes() / (1 << 20)
     print(f"\n{VIEWS} views on one {kind}, parallelism {PARALLELISM}: created in {created:.1f} s, {threads} threads, "
           f"{resident:.0f} MB, barriers p50 {figures.median_ms:.0f} p99 {figures.p99_ms:.0f} ms, "
           f"{cpu:.1f} s of CPU in {benchmark.stats['median']:.1f} s")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import time
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ import pytest
 
 from bench.bench_sources import QUERIES
 from hummock.base.key import user_key
+from hummock.base.process import peak_memory_bytes
 from hummock.epoch import SPILL_BITS, Epoch, EpochPair
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store import open_object_store
@@ -151,9 +151,9 @@ def test_an_epoch_over_ten_terabytes(benchmark: Any) -> None:
     states = [table for spec in specs for node in spec.root.walk() for table in (*node.state_tables, spec.table)]
     tables = sorted({table.id for table in states if table.distribution_key})
     version = version_of(rng, tables)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+    before = peak_memory_bytes()
     figures = benchmark.pedantic(planned, (rng, specs, version), rounds=1)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024 - before
+    grown = peak_memory_bytes() - before
     size = ROWS * ROW_BYTES
     requests = figures["blocks"] / (size / BLOCK_BYTES)
     stages = [value for name, value in figures.items() if name.startswith("stage")]

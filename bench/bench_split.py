@@ -6,12 +6,12 @@ Printed: files by CPU second, the memory that the process grew by, and the large
 from __future__ import annotations
 
 import random
-import resource
 import time
 from typing import Any
 
 import pytest
 
+from hummock.base.process import peak_memory_bytes
 from hummock.compaction.subcompaction_planner import split_of
 from tests.support.worlds.split_world import RANGE_BYTES, SplitWorld
 
@@ -22,9 +22,9 @@ FILES = 40_000
 def test_plan_of_ten_terabytes(benchmark: Any) -> None:
     world = SplitWorld(random.Random(1), FILES)
     benchmark.group = "plan of 10 TB, files"
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory_bytes()
     found = benchmark.pedantic(lambda: split_of(world.files, RANGE_BYTES, world.read), rounds=3, warmup_rounds=1)
     sizes = world.sizes(found.cuts)
-    megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    megabytes = (peak_memory_bytes() - before) >> 20
     benchmark.extra_info.update(engine="hummock", rows=FILES, settings=(
         f"{len(sizes)} ranges, the largest {max(sizes) * len(sizes) / sum(sizes):.3f} of the mean, {megabytes} MB"))

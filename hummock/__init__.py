@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hummock.store.memory_store import MemoryStateStore
     from hummock.store.storage import HummockStorage
 
+    __version__: str
+
 __all__ = [
     "BinaryColumn",
     "CompactionOptions",
@@ -77,10 +79,15 @@ if importlib.machinery.PathFinder.find_spec("hummock.cython_shared", __path__) i
 
 
 def __getattr__(name: str) -> Any:
-    module = "hummock.opening" if name == "open" else next((each for each in MODULES if name in MODULES[each]), None)
-    if module is None:
-        raise AttributeError(f"module 'hummock' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), "open_storage" if name == "open" else name)
+    if name == "__version__":  # to look it up takes as long as this import
+        value: Any = importlib.import_module("hummock.base.process").installed_version()
+    elif name == "open":
+        value = importlib.import_module("hummock.opening").open_storage
+    else:
+        module = next((each for each in MODULES if name in MODULES[each]), None)
+        if module is None:
+            raise AttributeError(f"module 'hummock' has no attribute {name!r}")
+        value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

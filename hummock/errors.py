@@ -404,15 +404,26 @@ class TaskCancelled(HummockError):
         return f"compact task {self.task_id}: {self.reason}"
 
 
-class Fenced(HummockError):
-    """`node` replaced the holder of generation `held` of `role`; the store is at generation `current`."""
+def _utc(unix_ms: int) -> str:
+    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
-    def __init__(self, role: str, held: int, current: int, node: str):
-        super().__init__(role, held, current, node)
+
+class Fenced(HummockError):
+    """`node` replaced the holder of generation `held` of `role`; the store is at generation `current`. Process `pid` of
+    `host` has done so at `since_ms`, as Unix time; `host` is None if that is not known."""
+
+    def __init__(
+        self, role: str, held: int, current: int, node: str, host: str | None = None, pid: int = 0, since_ms: int = 0
+    ):
+        super().__init__(role, held, current, node, host, pid, since_ms)
         self.role, self.held, self.current, self.node = role, held, current, node
+        self.host, self.pid, self.since_ms = host, pid, since_ms
 
     def __str__(self) -> str:
-        return (f"the {self.role} role was claimed by {self.node!r}, and one process has it at a time: held generation "
+        by = repr(self.node)
+        if self.host is not None:
+            by += f", process {self.pid} of {self.host}, at {_utc(self.since_ms)}"
+        return (f"the {self.role} role was claimed by {by}, and one process has it at a time: held generation "
                 f"{self.held}, now {self.current}")
 
 
@@ -424,8 +435,7 @@ class WriterRunning(HummockError):
         self.url, self.node, self.host, self.pid, self.since_ms = url, node, host, pid, since_ms
 
     def __str__(self) -> str:
-        since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
-        return (f"process {self.pid} of {self.host} writes {self.url} since {since:%Y-%m-%d %H:%M:%S} UTC, and one "
+        return (f"process {self.pid} of {self.host} writes {self.url} since {_utc(self.since_ms)}, and one "
                 'process does at a time: role="reader" reads beside it; take_over=True ends it')
 
 

@@ -1,6 +1,8 @@
 """Rows, columns, expressions and plans over a state store of bytes."""
 
-import hummock  # noqa: F401 - an unbuilt source tree says so here
+from typing import Any
+
+import hummock  # an unbuilt source tree says so here
 from relational.expr import fluent as functions
 from relational.expr.unbound import col, lit
 from relational.relation import Relation, TableRelation
@@ -20,3 +22,9 @@ __all__ = [
     "functions",
     "lit",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "__version__":
+        raise AttributeError(f"module 'relational' has no attribute {name!r}")
+    return hummock.__version__

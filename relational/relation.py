@@ -298,19 +298,37 @@ class TableRelation(Relation):
     def _title(self) -> str:
         return f"{type(self).__name__} {self.name}{self.schema}"
 
-    def get(self, *key: object) -> dict[str, Any] | None:
-        """The row under a primary key, its columns in key order, or None."""
+    def get(self, /, *key: object, **named: object) -> dict[str, Any] | None:
+        """The row under a primary key, or None. The key: the values of its columns in their order, or each by its name.
+        BindError for a value too many or missing, and for a column that is not of the key.
+
+            orders.get(2) == orders.get(id=2)       # True
+        """
         pk = self.table.pk_indices
-        if len(key) != len(pk):
+        given = self._key_of(named) if named and not key else key
+        if len(given) != len(pk) or (named and key):
             names = ", ".join(self.table.columns[index].name for index in pk)
-            raise BindError(f"{self.name!r} has the key ({names}), {len(key)} values were given")
+            raise BindError(f"{self.name!r} has the key ({names}), {len(key) + len(named)} values were given")
         values = [NO_TIME]
-        for index, value in zip(pk, key, strict=True):
+        for index, value in zip(pk, given, strict=True):
             data_type = self.table.columns[index].data_type
             constant = convert(literal(UnboundLiteral(value)), data_type)
             values.append(Literal(constant_value(constant), data_type))
         found = self.runner.query(self._by_key, values).to_pylist()
         return found[0] if found else None
+
+    def _key_of(self, named: Mapping[str, object]) -> list[object]:
+        """The values of the columns of the primary key, by their names. BindError."""
+        names = [self.table.columns[index].name for index in self.table.pk_indices]
+        wrong = next((name for name in named if name not in names), None)
+        if wrong is not None:
+            column_of(self.table, wrong)
+            raise BindError(f"{wrong!r} is no column of the key ({', '.join(names)}) of {self.name!r}: "
+                            f"filter(col({wrong!r}) == …) has the rows with a value of it")
+        missing = [name for name in names if name not in named]
+        if missing:
+            raise BindError(f"{self.name!r} has the key ({', '.join(names)}), {missing[0]!r} is missing")
+        return [named[name] for name in names]
 
     @cached_property
     def _by_key(self) -> LogicalPlan:

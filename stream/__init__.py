@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from stream.session.session import Session
     from stream.session.table import Table
 
+    __version__: str
+
 __all__ = [
     "Connector",
     "DataType",
@@ -56,6 +58,8 @@ __all__ = [
 ]
 
 MODULES = {
+    "hummock": ("__version__",),
+    "stream.notebook": ("load_ipython_extension", "unload_ipython_extension"),
     "relational.expr.unbound": ("col", "lit"),
     "relational.inbox.client": ("Inbox",),
     "relational.types": ("DataType", "Interval", "Schema"),

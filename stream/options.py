@@ -118,6 +118,9 @@ class StreamOptions:
     store whose views call some can be opened. The text is part of the store, so whoever can write a bucket can have
     any code run, with the rights of the process, wherever it is opened: by a view as the session begins, before any
     statement. So it is not allowed unless somebody who trusts all writers of the store says so."""
+    replacement_scans: bool = True
+    """Whether a FROM that names nothing of the catalog finds frames among the variables of the program that executes
+    the statement."""
     sources_paused: bool = False
     """Sources are paused until `Session.resume()`, so that views can be created before the first row."""
     column_cache_bytes: int = 64 << 20
@@ -185,6 +188,7 @@ class SessionKeywords(StorageKeywords, total=False):
     top_n_cache_bytes: int
     over_window_cache_bytes: int
     allow_user_functions: bool
+    replacement_scans: bool
     sources_paused: bool
     column_cache_bytes: int
     snapshot_slice_rows: int

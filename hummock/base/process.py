@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import os
+import resource
 import sys
 from functools import cache
 
@@ -47,6 +48,12 @@ def installed_version() -> str:
         return importlib.metadata.version("hummock")
     except importlib.metadata.PackageNotFoundError:
         return "(run from its source tree)"
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process has had resident."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10  # in KiB but there
 
 
 def return_freed_memory(mapped_bytes: int = MAPPED_BYTES) -> bool:

@@ -42,7 +42,7 @@ from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_registry import UploadTable
 from hummock.meta.version_log import LogPosition, append, create
 from hummock.meta.version_state import Change, VersionState, retry_overtaken
-from hummock.meta.writer_process import process_row
+from hummock.meta.writer_process import claiming_process, process_row
 from hummock.meta_client import NO_RULE_CHANGES, NO_WATERMARKS, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
@@ -233,7 +233,9 @@ class HummockManager:
         if current != session:
             log.warning(Event("writer taken over", node=session.node, generation=session.generation, by=current.node,
                               now=current.generation))
-            raise Fenced("writer", session.generation, current.generation, current.node)
+            by = claiming_process(self._meta_store, current.node)
+            known = () if by is None else (by.host, by.pid, by.since_ms)
+            raise Fenced("writer", session.generation, current.generation, current.node, *known)
 
     # -- pins ----------------------------------------------------------------------------------------------
 

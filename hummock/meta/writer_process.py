@@ -14,6 +14,13 @@ def process_row(node: str, since_ms: int) -> dict[str, bytes]:
     return {WRITER_PROCESS: encode(WriterProcess(node, me.host, me.machine, me.pid, me.started, since_ms))}
 
 
+def claiming_process(meta_store: MetaStore, node: str) -> WriterProcess | None:
+    """The process that has claimed the writer role as `node`, None if a release has that does not write this row."""
+    written = meta_store.get(WRITER_PROCESS)
+    found = None if written is None else decode(WriterProcess, WRITER_PROCESS, written)
+    return found if found is not None and found.node == node else None
+
+
 def running_writer(meta_store: MetaStore) -> WriterProcess | None:
     """The holder of the writer role, if its lease is valid and its process is not known to have ended. On another
     machine a process that was killed counts as running until its lease expires."""
@@ -24,9 +31,8 @@ def running_writer(meta_store: MetaStore) -> WriterProcess | None:
     lease = meta_store.get(lease_key(node))
     if lease is None or decode(Lease, lease_key(node), lease).expires_ms <= meta_store.now_ms():
         return None
-    written = meta_store.get(WRITER_PROCESS)
-    found = None if written is None else decode(WriterProcess, WRITER_PROCESS, written)
-    if found is None or found.node != node:     # claimed by a release that does not write this row
+    found = claiming_process(meta_store, node)
+    if found is None:
         return WriterProcess(node, "an unknown host", "", 0, 0, 0)
     process = ProcessId(found.host, found.machine, found.pid, found.started)
     return None if process.has_ended() else found

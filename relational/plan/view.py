@@ -58,7 +58,7 @@ _BATCH_ONLY = {
     Recursive: "WITH RECURSIVE",
     Values: "a query without a table (VALUES, a function, a SELECT without FROM)",
     ColumnValues: "a list of values",
-    ExternalScan: "a query of files, for which there is CREATE SOURCE,",
+    ExternalScan: "a query of files, for which there is CREATE SOURCE, or of frames, for which there is create_table,",
 }
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from relational.catalog.objects import TableCatalog
 from relational.errors import SourceTextError
 from relational.expr.bind import unknown
-from relational.sql.context import BindContext, CatalogReader
+from relational.sql.context import BindContext, CatalogReader, FindVariable, no_variables
 from relational.sql.copy import bind_copy
 from relational.sql.ddl.alter import bind_alter
 from relational.sql.ddl.comment import bind_comment
@@ -55,13 +55,15 @@ def bind_sql(
     now: datetime | None = None,
     parameters: Parameters | None = None,
     is_set: Callable[[str], bool] = is_true_by_default,
+    variables: FindVariable = no_variables,
 ) -> Iterator[Statement]:
     """The statements of a text, each bound lazily. ParseError or BindError at the span.
 
     `now` is the value of now() in queries and data changes; None rejects now(). `parameters`: of the only statement.
-    `is_set(name)`: whether a setting of the session is true when a statement is bound.
+    `is_set(name)`: whether a setting of the session is true when a statement is bound. `variables`: of the
+    program, which a FROM names.
     """
-    context = BindContext(catalog, now, parameters, is_set)
+    context = BindContext(catalog, now, parameters, is_set, variables)
     for piece in statements(text):
         try:
             yield bind_statement(piece, context)
@@ -87,10 +89,16 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
     return binder(piece, context)
 
 
+def begins_statement(text: str) -> bool:
+    """Whether the first word of a text is one of a statement, of this engine or of others."""
+    words = Piece(text, 0, len(text)).words(1)
+    return words[0] in _STATEMENTS.keys() | STATEMENTS.keys() if words else text.lstrip().startswith("(")
+
+
 def _select(piece: Piece, context: BindContext) -> Select:
     tree = parse(piece)
     translate = Translator(tree, context.now, context.parameters, functions=context.functions)
-    binder = QueryBinder(context.catalog, translate)
+    binder = QueryBinder(context.catalog, translate, context.variables)
     return Select(binder.query(tree.node), binder.views)
 
 
@@ -127,11 +135,10 @@ def _show(piece: Piece, context: BindContext) -> Statement:
     for kind in ShowKind:
         if reader.accept(*kind.upper().split()):
             return _listing(kind, reader, context)
+    others = (*(kind.value for kind in ShowKind), "create", "columns", "memory", *(word.lower() for word, _ in alone))
     if reader.is_done:
-        kinds = ", ".join(kind.upper() for kind in ShowKind)
-        others = "CREATE, COLUMNS, JOBS, ERRORS, EPOCHS, MEMORY, SUBSCRIPTIONS, a setting or ALL"
-        raise reader.fail(f"SHOW is followed by one of {kinds}, {others}")
-    return bind_show(reader)
+        raise reader.fail(f"SHOW is followed by one of {', '.join(others).upper()}, a setting or ALL")
+    return bind_show(reader, others)
 
 
 def _memory(reader: TokenReader, context: BindContext) -> ShowMemory:

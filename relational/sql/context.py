@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from relational.catalog.functions import FunctionCatalog
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
+from relational.plan.logical import LogicalPlan
 from relational.sql.parameters import Parameters
 from relational.sql.settings import is_true_by_default
 from relational.types.row_source import RowSource
@@ -45,6 +46,21 @@ class CatalogReader(Protocol):
         """FunctionsNotAllowed if the plan of a view calls a function that may not run."""
 
 
+class VariableRows(NamedTuple):
+    """The rows of a variable of the program that executes a statement, and the ids of the views inlined in them."""
+
+    plan: LogicalPlan
+    views: frozenset[int] = frozenset()
+
+
+FindVariable = Callable[[str], VariableRows | None]
+"""The rows of the variable of a name, None if there is none that has rows. BindError for rows that no type holds."""
+
+
+def no_variables(name: str) -> None:
+    """A FindVariable: the program has none, or none that a statement may read."""
+
+
 @dataclass(frozen=True, slots=True)
 class BindContext:
     """`now` is the time of the statement; None if an expression outlives it, as in a view: now() is rejected."""
@@ -55,6 +71,8 @@ class BindContext:
     """Of queries and data changes; None: there may be none."""
     is_set: Callable[[str], bool] = is_true_by_default
     """Whether a setting of the session is true at this moment."""
+    variables: FindVariable = no_variables
+    """Of the program: relations of a FROM that the catalog does not have."""
 
     @property
     def functions(self) -> Callable[[ObjectName], FunctionCatalog | None]:

@@ -53,7 +53,7 @@ def _query(reader: TokenReader, context: BindContext) -> LogicalPlan:
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
     tree = parse(reader.piece_between(start, end))
     translate = Translator(tree, context.now, context.parameters, functions=context.functions)
-    return QueryBinder(context.catalog, translate).query(tree.node)
+    return QueryBinder(context.catalog, translate, context.variables).query(tree.node)
 
 
 def _columns_of(plan: LogicalPlan, table: TableCatalog, columns: tuple[int, ...]) -> LogicalPlan:

@@ -63,7 +63,7 @@ def _inserted(reader: TokenReader, rows: Piece | None, table: TableCatalog, cont
     rest = reader.rest() if rows is None else rows
     tree = parse(rest)
     translate = Translator(tree, context.now, context.parameters, functions=context.functions)
-    node, binder = tree.node, QueryBinder(context.catalog, translate)
+    node, binder = tree.node, QueryBinder(context.catalog, translate, context.variables)
     if isinstance(node, exp.Values):
         if node.args.get("alias") is not None:
             raise unsupported(node.args["alias"], tree)
@@ -182,7 +182,7 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
             continue
         value = translate.term(written)
         assignments[column] = assigned(binder.bind(value), table, column, span_of(value) or span)
-    predicate, keys = _condition(node, table, binder, QueryBinder(context.catalog, translate))
+    predicate, keys = _condition(node, table, binder, QueryBinder(context.catalog, translate, context.variables))
     returned = bind_returning(returning, table, target.name, target.alias, context)
     return Update(table, tuple(assignments.items()), predicate, keys, returned)
 
@@ -214,7 +214,8 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
     tree = parse(piece)
     node, translate = tree.node, Translator(tree, context.now, context.parameters, functions=context.functions)
     target = _target(node, context, translate, "DELETE")
-    predicate, keys = _condition(node, target.table, target.binder, QueryBinder(context.catalog, translate))
+    queries = QueryBinder(context.catalog, translate, context.variables)
+    predicate, keys = _condition(node, target.table, target.binder, queries)
     returned = bind_returning(returning, target.table, target.name, target.alias, context)
     return Delete(target.table, predicate, keys, returned)
 

@@ -131,9 +131,14 @@ class Translator:
             raise unsupported(node, self.tree)
         return handler(self, node)
 
+    @property
+    def is_momentary(self) -> bool:
+        """Whether the statement is executed at once, and not kept."""
+        return self._now is not None
+
     def check_momentary(self, what: str, span: TextSpan | None) -> None:
         """BindError if the statement outlives what depends on its time."""
-        if self._now is None:
+        if not self.is_momentary:
             raise BindError(f"{what}: it is not allowed here", **error_span(span))
 
     def check_whole(self, star: exp.Star) -> None:

@@ -38,7 +38,7 @@ from relational.plan.subqueries import Subqueries
 from relational.plan.time_windows import hop, session, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.as_of import at_epoch, epoch_of, is_proctime
-from relational.sql.context import CatalogReader
+from relational.sql.context import CatalogReader, FindVariable, no_variables
 from relational.sql.expressions import Translator
 from relational.sql.files import format_of, reads_files, rows_of_files
 from relational.sql.grouping_sets import grouping_of
@@ -109,10 +109,10 @@ class _Connection:
 
 class QueryBinder:
     """Binds the queries of one statement. `_named`: the queries of the WITH clauses around the current one, by name;
-    inner ones shadow outer ones, and all of them shadow tables."""
+    inner ones shadow outer ones, and all of them shadow tables, which shadow `variables` of the program."""
 
-    def __init__(self, catalog: CatalogReader, translator: Translator):
-        self._catalog, self._translate = catalog, translator
+    def __init__(self, catalog: CatalogReader, translator: Translator, variables: FindVariable = no_variables):
+        self._catalog, self._translate, self._variables = catalog, translator, variables
         translator.known = catalog.snapshot
         self._named: ChainMap[str, _Relation] = ChainMap()
         self._outer: Scope | None = None  # of the query around the current one, if that is in an expression
@@ -566,14 +566,38 @@ class QueryBinder:
             self._translate.check_momentary("a view reads files by CREATE SOURCE", span)
             rows = ExternalScan(self._catalog.open_rows(form, full_name.name, {}))
             return _Relation.of(rows), (full_name.name,)
+        if node.args.get("db") is None and self._catalog.find(full_name) is None:
+            variable = self._variable(node.this.name, span)
+            if variable is not None:
+                return _Relation.of(variable), (full_name.name,)
         table = resolved(self._catalog, full_name, span)
         plan = rows_of(table, self._catalog)
         if table.kind is TableKind.VIEW:
             self.views |= {table.id}
-            plan = with_recursions_from(with_shares_from(plan, self._shares), self._recursions)
-            self._shares = max((self._shares - 1, *plan.properties.shares)) + 1
-            self._recursions = max((self._recursions - 1, *recursions_of(plan))) + 1
+            plan = self._inlined(plan)
         return _Relation.of(plan), (full_name.database, full_name.schema, full_name.name)
+
+    def _variable(self, name: str, span: TextSpan | None) -> LogicalPlan | None:
+        """The rows of a variable of the program, if there is one of this very name, in a statement that is executed at
+        once. BindError."""
+        try:
+            found = self._variables(name)
+        except BindError as error:
+            raise BindError(f"the variable {name!r}: {error.message}", **error_span(span)) from error
+        if found is None:
+            return None
+        if not self._translate.is_momentary:
+            reason = f"{name!r} is a variable of the program, not of the store: create_table({name!r}, {name}) makes it"
+            raise BindError(f"{reason} a table, which a view can read", **error_span(span))
+        self.views |= found.views
+        return self._inlined(found.plan)
+
+    def _inlined(self, plan: LogicalPlan) -> LogicalPlan:
+        """The plan of another query as a part of this one."""
+        plan = with_recursions_from(with_shares_from(plan, self._shares), self._recursions)
+        self._shares = max((self._shares - 1, *plan.properties.shares)) + 1
+        self._recursions = max((self._recursions - 1, *recursions_of(plan))) + 1
+        return plan
 
     def _renamed(self, relation: _Relation, node: exp.Expr, name: str) -> _Relation:
         """The relation with the column names that its alias lists: those of the first visible columns. BindError if

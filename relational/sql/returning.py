@@ -55,7 +55,7 @@ def bind_returning(
     try:
         tree = parse(Piece(text, piece.start, len(text)))
         translate = Translator(tree, context.now, context.parameters, functions=context.functions)
-        plan = QueryBinder(context.catalog, translate).query(tree.node)
+        plan = QueryBinder(context.catalog, translate, context.variables).query(tree.node)
     except SourceTextError as error:
         if error.start is None or error.start < piece.end:
             raise

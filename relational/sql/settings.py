@@ -10,7 +10,7 @@ A setting is accepted only if this engine does what its value says, or if its va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hummock.epoch import MAX_EPOCH, pure_epoch
@@ -258,15 +258,15 @@ def bind_reset(reader: TokenReader) -> SetOption:
     return SetOption(name, None)
 
 
-def bind_show(reader: TokenReader) -> ShowOptions:
-    """{name | ALL}"""
-    name = None if reader.accept("ALL") else _name(reader)
+def bind_show(reader: TokenReader, others: Iterable[str]) -> ShowOptions:
+    """{name | ALL}. `others`: what else follows SHOW, for the error of a wrong name."""
+    name = None if reader.accept("ALL") else _name(reader, others)
     reader.finish()
     return ShowOptions(name)
 
 
-def _name(reader: TokenReader) -> str:
-    """The name of a setting, one of SETTINGS. BindError."""
+def _name(reader: TokenReader, others: Iterable[str] = ()) -> str:
+    """The name of a setting, one of SETTINGS. BindError with the closest one of these and of `others`."""
     span = reader.span
     for words, name in _PHRASES.items():
         if reader.accept(*words):
@@ -274,7 +274,7 @@ def _name(reader: TokenReader) -> str:
     written = reader.name("a setting").lower()
     name = _SYNONYMS.get(written, written)
     if name not in SETTINGS:
-        raise BindError(unknown("setting", written, SETTINGS), **error_span(span))
+        raise BindError(unknown("setting", written, (*SETTINGS, *others)), **error_span(span))
     return name
 
 

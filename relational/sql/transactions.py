@@ -61,7 +61,8 @@ def bind_declare(piece: Piece, context: BindContext) -> DeclareCursor:
         reader.accept("WITHOUT", "HOLD")
     reader.expect("FOR")
     tree = parse(reader.rest())
-    binder = QueryBinder(context.catalog, Translator(tree, context.now, functions=context.functions))
+    translate = Translator(tree, context.now, functions=context.functions)
+    binder = QueryBinder(context.catalog, translate, context.variables)
     return DeclareCursor(name, Select(binder.query(tree.node), binder.views))
 
 

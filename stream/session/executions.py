@@ -31,6 +31,7 @@ from stream.session.combined_changes import combined
 from stream.session.queries import total
 from stream.session.statement_cache import CachedStatement, StatementCache, parts_of
 from stream.session.transaction import WRITING
+from stream.session.variables import Names
 
 if TYPE_CHECKING:
     from stream.serving import Host
@@ -104,48 +105,49 @@ class Executions:
         self._lock = threading.Lock()
         self._prepared: dict[str, bound.Prepare] = {}
 
-    def query(self, text: str, given: Given = ()) -> pa.Table:
-        """The rows of one SELECT. InvalidStatement for any other statement."""
+    def query(self, text: str, given: Given = (), names: Names = None) -> pa.Table:
+        """The rows of one SELECT. `names`: the variables of the program. InvalidStatement for any other statement."""
         if type(given) is not tuple:
             check_given(given)
         simple = None if len(given) or self.cache.has(text) else lifted(text)
         if simple is not None:
             with suppress(SourceTextError):  # whose position is that in the text as it was given
-                return self._query(*simple)
-        return self._query(text, given)
+                return self._query(*simple, names)
+        return self._query(text, given, names)
 
-    def _query(self, text: str, given: Given) -> pa.Table:
-        found, values = self.cache.find(text, given)
+    def _query(self, text: str, given: Given, names: Names) -> pa.Table:
+        found, values = self.cache.find(text, given, names)
         if not isinstance(found.statement, bound.Select):
             raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")
         return self._rows(found, values)
 
-    def run(self, text: str, given: Given = ()) -> Relation | pa.Table | int | None:
+    def run(self, text: str, given: Given = (), names: Names = None) -> Relation | pa.Table | int | None:
         """The lazy relation of one query; rows affected by one data change, or those that its RETURNING gives. None for
-        a text without parameters that is neither kept nor will be, and was not executed."""
+        a text without parameters that is neither kept nor will be, and was not executed. `names`: the variables of the
+        program."""
         if type(given) is not tuple:
             check_given(given)
         if len(given) or self.cache.has(text):
-            return self._run_one(text, given)
+            return self._run_one(text, given, names)
         simple = lifted(text)
         if simple is not None:
             with suppress(SourceTextError):
-                return self._run_one(*simple)
-        return self._run_one(text, given) if self.cache.may_have(text) else None
+                return self._run_one(*simple, names)
+        return self._run_one(text, given, names) if self.cache.may_have(text) else None
 
-    def _run_one(self, text: str, given: Given) -> Relation | pa.Table | int:
-        found, values = self.cache.find(text, given)
+    def _run_one(self, text: str, given: Given, names: Names) -> Relation | pa.Table | int:
+        found, values = self.cache.find(text, given, names)
         self._transaction.check(found.statement)
         if _is_bound_by_value(found.statement):
-            return cast("pa.Table | int", self._run(self.cache.by_value(text, given)))
+            return cast("pa.Table | int", self._run(self.cache.by_value(text, given, found)))
         if not isinstance(found.statement, bound.Select):
             return self._change(found, values)
         is_bound = not (found.names or found.reads_time)
 
         def bind() -> bound.Statement:
-            return found.statement if is_bound else self.cache.by_value(text, given)
+            return found.statement if is_bound else self.cache.by_value(text, given, found)
 
-        if not found.reads_time:
+        if not found.reads_time and found.variables is None:
             return PreparedRelation(self._queries, self._checked(found, values), values, bind)
         statement = bind()
         assert isinstance(statement, bound.Select)
@@ -174,7 +176,7 @@ class Executions:
                 reason = "executemany() gives the number of rows: leave RETURNING out, or use sql() for each row"
                 raise InvalidStatement(type(found.statement).__name__, reason)
             if _is_bound_by_value(found.statement):  # so is every execution of this text
-                affected.append(int(self._run(self.cache.by_value(text, given))))
+                affected.append(int(self._run(self.cache.by_value(text, given, found))))
                 continue
             if current is not None and (found is not current or len(batch) == BATCH_ROWS):
                 affected.append(self._change_many(current, batch))
@@ -229,7 +231,7 @@ class Executions:
         found, values = self.cache.find(prepared.text, given)
         self._transaction.check(found.statement)
         if _is_bound_by_value(found.statement):
-            return cast("pa.Table | int", self._run(self.cache.by_value(prepared.text, given)))
+            return cast("pa.Table | int", self._run(self.cache.by_value(prepared.text, given, found)))
         return self._rows(found, values) if isinstance(found.statement, bound.Select) else self._change(found, values)
 
     def deallocate(self, statement: bound.Deallocate) -> None:

@@ -26,7 +26,7 @@ from relational.errors import BindError, InvalidValue, NotFound
 from relational.expr.expression import Expression, Literal
 from relational.plan.cardinality import TableRows
 from relational.plan.descent import transformed
-from relational.plan.logical import LogicalPlan, Scan, nodes
+from relational.plan.logical import ExternalScan, LogicalPlan, Scan, nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from relational.table.row_checks import check_rows, first_repeated_key
 from stream.errors import DuplicateKey, InvalidStatement, ReadOnlySession
@@ -111,6 +111,11 @@ def plan_for(
     batch = plan_query(plan, indexes, estimated_rows_in(host))
     query = PreparedQuery(batch, shown, host.storage, recursion_limits(host))
     return PlannedQuery(plan, shown, tables, past, epochs, query, known)
+
+
+def has_external_rows(plan: LogicalPlan) -> bool:
+    """Whether it reads files, or frames of the program."""
+    return any(isinstance(node, ExternalScan) for node in nodes(plan))
 
 
 def check_not_dropped(plan: LogicalPlan, known: CatalogSnapshot) -> None:
@@ -219,12 +224,14 @@ class SessionQueries:
 
     def planned(self, plan: LogicalPlan) -> PlannedQuery:
         """A logical plan as it is executed. It is planned once for each version of the catalog, while it is among the
-        last ones."""
+        last ones, unless it holds rows that are not of the store."""
         known = self._catalog.snapshot
         found = self._planned.get(id(plan))
         if found is not None and found.source is plan and found.known is known:
             return found
         planned = plan_for(plan, plan.visible, known, self.host)
+        if has_external_rows(plan):
+            return planned
         with self._lock:
             self._planned[id(plan)] = planned
             while len(self._planned) > MOST_PLANS:

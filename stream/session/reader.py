@@ -5,6 +5,7 @@ of a statement are typed and leave the session unchanged. Thread safe."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -36,6 +37,7 @@ from stream.session.table import StoredRelation
 if TYPE_CHECKING:
     from relational.sql.parameters import Given
     from stream.serving import Host
+    from stream.session.variables import Names
     from stream.sink_delivery import DeliveryStatus
     from stream.worker.session_worker import SessionWorker
 
@@ -49,7 +51,8 @@ ELSEWHERE = {
     "commit": "flush(), which waits for the next commit, or `with db.transaction():`",
     "begin": "`with db.transaction():`", "rollback": "`with db.transaction():`, left with an error",
     "tables": "names(), or SHOW TABLES", "views": "names(), or SHOW VIEWS", "list_tables": "names()",
-    "read": "table(name)", "from_df": "create_table(name, frame)", "register": "create_table(name, frame)",
+    "read": "table(name)", "from_df": "create_table(name, frame)",
+    "register": "create_table(name, frame); a FROM also names frames that are variables",
     "insert": "table(name).insert(rows)", "subscribe": "changes(name)", "refresh": "flush(): views follow their tables",
 }
 """What a session has in place of attributes of SQLite, psycopg and DuckDB."""
@@ -76,6 +79,7 @@ class ReaderSession(ClosedAtExit):
 
         self._host = host
         self._is_closed = False
+        self._reads_variables = host.options.stream.replacement_scans
         self._transaction = Transaction(host, worker)
         self._offsets = CommittedOffsets(host)
         self._queries = SessionQueries(host, self._transaction, Settings(), worker, self.flush)
@@ -89,12 +93,19 @@ class ReaderSession(ClosedAtExit):
             raise no_attribute(self, name, ELSEWHERE)
 
     def __repr__(self) -> str:
-        is_closed = self._is_closed or self._host.storage.is_forked
-        return f"{type(self).__name__}({f'{self._host.url!r}, closed' if is_closed else session_text(self._host)})"
+        shown = f"{self._host.url!r}, closed" if self.is_closed else session_text(self._host)
+        return f"{type(self).__name__}({shown})"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; in a forked child it is."""
+        return self._is_closed or self._host.storage.is_forked
 
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def sql(self, text: str, params: Given = ()) -> Relation | ResultSet | ChangeFeed | int | None:
+    def sql(
+        self, text: str, params: Given = (), *, frames: Mapping[str, object] | None = None
+    ) -> Relation | ResultSet | ChangeFeed | int | None:
         """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected, with RETURNING
@@ -103,17 +114,23 @@ class ReaderSession(ClosedAtExit):
         text; StatementError if a statement failed.
 
         `params`: values for ? or $1 in order, or for :name by name, in a text of one query or data change.
+
+        A FROM can name a frame of pandas, Polars or Arrow, and another result: one of `frames` by its name, without
+        these a variable of the function that calls, or of its module, unless the catalog has that name.
+
+            trips = polars.read_parquet("trips.parquet")
+            db.sql("INSERT INTO trip SELECT * FROM trips WHERE miles > 0")
         """
         self._check_open()
-        return self._statements.run_text(text, params)[0]
+        return self._statements.run_text(text, params, self._names(frames))[0]
 
-    def query(self, text: str, params: Given = ()) -> ResultSet:
+    def query(self, text: str, params: Given = (), *, frames: Mapping[str, object] | None = None) -> ResultSet:
         """The rows of one query, at once: `sql(text, params)` without a Relation in between. Its plan is kept for the
         next call with this text, whatever the values of `params`, and a row is looked up by its key in microseconds.
-        InvalidStatement for another statement; errors as `sql`."""
+        `frames` as in `sql`. InvalidStatement for another statement; errors as `sql`."""
         self._check_open()
         try:
-            return ResultSet(self._statements.executions.query(text, params))
+            return ResultSet(self._statements.executions.query(text, params, self._names(frames)))
         except BaseException as error:
             self._transaction.abort(error)
             raise
@@ -123,7 +140,13 @@ class ReaderSession(ClosedAtExit):
         self._check_open()
         if isinstance(query, Relation):
             return self._statements.explain_query(query.plan)
-        return "\n".join(map(self._statements.explain, self._statements.bind(query)))
+        return "\n".join(map(self._statements.explain, self._statements.bind(query, (), self._names(None))))
+
+    def _names(self, frames: Mapping[str, object] | None) -> Names:
+        """Where a statement finds variables. REQUIRES that the caller is the method that the program calls."""
+        if frames is not None or not self._reads_variables:
+            return frames
+        return sys._getframe(2)
 
     # -- files -----------------------------------------------------------------------------------------
     # Paths are relative to the working directory of the process, or URLs of object stores.

@@ -108,13 +108,20 @@ class Session(ReaderSession):
 
     # -- SQL -------------------------------------------------------------------------------------------
 
-    def execute(self, text: str, params: Given = (), *, flush: bool = False) -> int:
+    def execute(
+        self,
+        text: str,
+        params: Given = (),
+        *,
+        flush: bool = False,
+        frames: Mapping[str, object] | None = None,
+    ) -> int:
         """As `sql`, for statements that are no query: the rows that the last one has affected or gives, 0 if it is of
         another kind; -1 if their number is not known before COMMIT. `flush`: return when the changes are committed, so
-        that the next query sees them. InvalidStatement for a query."""
+        that the next query sees them. `frames` as in `sql`. InvalidStatement for a query."""
         self._check_open()
         self._queries.check_may_flush(flush)
-        answer, is_query = self._statements.run_text(text, params)
+        answer, is_query = self._statements.run_text(text, params, self._names(frames))
         if is_query:
             raise InvalidStatement("", "execute() runs other statements; query() gives the rows of a query")
         if flush:

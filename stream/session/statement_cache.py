@@ -20,13 +20,14 @@ from relational.errors import BindError, SourceTextError
 from relational.expr.bind import error_span
 from relational.expr.expression import NO_TIME, Expression, Literal
 from relational.expr.parameters import ParameterError, kinds_of, parameter, separated, with_values
-from relational.plan.logical import ExternalScan, nodes
 from relational.sql.binder import bind_sql
+from relational.sql.context import no_variables
 from relational.sql.lexer import statements
 from relational.sql.parameters import Given, Parameters, literals_of
 from relational.sql.prepare import PREPARABLE
 from relational.sql.statement import Delete, Insert, Select, Statement, Update
-from stream.session.queries import Change, PlannedQuery, plan_for
+from stream.session.queries import Change, PlannedQuery, has_external_rows, plan_for
+from stream.session.variables import Names, Variables
 
 if TYPE_CHECKING:
     from stream.serving import Host
@@ -58,6 +59,8 @@ class CachedStatement:
     change: Change | None
     """The data change for any values of `slots`."""
     slots: tuple[Expression, ...]
+    variables: Variables | None
+    """Those of the program, if it reads some: then it is executed once."""
 
     def change_of(self, values: Sequence[Literal]) -> Change:
         """The data change with these values; expressions that its executions share, where it can be. BindError at the
@@ -128,16 +131,17 @@ class StatementCache:
         self._characters = 0
         self.hits = self.misses = 0
 
-    def find(self, text: str, given: Given = ()) -> tuple[CachedStatement, list[Literal]]:
+    def find(self, text: str, given: Given = (), names: Names = None) -> tuple[CachedStatement, list[Literal]]:
         """The statement of a text that consists of one query or data change, and the values of its parameters by
-        number, that of 0 the time. ParseError or BindError as `bind_sql`, also for missing and left over values."""
+        number, that of 0 the time. `names`: the variables of the program. ParseError or BindError as `bind_sql`, also
+        for missing and left over values."""
         known = self._catalog.snapshot
         shape = self._texts.get(text)
         if shape is not None and known is self._known and len(given) == len(shape.names):
             try:
                 values = literals_of(given, shape.names)
             except (LookupError, BindError):
-                return self._bound(text, given, known)  # which names the value
+                return self._bound(text, given, known, names)  # which names the value
             key = self._key(text, shape, values)
             found = self._found.get(key)
             if found is not None:
@@ -147,25 +151,28 @@ class StatementCache:
                         if key in self._found:
                             self._found.move_to_end(key)
                 return found, [self._time(found), *values]
-        return self._bound(text, given, known)
+        return self._bound(text, given, known, names)
 
-    def by_value(self, text: str, given: Given) -> Statement:
-        """The statement with the values of its parameters as constants."""
-        return self._bind(text, given, is_by_value=True)[0]
+    def by_value(self, text: str, given: Given, found: CachedStatement) -> Statement:
+        """The statement that was found, with the values of its parameters as constants."""
+        return self._bind(text, given, found.variables, is_by_value=True)[0]
 
     def _key(self, text: str, shape: _Text, values: Sequence[Literal]) -> Hashable:
         constants = tuple([values[number] for number in shape.constants])
         return text, kinds_of(values), constants, self._settings()
 
-    def _bound(self, text: str, given: Given, known: CatalogSnapshot) -> tuple[CachedStatement, list[Literal]]:
+    def _bound(
+        self, text: str, given: Given, known: CatalogSnapshot, names: Names
+    ) -> tuple[CachedStatement, list[Literal]]:
         """Binds the statement, and keeps it."""
         self.misses += 1
+        variables = Variables(self._host, names)
         try:
-            statement, parameters = self._bind(text, given, is_by_value=False)
+            statement, parameters = self._bind(text, given, variables, is_by_value=False)
         except SourceTextError:  # a function may take constants only, and a time of the past is one
-            statement, parameters = self._bind(text, given, is_by_value=True)
+            statement, parameters = self._bind(text, given, variables, is_by_value=True)
         values = literals_of(given, parameters.names)
-        found = self._planned(text, statement, parameters, known)
+        found = self._planned(text, statement, parameters, known, variables if variables.are_read else None)
         self._keep(text, found, parameters, values, known)
         return found, [self._time(found), *values]
 
@@ -173,16 +180,23 @@ class StatementCache:
         """The time of an execution, if it is needed."""
         return parameter(self._now()) if found.reads_time else NO_TIME
 
-    def _bind(self, text: str, given: Given, *, is_by_value: bool) -> tuple[Statement, Parameters]:
+    def _bind(
+        self, text: str, given: Given, variables: Variables | None, *, is_by_value: bool
+    ) -> tuple[Statement, Parameters]:
         if len(list(statements(text))) != 1:
             raise BindError("a text of one query or data change is expected here")
         parameters = Parameters(given, is_by_value=is_by_value)
-        (statement,) = bind_sql(text, self._catalog, self._now(), parameters)
+        (statement,) = bind_sql(text, self._catalog, self._now(), parameters, variables=variables or no_variables)
         parameters.finish()
         return statement, parameters
 
     def _planned(
-        self, text: str, statement: Statement, parameters: Parameters, known: CatalogSnapshot
+        self,
+        text: str,
+        statement: Statement,
+        parameters: Parameters,
+        known: CatalogSnapshot,
+        variables: Variables | None,
     ) -> CachedStatement:
         planned, has_parameters = None, False
         change: Change | None = None
@@ -198,7 +212,7 @@ class StatementCache:
                 change, slots = _separated(parts_of(statement))
         return CachedStatement(
             text, parameters.names, statement, planned, parameters.spans, has_parameters, parameters.reads_time,
-            change, slots,
+            change, slots, variables,
         )
 
     def _keep(
@@ -210,7 +224,7 @@ class StatementCache:
         known: CatalogSnapshot,
     ) -> None:
         is_of_now = (parameters.is_by_value and parameters.reads_time) or _reads_files(found.statement)
-        if len(text) > LONGEST_TEXT or known is not self._catalog.snapshot or is_of_now:
+        if len(text) > LONGEST_TEXT or known is not self._catalog.snapshot or is_of_now or found.variables is not None:
             return
         with self._lock:
             if known is not self._known:
@@ -266,7 +280,7 @@ class StatementCache:
 def _reads_files(statement: Statement) -> bool:
     """Whether the columns of a query are those that files had when it was bound."""
     query = statement.plan if isinstance(statement, Select) else getattr(statement, "query", None)
-    return query is not None and any(isinstance(node, ExternalScan) for node in nodes(query))
+    return query is not None and has_external_rows(query)
 
 
 def parts_of(statement: Update | Delete) -> Change:

@@ -48,6 +48,7 @@ from stream.session.job_status import with_deliveries
 from stream.session.queries import Change
 from stream.session.rows import chunk_of_rows
 from stream.session.subscriptions import Subscriptions
+from stream.session.variables import Names, Variables
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -104,23 +105,27 @@ class SessionStatements:
         """All settings that the meaning of a query or data change depends on."""
         return self._settings.changed
 
-    def run_text(self, text: str, given: Given) -> tuple[Relation | ResultSet | ChangeFeed | int | None, bool]:
-        """The result of the last statement of a text, see Session.sql, and whether that is a query. An error aborts the
-        transaction."""
+    def run_text(
+        self, text: str, given: Given, names: Names
+    ) -> tuple[Relation | ResultSet | ChangeFeed | int | None, bool]:
+        """The result of the last statement of a text, see Session.sql, and whether that is a query. `names`: the
+        variables of the program. An error aborts the transaction."""
         try:
-            answer: Answer = self.executions.run(text, given)
+            answer: Answer = self.executions.run(text, given, names)
             is_query = isinstance(answer, Relation)
-            for statement in () if answer is not None else self.bind(text, given):
+            for statement in () if answer is not None else self.bind(text, given, names):
                 answer, is_query = self.run(statement), isinstance(statement, bound.Select)
         except BaseException as error:
             self._transaction.abort(error)
             raise
         return (ResultSet(answer) if isinstance(answer, pa.Table) else answer), is_query
 
-    def bind(self, text: str, none: Given = ()) -> Iterator[bound.Statement]:
+    def bind(self, text: str, none: Given = (), names: Names = None) -> Iterator[bound.Statement]:
         """The statements of a text, each bound lazily; `none`: no values of parameters. ParseError, BindError."""
         parameters = Parameters(none, is_by_value=True)
-        return bind_sql(text, self._catalog, self.now(), parameters, self._settings.is_set)
+        return bind_sql(
+            text, self._catalog, self.now(), parameters, self._settings.is_set, Variables(self._host, names)
+        )
 
     def run(self, statement: bound.Statement) -> Answer:
         """The result of one statement, see Session.sql."""

@@ -149,7 +149,10 @@ MAY_IMPORT: dict[str, str] = {
         "relational.result "
         "relational.table relational.udf hummock.base"
     ),
-    "stream.examples": "session connector cli relational.chunk relational.display relational.expr relational.types",
+    "stream.examples": (
+        "session connector cli relational.chunk relational.display relational.expr relational.types hummock.base"
+    ),
+    "stream.notebook": "session hummock.base hummock.object_store relational.relation relational.result relational.sql",
     "stream.store_checks": (
         "plan session hummock.base hummock.doctor hummock.meta hummock.object_store relational.catalog "
         "relational.inbox"
@@ -163,7 +166,7 @@ MAY_IMPORT: dict[str, str] = {
         "relational.types"
     ),
     "stream.__main__": "cli",
-    "stream": "session connector operations relational.expr relational.inbox relational.types",
+    "stream": "session connector notebook operations relational.expr relational.inbox relational.types",
 }
 
 COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command", "stream.examples.flights.demo",
@@ -187,6 +190,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "click": COMMANDS,
     "prompt_toolkit": ("stream.cli.shell.editor",),
     "pygments": ("stream.cli.shell.editor",),
+    "IPython": ("stream.notebook",),
     "pandas": ("relational.result",),
     "polars": ("relational.result",),
 }

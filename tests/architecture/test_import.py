@@ -1,7 +1,11 @@
 """What `import stream` and `hummock --help` import."""
 
+import importlib
+import importlib.metadata
 import subprocess
 import sys
+
+from click.testing import CliRunner
 
 import stream
 from stream.cli.main import COMMANDS, LazyCommand, main
@@ -46,3 +50,12 @@ def test_the_list_of_commands_says_what_the_commands_say():
         assert isinstance(listed, LazyCommand)
         loaded = listed.load()
         assert (listed.name, listed.get_short_help_str(200)) == (loaded.name, loaded.get_short_help_str(200))
+
+
+def test_the_packages_have_the_version_of_the_distribution():
+    version = importlib.metadata.version("hummock")
+    for package in ("hummock", "relational", "stream"):
+        assert importlib.import_module(package).__version__ == version
+        assert not hasattr(importlib.import_module(package), "__versions__")
+    assert CliRunner().invoke(main, ["--version"]).output == f"hummock, version {version}\n"
+    assert imported("import stream", ("importlib.metadata", "email.parser")) == "[]"

@@ -204,8 +204,16 @@ def test_get_is_by_primary_key(session):
     t = session.table("t")
     t.insert([(1, "a", 2, None, None)])
     assert t.get(1)["s"] == "a" and t.get(2) is None
+    assert t.get(k=1) == t.get(1) and t.get(k=2) is None
     with pytest.raises(BindError, match=r"has the key \(k\), 2 values"):
         t.get(1, 2)
+    for key, named, reason in (
+        ((1,), {"k": 1}, r"has the key \(k\), 2 values"), ((), {}, r"has the key \(k\), 0 values"),
+        ((), {"s": "a"}, r"'s' is no column of the key \(k\) of 't': filter\(col\('s'\) == …\)"),
+        ((), {"k": 1, "s": "a"}, "'s' is no column of the key"), ((), {"kk": 1}, "no column 'kk'; did you mean 'k'"),
+    ):
+        with pytest.raises(BindError, match=reason):
+            t.get(*key, **named)
 
 
 def test_a_grouping_set_has_names_of_the_groups():
@@ -223,6 +231,9 @@ def test_get_finds_rows_under_any_key():
     p.insert([(1, "2.50", "x"), (1, 3, "y")])
     q.insert([("z",)])
     assert p.get(1, 2.5) == {"a": 1, "b": Decimal("2.50"), "c": "x"} and p.get(1, 3)["c"] == "y"
+    assert p.get(b=2.5, a=1) == p.get(1, 2.5) and p.get(a=1, b=None) is None
+    with pytest.raises(BindError, match=r"'p' has the key \(a, b\), 'b' is missing"):
+        p.get(a=1)
     assert p.get(1, None) is None and p.get(None, 3) is None and p.get(2, 3) is None
     assert q.get(1) == {"v": "z"} and q.get(2) is None
     with pytest.raises(BindError, match="'x' is no INT"):

@@ -95,9 +95,9 @@ def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, da
     day = day.astype("datetime64[D]")
     month = day.astype("datetime64[M]")
     of_month = (day - month.astype("datetime64[D]")).astype(np.int64)
-    reached = month + np.where(valid, months, 0)
+    reached = month + np.where(valid, months, 0).astype("timedelta64[M]")
     first = reached.astype("datetime64[D]").astype(np.int64)
-    last = (reached + 1).astype("datetime64[D]").astype(np.int64) - first - 1
+    last = (reached + np.timedelta64(1, "M")).astype("datetime64[D]").astype(np.int64) - first - 1
     over, clock = np.divmod(clock + np.where(valid, micros, 0), MICROSECONDS_PER_DAY)
     total = first + np.minimum(of_month, last) + np.where(valid, days, 0) + over
     beyond = (total > MAX_DAYS) | (total < MIN_DAYS)

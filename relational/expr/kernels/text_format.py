@@ -141,7 +141,7 @@ def _days(parts: pa.StructArray, matched: np.ndarray) -> tuple[np.ndarray, np.nd
     year, month, day = (_number(parts, name) for name in ("year", "month", "day"))
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first = months.astype("datetime64[D]").astype(np.int64)
-    length = (months + 1).astype("datetime64[D]").astype(np.int64) - first
+    length = (months + np.timedelta64(1, "M")).astype("datetime64[D]").astype(np.int64) - first
     return first + day - 1, (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (
         day <= length
     ) & matched

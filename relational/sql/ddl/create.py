@@ -86,7 +86,8 @@ def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, defin
     if syntax.query is None:
         return CreateTable(_in_schema(table_of(syntax, definition), context, name, span), if_not_exists)
     tree = parse(syntax.query)
-    query = QueryBinder(context.catalog, Translator(tree, context.now, functions=context.functions)).query(tree.node)
+    translate = Translator(tree, context.now, functions=context.functions)
+    query = QueryBinder(context.catalog, translate, context.variables).query(tree.node)
     table, rows = table_as(syntax, query, span)
     return CreateTable(_in_schema(table, context, name, span), if_not_exists, rows)
 
@@ -165,7 +166,8 @@ def _fresh_query(
     """query [EMIT ON WINDOW CLOSE], up to one of `ends`: the plan of a query that is kept fresh, of which now() can be
     a part, and the views that it refers to."""
     tree = parse(_before(reader, _EMIT, *ends))
-    binder = QueryBinder(context.catalog, Translator(tree, is_kept_fresh=True, functions=context.functions))
+    translate = Translator(tree, is_kept_fresh=True, functions=context.functions)
+    binder = QueryBinder(context.catalog, translate, context.variables)
     query, span = binder.query(tree.node), reader.span
     if not reader.accept(*_EMIT):
         return query, binder.views
@@ -239,7 +241,7 @@ def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froz
     """AS query: its plan, which outlives the statement, so now() is rejected; and the views that it refers to."""
     reader.expect("AS")
     tree = parse(reader.rest())
-    binder = QueryBinder(context.catalog, Translator(tree, functions=context.functions))
+    binder = QueryBinder(context.catalog, Translator(tree, functions=context.functions), context.variables)
     return binder.query(tree.node), binder.views
 
 

@@ -14,7 +14,7 @@ import click
 from hummock.base.process import installed_version
 from stream.cli.shell.describe import LISTS, Description, describe, is_pattern
 from stream.cli.shell.help import STATEMENTS, statement_help
-from stream.cli.shell.options import FORMATS
+from stream.cli.shell.options import FORMATS, TABLE
 from stream.cli.shell.shell import CommandError, Shell
 from stream.cli.shell.statements import Command, InputSplitter, Statement
 from stream.session.session import Session
@@ -73,7 +73,10 @@ def _listing(name: str) -> Callable[[Shell, Sequence[str]], bool]:
 
 
 def _show(shell: Shell, description: Description) -> bool:
-    shell.output.rows(description.rows, description.title, description.footer)
+    rows, output = description.rows, shell.output
+    if description.shown is not None and output.format == TABLE:
+        rows = rows.select(description.shown)
+    output.rows(rows, description.title, description.footer)
     return True
 
 

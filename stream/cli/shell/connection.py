@@ -51,6 +51,7 @@ def _connect(url: str, access: Access, *, sources_paused: bool = False) -> Reade
             accept_rollback=access.accept_rollback,
             allow_user_functions=access.allow_user_functions,
             metrics_port=access.metrics_port,
+            replacement_scans=False,
         )
     return connect(
         url,
@@ -61,4 +62,5 @@ def _connect(url: str, access: Access, *, sources_paused: bool = False) -> Reade
         allow_user_functions=access.allow_user_functions,
         sources_paused=sources_paused,
         metrics_port=access.metrics_port,
+        replacement_scans=False,
     )

@@ -32,11 +32,12 @@ RUNNING = "RUNNING"
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Rows, and the lines above and below them."""
+    """Rows; and how a table shows them: some of their columns, by default all, between the lines above and below."""
 
     rows: pa.Table
     title: str | None = None
     footer: str | None = None
+    shown: tuple[str, ...] | None = None
 
 
 def answer(session: ReaderSession, statement: str) -> pa.Table:
@@ -90,19 +91,21 @@ def _signature(overload: Overload) -> tuple[str, str]:
 
 
 def describe(session: ReaderSession, name: str) -> Description:
-    """The columns of an object; below them its key, its indexes, its definition, and its state unless it runs."""
+    """The columns of an object, each with its place in the primary key. A table shows what some column has, and below
+    the columns the key, the indexes, the definition, and the state unless it runs."""
     columns = answer(session, f"DESCRIBE {name}")
     schema, plain, kind = _found(session, name)
     rows = [row for row in columns.to_pylist() if not row["is_hidden"]]
-    shown: dict[str, list[str | None]] = {
+    described: dict[str, list[str | None]] = {
         "column": [row["name"] for row in rows],
         "type": [row["type"] for row in rows],
         "nullable": ["not null" if row["not_null"] else None for row in rows],
         "default": [row["default"] for row in rows],
+        "comment": [row["comment"] for row in rows],
+        "primary_key": [str(row["primary_key"]) if row["primary_key"] else None for row in rows],
     }
-    if any(row["comment"] for row in rows):
-        shown["comment"] = [row["comment"] for row in rows]
-    shown = {title: cells for title, cells in shown.items() if any(cells) or title in ("column", "type")}
+    shown = tuple(title for title, cells in described.items()
+                  if title in ("column", "type") or (any(cells) and title != "primary_key"))
     key = sorted((row["primary_key"], row["name"]) for row in rows if row["primary_key"])
     footer = [f"Primary key: {', '.join(column for _, column in key)}"] if key else []
     footer += [f"Index: {index} on {_between_parentheses(definition)}" for index, definition in
@@ -111,7 +114,8 @@ def describe(session: ReaderSession, name: str) -> Description:
     definition = str(answer(session, f"SHOW CREATE {_create_kind(kind)} {name}")["definition"][0])
     footer.append(f"Definition:\n  {definition.replace(chr(10), chr(10) + '  ')}")
     named = TYPE_NAMES[kind]
-    return Description(_table(shown), f"{named[0].upper()}{named[1:]} {schema}.{plain}", "\n".join(footer))
+    title = f"{named[0].upper()}{named[1:]} {schema}.{plain}"
+    return Description(_table(described), title, "\n".join(footer), shown)
 
 
 def _found(session: ReaderSession, name: str) -> tuple[str, str, str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
 
 from prompt_toolkit import PromptSession
@@ -15,6 +14,7 @@ from prompt_toolkit.history import History
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.shortcuts import CompleteStyle
 
+from hummock.base.extras import is_installed
 from stream.cli.shell.history import HistoryFile
 from stream.cli.shell.prompt import FIRST, FURTHER, Complete
 from stream.cli.shell.statements import is_complete
@@ -69,7 +69,7 @@ class _History(History):
 
 def _highlighting() -> Lexer | None:
     """Colours for SQL; None without pygments."""
-    if importlib.util.find_spec("pygments") is None:
+    if not is_installed("pygments"):
         return None
     from prompt_toolkit.lexers import PygmentsLexer
     from pygments.lexers.sql import PostgresLexer

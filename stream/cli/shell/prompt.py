@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Callable
 from typing import Protocol
 
+from hummock.base.extras import is_installed
 from stream.cli.shell.completion import Candidate
 from stream.cli.shell.history import HistoryFile
 from stream.cli.shell.statements import is_complete
@@ -64,7 +64,7 @@ class LinePrompt:
 
 def new_prompt(complete: Complete, history: HistoryFile) -> Prompt:
     """The best prompt that is installed."""
-    if importlib.util.find_spec("prompt_toolkit") is None:
+    if not is_installed("prompt_toolkit"):
         return LinePrompt(complete, history)
     from stream.cli.shell.editor import EditorPrompt
 

@@ -7,7 +7,6 @@ and the state of every view are committed together, so the result is the same.
 
 from __future__ import annotations
 
-import resource
 import shlex
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from hummock.base.process import peak_memory_bytes
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from stream.cli.engine import engine_on
@@ -196,7 +196,7 @@ def describe(sample: Sample, begun: int, total: int) -> str:
 
 def summary(session: Session, last: Sample, begun: int) -> str:
     figures = session.figures
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory_mb = peak_memory_bytes() / (1 << 20)
     return (
         f"{last.changes - begun:,} changes in {last.seconds:.2f} s: {last.rate(begun):,.0f} changes/s; "
         f"{last.checkpoints} checkpoints, barrier latency median {figures.median_ms:.0f} ms, "

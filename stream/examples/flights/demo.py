@@ -16,11 +16,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from hummock.base.extras import is_installed
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from stream.cli.terminal import new_console, print_error
 from stream.errors import StreamError
-from stream.examples.flights.connector import GENERATED, PACKAGE, SPLIT, FlightsReader, has_package
+from stream.examples.flights.connector import GENERATED, PACKAGE, SPLIT, FlightsReader
 from stream.examples.flights.screen import MINUTE, TITLE, Block, read_blocks, screen
 from stream.examples.flights.views import TABLE, VIEWS, create_table, create_view
 from stream.session.connect import connect
@@ -50,7 +51,7 @@ class Tick:
 def demo(rate: int, seconds: float | None) -> None:
     """Watch five views change while flights depart and land, on a store in memory."""
     console = new_console()
-    data = PACKAGE if has_package() else GENERATED
+    data = PACKAGE if is_installed(PACKAGE) else GENERATED
     try:
         with connect("memory://", barrier_interval_ms=BARRIER_MS, sources_paused=True) as session:
             session.sql(create_table(data=data, rate_limit=rate))

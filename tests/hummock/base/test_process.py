@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,10 @@ def test_a_session_makes_arrow_allocate_as_the_process_does_unless_told_otherwis
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
                           env={**kept, **environment})
     assert done.stdout.strip() == pool
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="compares with what Linux says")
+def test_the_peak_of_memory_is_in_bytes():
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+    shown = int(status["VmHWM"].split()[0]) << 10
+    assert abs(process.peak_memory_bytes() - shown) < max(shown // 10, 4 << 20)

@@ -1,5 +1,8 @@
 """Commits: one transaction each, ascending, fenced, idempotent, and visible to later readers of the log."""
 
+import os
+import pickle
+import socket
 import threading
 from dataclasses import replace
 
@@ -19,7 +22,7 @@ from hummock.errors import (
     SstableRefused,
 )
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key
+from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, WRITER_PROCESS, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
@@ -248,6 +251,12 @@ class TestRoles:
         with pytest.raises(Fenced) as caught:
             older.commit_epoch(first, epoch_of(2), [lost])
         assert (caught.value.held, caught.value.current) == (1, 2)
+        assert (caught.value.host, caught.value.pid) == (socket.gethostname(), os.getpid())
+        assert f"claimed by 'two', process {os.getpid()} of {socket.gethostname()}, at 20" in str(caught.value)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+        meta_store.transaction(MetaOperations(delete=(WRITER_PROCESS,)))        # by a release that does not write it
+        with pytest.raises(Fenced, match="claimed by 'two', and one process"):
+            older.check_writer(first)
         version = newer.commit_epoch(second, epoch_of(2), [files.make(2)])
         assert lost.name not in names_of(version)
         with pytest.raises(Fenced):

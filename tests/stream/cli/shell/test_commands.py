@@ -53,6 +53,17 @@ def test_an_object_is_described_with_its_key_indexes_and_definition(console):
     assert "there is no table or view 'order'; did you mean 'orders'?" in console.run("\\d order")
 
 
+def test_a_description_as_data_has_the_same_columns_for_every_object(csv):
+    header = "column,type,nullable,default,comment,primary_key\n"
+    assert csv.run("\\d orders").startswith(header + "id,BIGINT,,,,1\nregion,VARCHAR,not null,'EUROPE',,\n")
+    for name in ("totals", "ticks", "large", "by_region"):
+        assert csv.run(f"\\d {name}").startswith(header)
+    csv.shell.output.options.format = "json"
+    assert json.loads(csv.run("\\d orders"))[0] == {"column": "id", "type": "BIGINT", "nullable": None,
+                                                   "default": None, "comment": None, "primary_key": "1"}
+    csv.shell.output.options.format = "csv"
+
+
 @pytest.mark.parametrize(
     ("command", "error"),
     [

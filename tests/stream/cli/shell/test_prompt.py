@@ -125,7 +125,7 @@ def test_an_error_of_the_shell_itself_ends_a_statement_only_at_a_prompt(shop, mo
 
 
 def test_without_prompt_toolkit_lines_are_read_with_the_same_history(shop, tmp_path, monkeypatch):
-    monkeypatch.setattr(prompts.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(prompts, "is_installed", lambda package: False)
     history = HistoryFile(tmp_path / "history")
     history.append("SELECT\n0 AS z;")
     lines, shown = iter(["SELECT", "1 AS a;", "\\q"]), []

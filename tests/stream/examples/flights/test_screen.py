@@ -145,7 +145,7 @@ def test_a_store_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_demo_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream.examples.flights.demo.has_package", lambda: False)
+    monkeypatch.setattr("stream.examples.flights.demo.is_installed", lambda package: False)
     result = command("demo", "--seconds", "2.5", "--rate", "5000")
     lines = result.output.splitlines()
     assert result.exit_code == 0 and lines[-1].startswith("next: ")
