@@ -91,8 +91,8 @@ class Hummock(Engine):
         self.store.commit(self.epoch)
 
     def get(self, keys: list[bytes]) -> int:
-        get, epoch = self.store.get, self.epoch
-        return sum(get(key, epoch) is not None for key in keys)
+        get = self.store.get
+        return sum(get(key) is not None for key in keys)
 
     def get_many(self, keys: pa.BinaryArray) -> pa.BinaryArray:
         return self.store.get_many(keys, self.epoch).to_arrow()

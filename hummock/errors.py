@@ -490,8 +490,8 @@ class EpochTooOld(HummockError):
         self.epoch, self.safe_epoch = epoch, safe_epoch
 
     def __str__(self) -> str:
-        return (f"epoch {self.epoch} is older than {self.safe_epoch}, the oldest that can still be read; a greater "
-                "history_ms keeps more")
+        return (f"epoch {self.epoch} is older than {self.safe_epoch}, the oldest that can still be read: a "
+                "snapshot pins an epoch, a greater history_ms keeps all for longer")
 
 
 class SnapshotExpired(HummockError):

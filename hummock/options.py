@@ -138,7 +138,7 @@ class CompactionOptions:
     base_level_bytes: int = 2 << 30         # least target of a level above the last one
     level_multiplier: int = 10
     l0_runs: int = 8                        # so many runs of similar size in level 0 become one
-    l0_base_bytes: int = 256 * MIB          # level 0 is merged down from this size, and from that of the base level
+    l0_base_bytes: int = 128 * MIB          # level 0 is merged down from this size, and from that of the base level
     l0_runs_slowdown: int = 24              # from here on writers are delayed, gradually
     l0_runs_limit: int = 64                 # writers are delayed most
     task_bytes: int = 2 << 30               # maximum input of one task, unless it must take more
@@ -152,7 +152,7 @@ class CompactionOptions:
     filter_policy: str = "blocked_bloom"
     running_tasks: int = 8
     stale_percent: int = 40                 # share of tombstones and stale rows from which a file is rewritten
-    history_ms: int = 600_000               # unpinned epochs stay readable this long, which slows scans; 0 in a session
+    history_ms: int = 0                     # unpinned epochs stay readable this long, which slows scans
     task_lease_ms: int = 30_000             # a task without a heartbeat for that long is reassigned
     task_stall_ms: int = 600_000            # a task without progress for that long is cancelled
     task_tries: int = 4                     # attempts at one task before it is given up and picked anew

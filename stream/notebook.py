@@ -55,12 +55,13 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     unload_ipython_extension(shell)
     magic = SqlMagic(shell.user_ns)
 
-    @no_var_expand  # braces and dollars are SQL's
     def sql(line: str, cell: str | None = None) -> Any:
         return magic.run(line, cell)
 
-    sql.__doc__, sql.close = __doc__, magic.close
-    shell.register_magic_function(sql, magic_kind="line_cell", magic_name=NAME)
+    function: Any = sql
+    function.__doc__, function.close = __doc__, magic.close
+    mark: Any = no_var_expand  # braces and dollars are SQL's
+    shell.register_magic_function(mark(function), magic_kind="line_cell", magic_name=NAME)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:

@@ -59,9 +59,6 @@ from stream.worker.state_handover import StateHandover
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 60.0
 """How long `close()` waits for a commit under way."""
-SESSION_COMPACTION = CompactionOptions(history_ms=0)
-"""The default of sessions: epochs stay readable only while they are pinned. With a history of ten minutes, scanning a
-table whose rows change each second costs 70 times as much."""
 MOST_THREADS = 8
 """Threads that run actors, at most: beyond a few, waiting for the interpreter's lock costs more than they gain."""
 
@@ -72,7 +69,7 @@ class PlaygroundOptions:
 
     stream: StreamOptions = field(default_factory=StreamOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
-    compaction: CompactionOptions = SESSION_COMPACTION
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
     is_maintained: bool = True
     """Whether compaction and vacuum run in this process; otherwise other processes run them."""
 

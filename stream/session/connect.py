@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -12,7 +12,7 @@ from hummock.errors import InvalidOption
 from hummock.object_store.url import store_url
 from hummock.options import CompactionOptions, StorageOptions, check_known
 from stream.options import SessionKeywords, StreamOptions
-from stream.playground import SESSION_COMPACTION, PlaygroundOptions, open_playground
+from stream.playground import PlaygroundOptions, open_playground
 from stream.serving import open_serving_node
 from stream.session.reader import ReaderSession
 from stream.session.session import Session
@@ -73,7 +73,7 @@ def connect(
     `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the fields of
     StreamOptions, StorageOptions and CompactionOptions by name; UnknownOption for another name. An epoch stays
     readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
-    `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
+    `history_ms` more, 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
 
     `engine`: a Spark session, whose executors keep the views, epoch by epoch, over a store that they reach; by default
     this process does. Either continues what the other has committed. ExecutorUnfit if its executors lack this package.
@@ -116,5 +116,5 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     return PlaygroundOptions(
         StreamOptions(**given[StreamOptions]),
         StorageOptions(**given[StorageOptions]),
-        replace(SESSION_COMPACTION, **given[CompactionOptions]),
+        CompactionOptions(**given[CompactionOptions]),
     )

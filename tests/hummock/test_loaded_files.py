@@ -191,7 +191,8 @@ class TestReads:
     def test_writes_and_loads_in_any_order_read_right_at_every_epoch(self, seed):
         """Loads of whole tables and of parts, between writes, deletes, flushes, syncs and merges."""
         env = LoadEnv(seed, CompactionOptions(l0_runs=3, l0_base_bytes=3_000, base_level_bytes=8_000,
-                                              sstable_bytes=4_000, l0_runs_slowdown=1_000, l0_runs_limit=2_000))
+                                              sstable_bytes=4_000, l0_runs_slowdown=1_000, l0_runs_limit=2_000,
+                                              history_ms=600_000))
         rng, epoch = env.rng, 0
         rules = TableRules(prefix=PrefixRule(fixed_bytes=8)) if rng.random() < 0.5 else None
         with ExitStack() as stack:

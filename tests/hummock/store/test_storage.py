@@ -29,7 +29,7 @@ from hummock.errors import (
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.memory_store import MemoryStateStore
 from hummock.store.storage import HummockStorage
 from tests.support.drivers.seeds import run_seed
@@ -38,18 +38,20 @@ from tests.support.suites.interpreter_work import PER_ROW, assert_no_work_per_ro
 from tests.support.suites.state_store_suite import StateStoreSuite
 from tests.support.worlds.manager_parts import advance_safe_epoch
 
+PAST = CompactionOptions(history_ms=600_000)     # the suite reads epochs that nothing pins
+
 
 class TestHummockStorageInMemory(StateStoreSuite):
     @pytest.fixture
     def store(self):
-        with hummock.open("memory://") as store:
+        with hummock.open("memory://", compaction=PAST) as store:
             yield store
 
 
 class TestHummockStorageOnDisk(StateStoreSuite):
     @pytest.fixture
     def store(self, tmp_path):
-        with hummock.open(f"file://{tmp_path}/store", role="writer") as store:
+        with hummock.open(f"file://{tmp_path}/store", role="writer", compaction=PAST) as store:
             yield store
 
 
@@ -60,7 +62,7 @@ class TestHummockStorageOfTinyFiles(StateStoreSuite):
     def store(self):
         with hummock.open(
             "memory://", block_bytes=1, sstable_bytes=64, block_cache_bytes=1, meta_cache_bytes=1,
-            prefetch_bytes=1, scan_batch_rows=3, shared_buffer_bytes=64,
+            prefetch_bytes=1, scan_batch_rows=3, shared_buffer_bytes=64, compaction=PAST,
         ) as store:  # fmt: skip
             yield store
 
@@ -70,7 +72,7 @@ class TestHummockStorageWhoseWritersFlush(StateStoreSuite):
 
     @pytest.fixture
     def store(self):
-        with hummock.open("memory://", shared_buffer_bytes=1, flush_threads=0) as store:
+        with hummock.open("memory://", shared_buffer_bytes=1, flush_threads=0, compaction=PAST) as store:
             yield store
 
 
