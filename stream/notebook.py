@@ -60,8 +60,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     function: Any = sql
     function.__doc__, function.close = __doc__, magic.close
-    mark: Any = no_var_expand  # braces and dollars are SQL's
-    shell.register_magic_function(mark(function), magic_kind="line_cell", magic_name=NAME)
+    register: Any = shell.register_magic_function
+    register(no_var_expand(function), magic_kind="line_cell", magic_name=NAME)  # braces and dollars are SQL's
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
