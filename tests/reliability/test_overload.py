@@ -22,7 +22,7 @@ import stream
 from hummock.base.process import prepare_process
 from tests.support.suites.process_memory import peak_growth
 
-SECONDS = float(os.environ.get("HUMMOCK_OVERLOAD_SECONDS", "2.5"))
+SECONDS = float(os.environ.get("HUMMOCK_OVERLOAD_SECONDS", "1.2"))
 MIB = 1 << 20
 BUDGETS = {
     "block_cache_bytes": 32 * MIB,
