@@ -200,7 +200,7 @@ def test_a_view_over_a_table_that_is_written_meanwhile(db):
 
     def write():
         rng = random.Random(run_seed())
-        while not stop.is_set():
+        while not stop.wait(0.01):
             change(db, rng)
             sent.append(1)
 
