@@ -35,7 +35,7 @@ def rng():
 
 @pytest.fixture
 def session():
-    with stream.connect("memory://", barrier_interval_ms=20) as session:
+    with stream.connect("memory://", barrier_interval_ms=amount(100, 20)) as session:
         yield session
 
 

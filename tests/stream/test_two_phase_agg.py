@@ -31,7 +31,7 @@ VIEWS = {
 
 
 def connected(url, **options):
-    return stream.connect(url, create=True, **{"barrier_interval_ms": 20, "parallelism": 3, **options})
+    return stream.connect(url, create=True, **{"barrier_interval_ms": amount(100, 20), "parallelism": 3, **options})
 
 
 @pytest.fixture
