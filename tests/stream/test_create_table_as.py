@@ -10,12 +10,11 @@ from relational.errors import Duplicate, EvaluationError
 from stream.errors import DuplicateKey, InvalidStatement, JobCreating
 from stream.protocol import FirstRows, Step
 from tests.stream.test_sources import connected
-from tests.support.drivers.seeds import amount
 
 
 @pytest.fixture
 def db():
-    with stream.connect("memory://", parallelism=2, barrier_interval_ms=amount(100, 20)) as session:
+    with stream.connect("memory://", parallelism=2, barrier_interval_ms=20) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, s VARCHAR)")
         session.sql("INSERT INTO t VALUES (1, 1, 'a'), (2, 1, 'b'), (3, NULL, 'c'); FLUSH")
         yield session

@@ -33,7 +33,7 @@ VIEWS = {
 
 
 def connected(url="memory://", **options):
-    return stream.connect(url, create=True, **{"barrier_interval_ms": amount(100, 20), **options})
+    return stream.connect(url, create=True, **{"barrier_interval_ms": 20, **options})
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from stream.errors import BackfillRefused, ConnectorError, UnknownConnector
 from stream.spark.fragments import backfill_fragments
 from tests.stream.connector.test_files import write
 from tests.support.drivers import feed
-from tests.support.drivers.seeds import amount, seeds
+from tests.support.drivers.seeds import seeds
 
 SOON_SECONDS = 30.0
 ROWS = 5_000
@@ -34,7 +34,7 @@ def eventually(condition):
 
 def connected(directory, **options):
     return stream.connect(f"file://{directory}", create=True,
-            **{"barrier_interval_ms": amount(50, 10), "recovery_backoff_ms": 1, **options})
+            **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
 
 
 def bids(rows=ROWS, first=0):

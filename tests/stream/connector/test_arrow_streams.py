@@ -12,7 +12,6 @@ from relational.types import Schema
 from stream.connector.arrow_streams import ArrowStreamConnector, arrow_source, batches_of
 from stream.errors import ConnectorError, InvalidOffset
 from tests.stream.test_sources import eventually
-from tests.support.drivers.seeds import amount
 from tests.support.suites.connector_suite import ConnectorSuite
 
 SCHEMA = Schema.of(id="bigint", name="varchar")
@@ -178,7 +177,7 @@ def test_batches_without_a_column_or_of_another_type_are_refused():
 
 def connected(directory, **options):
     return stream.connect(f"file://{directory}", create=True,
-            **{"barrier_interval_ms": amount(100, 20), "recovery_backoff_ms": 1, **options})
+            **{"barrier_interval_ms": 20, "recovery_backoff_ms": 1, **options})
 
 
 def test_views_read_a_stream_each_for_itself_and_free_it_by_their_commits(tmp_path):
