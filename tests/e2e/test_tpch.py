@@ -14,7 +14,7 @@ from tests.support.drivers.seeds import amount, run_seed
 from tests.support.drivers.tpch import QUERIES, SCHEMAS, orders, static_tables
 from tests.support.suites.duck import assert_same_rows, oracle, rows_of
 
-SUPPLIERS, ORDERS, EPOCHS = 10, 300, amount(4, 5)
+SUPPLIERS, ORDERS, EPOCHS = 10, 300, amount(3, 5)
 QUOTIENT_ERROR = 1e-4       # NUMERIC quotients have fewer digits than DuckDB's
 LATE = (3, 5, 13, 17, 18, 21)
 """Views that are created over rows."""

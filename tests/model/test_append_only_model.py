@@ -25,7 +25,7 @@ from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.seeds import amount, run_seed
 
 SCHEMA = Schema.of(v="bigint", text="varchar", _row_id="bigint")
-PROGRAMS, STEPS_EACH = amount(4, 8), 40
+PROGRAMS, STEPS_EACH = amount(2, 8), 40
 
 
 class Twin:

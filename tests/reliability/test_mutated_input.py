@@ -24,7 +24,7 @@ from hummock.options import StorageOptions
 from hummock.tools.verify import verify_version
 from tests.reliability.mutated_files import mutated
 from tests.reliability.store_harness import EVERYTHING, Lab, at, keys
-from tests.support.drivers.seeds import seeds
+from tests.support.drivers.seeds import amount, seeds
 from tests.support.worlds.manager_parts import task_answers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def run_mutations(seed, count):
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_mutated_files_with_right_checksums_are_refused_or_read(seed):
-    run_mutations(seed, 50_000)
+    run_mutations(seed, amount(20_000, 50_000))
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_rows_of_the_meta_store_of_any_shape_end_typed(given):
     lab, _, _ = given
     rows = lab.meta.list("")
     assert len(rows) >= 6
-    for seed in seeds(500, 1_500):
+    for seed in seeds(250, 1_500):
         rng = random.Random(seed)
         key, value = rng.choice(rows)
         bad = (mutated(rng, value) if rng.random() < .3 else

@@ -195,12 +195,12 @@ def test_several_views_are_created_at_once(db, gate):
 
 
 def test_a_view_over_a_table_that_is_written_meanwhile(db):
-    insert(db, range(amount(10_000, 100_000)))
+    insert(db, range(amount(4_000, 100_000)))
     stop, sent = threading.Event(), []
 
     def write():
         rng = random.Random(run_seed())
-        while not stop.is_set():
+        while not stop.wait(0.01):
             change(db, rng)
             sent.append(1)
 

@@ -19,6 +19,7 @@ from stream.executor.statement import StatementEvaluator
 from stream.message import DeleteRows
 from stream.meta.job_planner import JobPlanner
 from tests.support.drivers import feed
+from tests.support.drivers.seeds import amount
 
 SOON_SECONDS = 30.0
 DIGESTIBLE = [each for each in feed.KINDS if each != feed.BROKEN]
@@ -32,7 +33,8 @@ def eventually(condition, message=""):
 
 
 def connected(url, **options):
-    return stream.connect(url, create=True, **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
+    return stream.connect(
+        url, create=True, **{"barrier_interval_ms": amount(50, 10), "recovery_backoff_ms": 1, **options})
 
 
 @pytest.fixture

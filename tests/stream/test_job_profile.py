@@ -14,11 +14,12 @@ from stream.executor.meter import ExecutorMeter, MeteredExecutor
 from stream.message import WAIT
 from tests.stream.test_sources import connected
 from tests.support.drivers.pretty import from_pretty
+from tests.support.drivers.seeds import amount
 
 
 @pytest.fixture
 def db():
-    with stream.connect("memory://", parallelism=2, barrier_interval_ms=20) as session:
+    with stream.connect("memory://", parallelism=2, barrier_interval_ms=amount(100, 20)) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT)")
         session.sql("CREATE MATERIALIZED VIEW v AS SELECT k, COUNT(*) AS n FROM t WHERE k > 0 GROUP BY k")
         yield session

@@ -8,11 +8,11 @@ import stream
 from relational.table import scan
 from stream.executor import join_side
 from stream.executor.stored_partners import StoredPartners
-from tests.support.drivers.seeds import seeds, varied_rng
+from tests.support.drivers.seeds import amount, seeds, varied_rng
 from tests.support.suites.duck import oracle
 
 BUDGET = 2_000
-ROUNDS, IDS, KEYS = 5, 400, 3
+ROUNDS, IDS, KEYS = amount(3, 5), 400, 3
 TABLES = "CREATE TABLE a (id BIGINT PRIMARY KEY, k INT, x INT); CREATE TABLE b (id BIGINT PRIMARY KEY, k INT, y INT)"
 ON = {"equal": "a.k = b.k", "condition": "a.k = b.k AND a.x < b.y"}
 JOINS = {

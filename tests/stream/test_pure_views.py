@@ -20,10 +20,10 @@ from relational.relation import Relation
 from relational.types import DataType
 from stream.error_counts import committed_errors
 from tests.support.drivers.extremes import branches, calls, casts, rows_of
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 SIGNATURES = os.environ.get("HUMMOCK_VIEW_SIGNATURES", "2")
-MOST_ROWS, MOST_EXPRESSIONS = 60, 40
+MOST_ROWS, MOST_EXPRESSIONS = amount(30, 60), 40
 ALWAYS = [(DataType.VARCHAR,), (DataType.DOUBLE,), (DataType.TIMESTAMPTZ, DataType.INTERVAL)]
 COUNT = AggCall(AggKind.COUNT, None, None, False, DataType.BIGINT)
 
@@ -35,7 +35,7 @@ def rng():
 
 @pytest.fixture
 def session():
-    with stream.connect("memory://", barrier_interval_ms=20) as session:
+    with stream.connect("memory://", barrier_interval_ms=amount(100, 20)) as session:
         yield session
 
 

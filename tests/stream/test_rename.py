@@ -7,6 +7,7 @@ import pytest
 import stream
 from relational.errors import BindError
 from stream.errors import AppendOnlyViolation
+from tests.support.drivers.seeds import amount
 
 
 def rows(db, query):
@@ -14,7 +15,7 @@ def rows(db, query):
 
 
 def opened(url):
-    db = stream.connect(url, create=True, barrier_interval_ms=20)
+    db = stream.connect(url, create=True, barrier_interval_ms=amount(100, 20))
     db.sql("SET rw_implicit_flush = true")
     return db
 

@@ -31,7 +31,7 @@ VIEWS = {
 
 
 def connected(url, **options):
-    return stream.connect(url, create=True, **{"barrier_interval_ms": 20, "parallelism": 3, **options})
+    return stream.connect(url, create=True, **{"barrier_interval_ms": amount(100, 20), "parallelism": 3, **options})
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_views_in_two_phases_equal_those_in_one(tmp_path):
     rng, url = random.Random(run_seed()), f"file://{tmp_path}"
     db = connected(url)
     create(db)
-    for turn in range(amount(3, 12)):
+    for turn in range(amount(2, 12)):
         for _ in range(6):
             change(db, rng)
         db.flush()

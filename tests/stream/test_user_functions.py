@@ -30,6 +30,7 @@ from stream import col
 from stream import functions as f
 from stream.errors import InvalidStatement
 from tests.support.drivers.engine_store import EngineStore
+from tests.support.drivers.seeds import amount
 
 TWICE = """CREATE FUNCTION twice(a BIGINT) RETURNS BIGINT LANGUAGE python IMMUTABLE AS $$
 import pyarrow.compute as pc
@@ -80,7 +81,7 @@ ROWS = [(1, 10, "x"), (2, None, "x"), (3, -3, "y"), (4, 7, None), (5, 0, "y"), (
 
 @pytest.fixture
 def db():
-    with stream.connect("memory://", allow_user_functions=True, barrier_interval_ms=20) as session:
+    with stream.connect("memory://", allow_user_functions=True, barrier_interval_ms=amount(100, 20)) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, g VARCHAR)")
         session.table("t").insert(ROWS)
         session.flush()
@@ -297,7 +298,7 @@ def test_an_aggregate_keeps_rows_only_where_its_state_cannot_forget_one(db):
 
 def test_states_are_stored_and_evicted(tmp_path):
     url = f"file://{tmp_path}"
-    options = {"allow_user_functions": True, "aggregation_cache_bytes": 1 << 14, "barrier_interval_ms": 20}
+    options = {"allow_user_functions": True, "aggregation_cache_bytes": 1 << 14, "barrier_interval_ms": amount(100, 20)}
     for round_ in range(3):
         with stream.connect(url, create=True, **options) as db:
             if not round_:

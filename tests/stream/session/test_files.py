@@ -21,7 +21,7 @@ from stream import col
 from stream import functions as f
 from stream.connector import file_schema, parquet_files
 from stream.errors import ConnectorError, MalformedRows
-from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.seeds import amount, run_seed
 
 ROWS = 20_000
 
@@ -72,7 +72,7 @@ def test_row_groups_that_a_condition_excludes_are_not_read(
     whole = parquet_files.ParquetFile.read
     monkeypatch.setattr(parquet_files.ParquetFile, "read",
                         lambda self, group, names: read.append(group) or whole(self, group, names))
-    for _ in range(30):
+    for _ in range(amount(8, 30)):
         least, most = sorted(rng.choices(rows, k=2))
         for where in (f"n = {least}", f"n >= {least} AND n < {most}", f"{most} >= n AND x > {least / 7}",
                       f"day > DATE '2024-01-01' + {most}", f"n < {least} OR n > {most}",

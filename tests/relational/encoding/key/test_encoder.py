@@ -24,6 +24,7 @@ from tests.relational.random_rows import (
     sort_key,
     sql_row,
 )
+from tests.support.drivers.seeds import amount
 
 NUMERIC = DataType.NUMERIC
 VECTORS = [
@@ -122,7 +123,7 @@ def test_bytes_order_as_sql_does_for_two_columns(orders, rng):
 
 
 def test_bytes_order_as_sql_does_for_several_columns(rng):
-    for _ in range(60):
+    for _ in range(amount(20, 60)):
         encoder = random_encoder(rng)
         check_order(encoder, random_rows(rng, list(encoder.types), 100), rng)
 
@@ -146,7 +147,7 @@ def check_order(encoder, rows, rng):
 
 
 def test_keys_decode_to_sql_equal_rows_sliced_or_not(rng):
-    for _ in range(80):
+    for _ in range(amount(25, 80)):
         encoder = random_encoder(rng)
         rows = random_rows(rng, list(encoder.types), rng.choice([1, 7, 1024, 1025, 2500]))
         columns = columns_of(encoder.types, rows)

@@ -11,6 +11,7 @@ from relational.encoding import ValueEncoder
 from relational.errors import EncodingError
 from relational.types import DataType, Interval
 from tests.relational.random_rows import ALL, columns_of, mutated, random_rows, random_value
+from tests.support.drivers.seeds import amount
 
 VECTORS = [
     (DataType.BOOLEAN, True, "01"),
@@ -106,7 +107,7 @@ def test_rows_of_the_first_form_and_of_another_width_are_refused():
 
 
 def test_rows_come_back_bit_for_bit_sliced_or_not(rng):
-    for _ in range(80):
+    for _ in range(amount(25, 80)):
         types = rng.sample(ALL, rng.randrange(1, 6))
         encoder = ValueEncoder(types)
         rows = random_rows(rng, types, rng.choice([1, 9, 1024, 1025, 2500]))
