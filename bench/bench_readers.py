@@ -163,6 +163,7 @@ class Writer:
         return (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
 
 
+@pytest.mark.timeout(300 + 3 * SECONDS)
 def test_rate(benchmark: Any, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
     writer = Writer(url)

@@ -187,10 +187,18 @@ class Wait(NamedTuple):
 
     seconds: float | None = None
 
+    def sooner(self, other: Wait) -> Wait:
+        """The one that ends first."""
+        if self.seconds is None or other.seconds is None:
+            return other if self.seconds is None else self
+        return min(self, other)
+
 
 WAIT = Wait()
 PAUSE = Wait(0.0)
-"""There is more to process: emitted between two parts of long work, for the sake of other actors."""
+"""There is more to process: emitted between two parts of long work, for the sake of other actors. A source or merge
+emits it behind each chunk, since executors above it may keep what they are given, and then no message would reach the
+actor before the next barrier."""
 
 
 _evaluations = itertools.count(1)

@@ -28,7 +28,7 @@ from relational.table.scan_positions import RowKeys, ScanPositions, keys_of
 from relational.table.storage_table import StorageTable
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
-from stream.message import Barrier, Message, Wait, Watermark
+from stream.message import PAUSE, Barrier, Message, Wait, Watermark
 
 OpenTable: TypeAlias = "Callable[[TableCatalog, Sequence[int] | None], StorageTable]"
 """The stored rows of a table, in these columns; None: all."""
@@ -143,6 +143,9 @@ class BackfillExecutor(Executor):
                 if is_done:
                     return
                 snapshot = self._snapshot(message.epoch.prev)
+                continue
+            if message is PAUSE:
+                yield message
                 continue
             if isinstance(message, StreamChunk):
                 yield from self._sorted_out(message)

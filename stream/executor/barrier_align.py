@@ -1,7 +1,8 @@
 """Barrier alignment: the messages of several inputs as one sequence, in which a barrier comes once.
 
 An input that has delivered a barrier is not read until the others have delivered theirs. The others are read in turns,
-one message of each [R11]. No input waits: one without a message yields a Wait [R23].
+one message of each [R11]. No input waits: one without a message yields a Wait [R23]. If none has a message, the Wait
+that ends first is passed on.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ def align_barriers(inputs: Sequence[Executor], identity: str) -> Iterator[FromIn
     barrier: Barrier | None = None
     unaligned = list(range(len(streams)))
     while True:
-        is_idle = True
+        is_idle, wait = True, WAIT
         for number in tuple(unaligned):
             message = next(streams[number], None)
             if message is None:
                 return
             if isinstance(message, Wait):
+                wait = wait.sooner(message)
                 continue
             is_idle = False
             if isinstance(message, Barrier):
@@ -44,4 +46,4 @@ def align_barriers(inputs: Sequence[Executor], identity: str) -> Iterator[FromIn
             yield barrier
             barrier, unaligned = None, list(range(len(streams)))
         elif is_idle:
-            yield WAIT
+            yield wait

@@ -22,7 +22,7 @@ from typing import Any
 
 from relational.chunk import StreamChunk
 from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, next_of
-from stream.message import WAIT, Barrier, Message, Watermark
+from stream.message import PAUSE, WAIT, Barrier, Message, Watermark
 from stream.runtime.channel import LINGER_BYTES, LINGER_ROWS, Channel
 from stream.runtime.debloat import BufferDebloater
 
@@ -64,6 +64,7 @@ class MergeExecutor(Executor):
                     self._debloater.begin()
                     yield chunk
                     self._debloater.end(chunk.visible_rows)
+                    yield PAUSE
                 else:
                     yield message
             if not unaligned and barrier is not None:

@@ -18,7 +18,7 @@ from relational.table.storage_table import StorageTable
 from stream.executor.backfill import changes_of_read_rows
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
-from stream.message import Barrier, Message, Wait
+from stream.message import PAUSE, Barrier, Message, Wait
 
 
 class SnapshotBackfillExecutor(Executor):
@@ -59,7 +59,7 @@ class SnapshotBackfillExecutor(Executor):
             for message in messages:
                 if isinstance(message, Barrier):
                     break
-                if isinstance(message, Wait) and self._may_read():
+                if isinstance(message, Wait) and message is not PAUSE and self._may_read():
                     yield from self._next_slice(snapshot)
                 else:
                     yield message

@@ -35,7 +35,7 @@ from stream.executor.base import Executor, ExecutorInfo, first_barrier, received
 from stream.executor.chunk_size import ChunkSize
 from stream.executor.rate_limit import RateLimit
 from stream.executor.skip_allowance import SkipAllowance
-from stream.message import WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
+from stream.message import PAUSE, WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
 from stream.runtime.channel import Channel
 
 BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
@@ -200,6 +200,7 @@ class SourceExecutor(Executor):
                 now = self._cpu_clock()
                 self._chunk_size.note_chunk(chunk.capacity, now - began, chunk.nbytes, time.monotonic() - sent)
                 began = now
+                yield PAUSE
             if not isinstance(message, Wait):
                 yield message
                 began = self._cpu_clock()

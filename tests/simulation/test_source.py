@@ -141,7 +141,7 @@ class Stage:
             MemoryMetaStore(),
             PlaygroundOptions(
                 stream=StreamOptions(recovery_backoff_ms=1, recovery_attempts=10, **options),
-                compaction=CompactionOptions(),     # keeps the history that the tests read
+                compaction=CompactionOptions(history_ms=600_000),      # what the tests read
             ),
             observer=self.observe,
         )

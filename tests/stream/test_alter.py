@@ -109,7 +109,8 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
         plans = [handle.plan for handle in handles]
     with hummock.open(url) as reader:
         before = {info.name for info in reader.version.sstables}
-    with hummock.open(url, role="writer", compaction=CompactionOptions(l0_runs=2, l0_base_bytes=1)) as store:
+    shape = CompactionOptions(l0_runs=2, l0_base_bytes=1, history_ms=HISTORY_MS)
+    with hummock.open(url, role="writer", compaction=shape) as store:
         assert store.compact(timeout=30) and before.isdisjoint(info.name for info in store.version.sstables)
     for _ in range(2):
         with stream.connect(url, create=True, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:

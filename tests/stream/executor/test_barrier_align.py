@@ -3,7 +3,7 @@ import pytest
 from relational.types import Schema
 from stream.errors import InconsistentStream
 from stream.executor.barrier_align import FromInput, align_barriers
-from stream.message import WAIT, Barrier
+from stream.message import PAUSE, WAIT, Barrier, Wait
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.stream_driver import ScriptedExecutor, barrier
 
@@ -58,3 +58,19 @@ def test_it_ends_with_any_input():
 def test_different_barriers_are_an_error():
     with pytest.raises(InconsistentStream, match="Join"):
         aligned([barrier(1), barrier(2)], [barrier(1), barrier(3)])
+
+
+@pytest.mark.parametrize(
+    ("waits", "passed_on"),
+    [((WAIT, WAIT), WAIT), ((WAIT, PAUSE), PAUSE), ((PAUSE, WAIT), PAUSE), ((Wait(2.0), Wait(1.0)), Wait(1.0)),
+     ((Wait(1.0), WAIT), Wait(1.0)), ((Wait(1.0), PAUSE), PAUSE)],
+)
+def test_of_the_waits_of_its_inputs_it_passes_on_the_one_that_ends_first(waits, passed_on):
+    """With another one an input that has more to process, or polls, would be left alone."""
+    found = aligned(*([barrier(1), wait, barrier(2)] for wait in waits))
+    assert found == [barrier(1), passed_on, barrier(2)]
+
+
+def test_an_input_that_has_passed_the_barrier_sets_no_time():
+    found = aligned([barrier(1), PAUSE], [WAIT, barrier(1), PAUSE])
+    assert found == [barrier(1), PAUSE]

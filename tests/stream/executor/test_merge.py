@@ -9,10 +9,10 @@ from relational.types import Schema
 from stream.errors import ChannelClosed, InconsistentStream
 from stream.executor.base import ExecutorInfo
 from stream.executor.merge import MergeExecutor
-from stream.message import WAIT, Barrier, Wait, Watermark
+from stream.message import PAUSE, WAIT, Barrier, Wait, Watermark
 from stream.runtime.channel import LINGER_ROWS, Channel
 from tests.support.drivers.seeds import run_seed
-from tests.support.drivers.stream_driver import barrier, until_barrier
+from tests.support.drivers.stream_driver import barrier, unpaused, until_barrier
 
 SCHEMA = Schema.of(sender="bigint", number="bigint")
 INFO = ExecutorInfo(SCHEMA, (0, 1), "Merge")
@@ -27,7 +27,7 @@ def test_all_messages_of_an_epoch_precede_its_barrier_and_each_sender_keeps_its_
     rng = random.Random(run_seed())
     channels = [Channel(1 << 20) for _ in range(4)]
     sent = dict.fromkeys(range(4), 0)
-    messages = MergeExecutor(INFO, channels, ROWS).execute()
+    messages = unpaused(MergeExecutor(INFO, channels, ROWS).execute())
     for number in range(1, 30):
         expected = []
         for at, channel in enumerate(channels):
@@ -50,7 +50,7 @@ def test_all_messages_of_an_epoch_precede_its_barrier_and_each_sender_keeps_its_
 
 def test_a_sender_ahead_waits_while_the_others_are_read():
     first, second = Channel(10), Channel(10)
-    messages = MergeExecutor(INFO, [first, second], ROWS).execute()
+    messages = unpaused(MergeExecutor(INFO, [first, second], ROWS).execute())
     for message in (barrier(1), chunk(0, 1)):
         first.send(message)
     assert next(messages) == WAIT and first.waiting_rows == 1
@@ -66,7 +66,7 @@ def test_a_quick_sender_does_not_starve_the_others():
     for number in range(100):
         quick.send(chunk(0, number))
     slow.send(chunk(1, 0))
-    messages = MergeExecutor(INFO, [quick, slow], 1).execute()
+    messages = unpaused(MergeExecutor(INFO, [quick, slow], 1).execute())
     assert [next(iter(next(messages).rows()))[0] for _ in range(2)] == [0, 1]
 
 
@@ -86,7 +86,7 @@ def test_waiting_chunks_are_joined_in_order_up_to_a_size():
     for first in (0, 6):
         channel.send(StreamChunk.from_rows(SCHEMA, changes[first : first + 6]).with_visibility(shown))
     assert not channel.try_send(StreamChunk.from_rows(SCHEMA, changes[12:]).with_visibility(shown))
-    messages = MergeExecutor(INFO, [channel], ROWS).execute()
+    messages = unpaused(MergeExecutor(INFO, [channel], ROWS).execute())
     joined = next(messages)
     kept = [(op, (zero, number)) for op, (zero, number) in changes[:12] if number % 6 != 2]
     assert [(int(op), row) for op, row in joined.changes()] == kept
@@ -128,7 +128,7 @@ def test_it_ends_when_a_sender_has_ended_and_fails_with_a_sender():
     channel = Channel(10)
     channel.send(barrier(1))
     channel.close()
-    messages = MergeExecutor(INFO, [channel], ROWS).execute()
+    messages = unpaused(MergeExecutor(INFO, [channel], ROWS).execute())
     assert [each for each in messages if not isinstance(each, Wait)] == [barrier(1)]
     failed = Channel(10)
     failed.close(RuntimeError("upstream died"))
@@ -146,7 +146,7 @@ def test_barriers_of_two_epochs_at_once_are_a_fault():
 
 def test_a_watermark_is_the_least_of_all_channels_and_precedes_the_barrier():
     channels = [Channel(100), Channel(100)]
-    messages = MergeExecutor(INFO, channels, ROWS).execute()
+    messages = unpaused(MergeExecutor(INFO, channels, ROWS).execute())
 
     def epoch(number, *marks):
         """`marks`: for each channel its watermarks."""
@@ -172,7 +172,16 @@ def test_a_few_rows_are_joined_where_chunks_pass_as_they_are():
     channel.send(barrier(1))
     channel.send(StreamChunk.from_rows(SCHEMA, [(0, (0, 0))] * LINGER_ROWS))
     channel.send(chunk(0, 1))
-    messages = MergeExecutor(INFO, [channel], None).execute()
+    messages = unpaused(MergeExecutor(INFO, [channel], None).execute())
     assert list(next(messages).rows()) == [(0, number) for number in range(5)]
     assert next(messages) == barrier(1)
     assert [next(messages).capacity for _ in range(2)] == [LINGER_ROWS, 1]
+
+
+def test_it_gives_way_after_each_chunk():
+    channel = Channel(100)
+    for message in (barrier(1), chunk(0, 1), barrier(2)):
+        channel.send(message)
+    messages = MergeExecutor(INFO, [channel], ROWS).execute()
+    assert next(messages) == barrier(1) and next(messages).visible_rows == 1
+    assert next(messages) is PAUSE and next(messages) == barrier(2)

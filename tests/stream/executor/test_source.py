@@ -5,19 +5,22 @@ import pytest
 
 from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import Column, StreamChunk
+from relational.expr import ErrorCounts
+from relational.expr.expression import Literal
 from relational.table.state_table import StateTable
-from relational.types import Schema
+from relational.types import DataType, Schema
 from stream.connector.base import Start, StartKind
 from stream.errors import MalformedRows
 from stream.executor import source as source_module
 from stream.executor.base import ExecutorInfo
+from stream.executor.filter import FilterExecutor
 from stream.executor.rate_limit import RateLimit
 from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
-from stream.message import Barrier, DeleteRows, Pause, Resume, Wait
+from stream.message import PAUSE, Barrier, DeleteRows, Pause, Resume, Wait
 from stream.plan.state_tables import offset_table
 from stream.runtime.channel import Channel
 from tests.support.drivers.numbered_reader import NumberedReader
-from tests.support.drivers.stream_driver import barrier
+from tests.support.drivers.stream_driver import barrier, unpaused
 
 SCHEMA = Schema.of(id="bigint")
 
@@ -51,6 +54,19 @@ def source(store, control, readers, **options):
     return SourceExecutor(ExecutorInfo(SCHEMA, (0,), "Source"), control, readers, table, **options)
 
 
+def test_an_actor_whose_executors_keep_all_rows_gives_way_after_each_chunk():
+    """Else it would run until its next barrier, which may wait for the actors that wait for its thread."""
+    control = Channel(100)
+    control.send(barrier(1))
+    read = source(MemoryStateStore(), control, {"a": CountingReader(0, 1 << 60)})
+    never = Literal(False, DataType.BOOLEAN)
+    messages = FilterExecutor(read.info, read, never, ErrorCounts()).execute()
+    assert [next(messages) for _ in range(4)] == [barrier(1), PAUSE, PAUSE, PAUSE]
+    with_rows = source(MemoryStateStore(), control, {"a": CountingReader(0, 1 << 60)}).execute()
+    control.send(barrier(1))
+    assert [type(next(with_rows)) for _ in range(5)] == [Barrier, StreamChunk, Wait, StreamChunk, Wait]
+
+
 def rows_of(messages):
     return [row[0] for each in messages if isinstance(each, StreamChunk) for row in each.rows()]
 
@@ -63,7 +79,7 @@ def take(messages, count):
 def test_chunks_come_between_barriers_and_barriers_have_precedence():
     control = Channel(100)
     control.send(barrier(1))
-    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}).execute())
     first, chunk = take(messages, 2)
     assert first == barrier(1) and rows_of([chunk]) == [0, 1]
     control.send(barrier(2))
@@ -75,7 +91,7 @@ def test_barriers_that_follow_each_other_closely_do_not_keep_it_from_reading():
     control = Channel(100)
     for number in range(1, 5):
         control.send(barrier(number))
-    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}).execute())
     taken = take(messages, 7)
     assert [isinstance(each, Barrier) for each in taken] == [True, False] * 3 + [True]
     assert rows_of(taken) == [0, 1, 2, 3, 4, 5]
@@ -85,7 +101,7 @@ def test_barriers_that_follow_each_other_closely_do_not_keep_it_from_reading():
 def test_recovery_reads_on_where_the_last_committed_epoch_ended(survived):
     store, control = MemoryStateStore(), Channel(100)
     control.send(barrier(1))
-    messages = source(store, control, {"a": CountingReader(0, 100)}).execute()
+    messages = unpaused(source(store, control, {"a": CountingReader(0, 100)}).execute())
     take(messages, 1)
     kept = []
     for number in range(survived):
@@ -96,7 +112,7 @@ def test_recovery_reads_on_where_the_last_committed_epoch_ended(survived):
     store.clear_uncommitted()
     again = Channel(100)
     again.send(barrier(survived + 2))
-    recovered = source(store, again, {"a": CountingReader(0, 100)}).execute()
+    recovered = unpaused(source(store, again, {"a": CountingReader(0, 100)}).execute())
     assert kept + rows_of(take(recovered, 2)) == list(range(4 * survived + 2))
 
 
@@ -110,7 +126,7 @@ def test_after_checkpoint_rows_it_asks_for_a_barrier_once_and_waits_for_it():
 
     reader = CountingReader(0, 12)
     options = {"checkpoint_rows": 5, "request_barrier": answer}
-    messages = source(MemoryStateStore(), control, {"a": reader}, **options).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": reader}, **options).execute())
     seen = take(messages, 9)
     sizes = ["barrier" if isinstance(each, Barrier) else each.capacity for each in seen]
     assert sizes == ["barrier", 2, 2, 1, "barrier", 2, 2, 1, "barrier"]
@@ -121,7 +137,7 @@ def test_splits_are_read_in_turn_and_each_has_its_offset():
     store, control = MemoryStateStore(), Channel(100)
     control.send(barrier(1))
     readers = {"a": CountingReader(0, 3), "b": CountingReader(100, 104)}
-    messages = source(store, control, readers).execute()
+    messages = unpaused(source(store, control, readers).execute())
     assert rows_of(take(messages, 5)) == [0, 1, 100, 101, 2, 102, 103]
     control.send(barrier(2))
     store.commit(next(messages).epoch.prev)
@@ -136,7 +152,7 @@ def test_a_reader_that_has_nothing_now_is_asked_again():
     control = Channel(100)
     control.send(barrier(1))
     reader = CountingReader(0, 2, gaps=[1, 2])
-    messages = source(MemoryStateStore(), control, {"a": reader}).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": reader}).execute())
     assert rows_of(take(messages, 2)) == [0, 1]
     assert reader.calls == 3
 
@@ -152,7 +168,7 @@ def test_a_malformed_chunk_is_refused_by_split_column_and_row():
     control.send(barrier(1))
     table = StateTable(offset_table(9, "t.offsets", 1), MemoryStateStore())
     info = ExecutorInfo(schema, (0,), "Source")
-    messages = SourceExecutor(info, control, {"a": MalformedReader(0, 2)}, table, chunk_rows=2).execute()
+    messages = unpaused(SourceExecutor(info, control, {"a": MalformedReader(0, 2)}, table, chunk_rows=2).execute())
     next(messages)
     with pytest.raises(MalformedRows, match=r"split 'a', column 'name', row 1: .*UTF-8"):
         next(messages)
@@ -163,7 +179,7 @@ def test_paused_it_hands_on_barriers_and_statements_but_no_rows():
     statement = DeleteRows(1, None)
     for message in (barrier(1, Pause()), statement, barrier(2), barrier(3, Resume())):
         control.send(message)
-    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 2)}).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": CountingReader(0, 2)}).execute())
     *paused, chunk = take(messages, 5)
     assert paused == [barrier(1, Pause()), statement, barrier(2), barrier(3, Resume())]
     assert rows_of([chunk]) == [0, 1]
@@ -172,7 +188,7 @@ def test_paused_it_hands_on_barriers_and_statements_but_no_rows():
 def test_it_ends_with_its_channel_and_closes_its_readers():
     control, reader = Channel(100), CountingReader(0, 2)
     control.send(barrier(1))
-    messages = source(MemoryStateStore(), control, {"a": reader}).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": reader}).execute())
     take(messages, 2)
     control.close()
     assert list(messages) == [] and reader.is_closed
@@ -182,8 +198,8 @@ def test_chunks_grow_while_the_actor_is_quick_and_shrink_when_it_is_slow():
     cpu_seconds, per_row = [0.0], [1e-6]
     control = Channel(100)
     control.send(barrier(1))
-    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 10**6)}, least_chunk_rows=16,
-                      chunk_rows=1_000, cpu_clock=lambda: cpu_seconds[0]).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": CountingReader(0, 10**6)}, least_chunk_rows=16,
+                      chunk_rows=1_000, cpu_clock=lambda: cpu_seconds[0]).execute())
     next(messages)
 
     def sizes(count):
@@ -209,7 +225,7 @@ def test_of_many_splits_that_end_a_few_are_read_at_a_time_and_of_others_all():
 
     readers = {f"file {at:03}": Bounded(100 * at, 100 * at + 6) for at in range(100)}
     readers |= {"endless 1": CountingReader(10**6, 10**7), "endless 2": CountingReader(10**8, 10**9)}
-    messages = source(MemoryStateStore(), control, readers).execute()
+    messages = unpaused(source(MemoryStateStore(), control, readers).execute())
     next(messages)
     seen, most = [], 0
     while sum(reader.is_finished for reader in readers.values()) < 100:
@@ -228,8 +244,8 @@ def test_it_reads_no_more_than_its_rate_and_nothing_while_it_may_not(monkeypatch
     may_read, waits = [False], []
     control = Channel(100)
     control.send(barrier(1))
-    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 10_000)}, chunk_rows=50, rate_limit=1_000,
-                      may_read=lambda: may_read[0]).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": CountingReader(0, 10_000)}, chunk_rows=50,
+                               rate_limit=1_000, may_read=lambda: may_read[0]).execute())
     next(messages)
     chunks = []
     while len(chunks) < 100:
@@ -262,7 +278,7 @@ def test_a_new_job_begins_at_its_start_and_splits_that_come_later_at_theirs(kind
         control.send(barrier(number))
         options = {"start": Start(kind), "find_splits": lambda known: {name: reader for name, reader in later.items()
                                                                        if name not in known}}
-        messages = source(store, control, readers, **options).execute()
+        messages = unpaused(source(store, control, readers, **options).execute())
         next(messages)
         return control, messages
 
@@ -286,7 +302,7 @@ def test_a_new_job_begins_at_its_start_and_splits_that_come_later_at_theirs(kind
 def test_a_new_job_without_splits_is_not_new_later():
     store, control = MemoryStateStore(), Channel(100)
     control.send(barrier(1))
-    messages = source(store, control, {}, start=Start(StartKind.LATEST)).execute()
+    messages = unpaused(source(store, control, {}, start=Start(StartKind.LATEST)).execute())
     next(messages)
     control.send(barrier(2))
     store.commit(next(messages).epoch.prev)
@@ -307,7 +323,7 @@ def test_readers_that_hold_rows_release_what_is_committed():
     store, control, reader = MemoryStateStore(), Channel(100), HoldingReader(0, 100)
     control.send(barrier(1))
     options = {"committed_epoch": lambda: store.committed_epoch}
-    messages = source(store, control, {"a": reader}, **options).execute()
+    messages = unpaused(source(store, control, {"a": reader}, **options).execute())
     take(messages, 2)
     for number in (2, 3):
         control.send(barrier(number))
@@ -332,7 +348,7 @@ def test_a_split_is_awaited_until_polls_without_rows_span_the_time(monkeypatch):
     control.send(barrier(1))
     readers = {"a": CountingReader(0, 10, gaps=range(2, 100)), "b": CountingReader(0, 2), "c": CountingReader(0, 0)}
     executor = source(MemoryStateStore(), control, readers)
-    messages = executor.execute()
+    messages = unpaused(executor.execute())
     assert rows_of(take(messages, 3)) == [0, 1, 0, 1]
     assert executor.has_ended("b") and executor.has_ended("c") and executor.awaited_splits(5.0) == ["a"]
     for seconds, awaited in ((0.0, ["a"]), (4.0, ["a"]), (6.0, [])):
@@ -359,7 +375,7 @@ def test_nothing_is_read_before_the_job_is_committed():
         asked.append(reader.calls)
         return barrier(3).epoch.prev - (len(asked) <= 5)
 
-    messages = source(MemoryStateStore(), control, {"a": reader}, committed_epoch=committed_epoch).execute()
+    messages = unpaused(source(MemoryStateStore(), control, {"a": reader}, committed_epoch=committed_epoch).execute())
     first, chunk = take(messages, 2)
     assert first == barrier(3) and rows_of([chunk]) == [0, 1] and reader.calls == 1
     assert len(asked) > 5 and not any(asked)

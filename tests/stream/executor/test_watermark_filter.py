@@ -23,7 +23,7 @@ from stream.runtime.channel import Channel
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.numbered_reader import NumberedReader
 from tests.support.drivers.pretty import from_pretty
-from tests.support.drivers.stream_driver import barrier
+from tests.support.drivers.stream_driver import barrier, unpaused
 
 SCHEMA = Schema.of(at="bigint", name="varchar")
 DELAY = 10
@@ -63,10 +63,10 @@ class Job:
         source = SourceExecutor(info, self.control, readers, offsets, 100)
         self.table = watermark_table(8, "t.watermark", table_catalog("t", schema, (0,)))
         table = StateTable(self.table, self.store)
-        self.messages = WatermarkFilterExecutor(
+        self.messages = unpaused(WatermarkFilterExecutor(
             info, source, source, 0, delay, table, self.errors, shared or SourceWatermark(1), number,
             idle_seconds=idle_seconds
-        ).execute()
+        ).execute())
         self.control.send(barrier(first))
         assert next(self.messages) == barrier(first)
 

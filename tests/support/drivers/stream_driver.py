@@ -12,7 +12,7 @@ from hummock.epoch import Epoch, EpochPair
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Barrier, Message, Mutation, Wait
+from stream.message import PAUSE, Barrier, Message, Mutation, Wait
 from stream.session.session import Session
 
 INSERTS = (Op.INSERT, Op.UPDATE_INSERT)
@@ -148,6 +148,11 @@ def random_changes(
         chunk = StreamChunk.from_rows(schema, changes)
         out.append(chunk if all(shown) else chunk.with_visibility(np.array(shown, np.uint8)))
     return out
+
+
+def unpaused(messages: Iterator[Message]) -> Iterator[Message]:
+    """The messages without the pauses behind chunks."""
+    return (message for message in messages if message is not PAUSE)
 
 
 def until_barrier(messages: Iterator[Message]) -> list[Message]:
