@@ -87,11 +87,17 @@ def orphans(data: Path) -> int:
     return len({path.stem for path in (data / "sst").iterdir()} - known)
 
 
-def await_upload(data: Path) -> None:
-    """Waits until a new file appears: its epoch is not committed yet."""
-    before, until = set((data / "sst").iterdir()), time.monotonic() + 5
-    while set((data / "sst").iterdir()) <= before and time.monotonic() < until:
-        pass
+def stop_before_commit(process: subprocess.Popen[str], data: Path) -> None:
+    """Stops the process while files of an epoch are there that is not committed."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until and process.poll() is None:
+        before, soon = set((data / "sst").iterdir()), time.monotonic() + 5
+        while set((data / "sst").iterdir()) <= before and time.monotonic() < soon:
+            pass
+        process.send_signal(signal.SIGSTOP)
+        if orphans(data):
+            return
+        process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize(("kills", "rows"), [(2, 40_000), pytest.param(20, 400_000, marks=pytest.mark.slow)])
@@ -105,7 +111,7 @@ def test_kills_end_with_the_same_answer(tmp_path: Path, year: Year, kills: int, 
         for _ in range(rng.randint(1, 2)):
             assert next(lines, None) is not None, f"the run ended before kill {kill}"
         if kill % 2:
-            await_upload(data)
+            stop_before_commit(process, data)
         else:
             time.sleep(rng.uniform(0.0, 0.08))
         process.send_signal(signal.SIGKILL)
