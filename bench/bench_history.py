@@ -1,6 +1,6 @@
 """What history costs: a scan of 10,000 rows after 240 commits that changed every one, beside the scan after the first.
 
-Under the options of a session, and under ten minutes of history; beside it what `compact()` costs a store at rest,
+Under the default options, and under ten minutes of history; beside it what `compact()` costs a store at rest,
 which waits for nobody's next look.
 """
 
@@ -18,7 +18,7 @@ import hummock
 import stream
 
 ROWS, COMMITS = 10_000, 240
-HISTORY_MS = {"session": None, "ten minutes": 600_000}
+HISTORY_MS = {"default": None, "ten minutes": 600_000}
 pytestmark = pytest.mark.benchmark(timer=time.perf_counter)
 
 

@@ -46,7 +46,7 @@ class Flusher:
     ):
         self._store, self._mint_name, self._give_up = store, mint_name, give_up
         self._options = replace(options, codec=options.flush_codec)
-        filter_policy(options.filter_policy)
+        filter_policy(options.filter_policy)  # raises before anything is written
         self._room_bytes = options.upload_bytes // options.uploads_in_flight
 
     def upload(

@@ -231,7 +231,9 @@ def cast_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """
     types = pa.types
     if types.is_floating(wanted) and types.is_decimal(array.type):
-        return floats_of_decimals(array, wanted)
+        if array.type.bit_width <= 128 and array.type.scale >= 0:
+            return floats_of_decimals(array, wanted)
+        array = array.cast(pa.string())  # no NUMERIC holds it
     result = array.cast(wanted)
     if types.is_floating(wanted) and types.is_floating(array.type):
         fault, lost = "out of range", pc.and_(pc.is_inf(result), pc.invert(pc.is_inf(array)))

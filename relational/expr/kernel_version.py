@@ -15,8 +15,8 @@ results, else its group is not found; so a view records the version, and is rebu
        BYTEA in its escaped form too.
     3  the digits of a second beyond microseconds are rounded, they were cut off; blanks around a text are bytes of a
        BYTEA; the names of time zones may be in any case, and an interval may end with a colon (they were NULL).
-    4  a NUMERIC with a fraction or with more than 15 digits becomes the nearest REAL or DOUBLE; it was one of the two
-       or three next to it.
+    4  a NUMERIC with a fraction or with more than 15 digits becomes the nearest REAL or DOUBLE; it could become a
+       neighbour of that.
 """
 
 from __future__ import annotations

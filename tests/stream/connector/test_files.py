@@ -325,9 +325,10 @@ def test_a_job_begins_with_the_files_that_are_written_after_a_moment(tmp_path, s
         assert len(values(reader)) == (10 if number else 0)
 
 
-def test_decimals_of_a_file_become_the_nearest_floats(tmp_path, suffix):
+@pytest.mark.parametrize("wide", [pa.decimal128, pa.decimal256])
+def test_decimals_of_a_file_become_the_nearest_floats(tmp_path, suffix, wide):
     decimals = [Decimal(each * 7_919).scaleb(-6) for each in range(500)]
-    column = pa.array(decimals, pa.decimal128(12, 6))
+    column = pa.array(decimals, wide(12, 6))
     write(tmp_path / f"a.{suffix}", pa.table({"x": column, "y": column}))
     opened = connector(tmp_path, suffix, Schema.of(x="double", y="real"))
     found = values(opened.open_split(f"a.{suffix}", (0, 1), []))
