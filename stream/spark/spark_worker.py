@@ -520,7 +520,7 @@ class SparkWorker:
         with self._changed:
             known = {spec.job_id for spec in self._running.values()}
         for pending in self.pending.resume(barrier.epoch.prev, self._discarded_upto):
-            if pending.table_id not in known:
+            if pending.table_id not in known or pending.is_suspect:
                 self.pending.lose(pending, self._failed.get(pending.table_id))
                 continue
             with self._changed:

@@ -350,8 +350,8 @@ class ComputeNode:
             self._failed = barrier.mutation.failed if isinstance(barrier.mutation, Add) else {}
         for pending in self.pending.resume(barrier.epoch.prev, self._discarded_upto):
             missing = [table_id for table_id in pending.tables if table_id not in heads]
-            if missing:
-                self.pending.lose(pending, self._failed.get(missing[0]))
+            if missing or pending.is_suspect:
+                self.pending.lose(pending, self._failed.get(missing[0]) if missing else None)
                 continue
             message = self.pending.again(pending)
             with contextlib.suppress(ChannelClosed):  # the end of the actor leads to another recovery

@@ -61,6 +61,11 @@ class Pending:
     interruptions: int = 0
 
     @property
+    def is_suspect(self) -> bool:
+        """Whether it is assumed to be the cause of the recoveries that interrupted it: it is not sent again."""
+        return self.interruptions >= MAX_INTERRUPTIONS and self.statement.result.evaluation is None
+
+    @property
     def tables(self) -> tuple[int, ...]:
         """The ids of all its tables."""
         statement = self.statement
@@ -238,7 +243,9 @@ class PendingStatements:
 
     def resume(self, committed: int, upto: int) -> list[Pending]:
         """Epochs in (committed, upto] will never be committed. Returns their statements, in the order in which they
-        must be sent again, each followed by a call of `sent`. REQUIRES that no actor of those epochs runs."""
+        must be sent again, each followed by a call of `sent`, or lost if `is_suspect`: one after the other, so that the
+        caller of an unanswered statement learns its loss after `take_lost` knows those of the acknowledged ones.
+        REQUIRES that no actor of those epochs runs."""
         with self._changed:
             self._discarded.append((committed, upto))
             self._commit(committed)
@@ -248,8 +255,6 @@ class PendingStatements:
                 result = pending.statement.result
                 if result.done() and result.exception() is not None:
                     self._forget(pending.statement.statement_id)
-                elif pending.interruptions >= MAX_INTERRUPTIONS and result.evaluation is None:
-                    self._lose(pending)
                 else:
                     again.append(pending)
             self._is_suspended = False

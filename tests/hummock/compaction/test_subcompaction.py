@@ -235,8 +235,9 @@ def gil_acquisitions(rows):
 
 
 def test_the_gil_is_taken_a_few_times_a_window():
-    few, windows, _ = gil_acquisitions(30_000)
-    many, more_windows, blocks = gil_acquisitions(180_000)
+    """Threads that other tests left may take it meanwhile, but not in each of many tries."""
+    few, windows, _ = min(gil_acquisitions(30_000) for _ in range(10))
+    many, more_windows, blocks = min(gil_acquisitions(180_000) for _ in range(4))
     assert few <= 20 and many - few <= 4 * (more_windows - windows) < blocks / 500, (few, many)
 
 

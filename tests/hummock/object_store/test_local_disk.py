@@ -5,6 +5,7 @@ import mmap
 import os
 import random
 import tempfile
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def tmp_path():
 
 
 class Disk:
-    """Counts file calls of Python and of the compiled writer, or `only` those of one name.
+    """Counts this thread's file calls, of Python and of the compiled writer, or `only` those of one name, by any thread.
 
     Calls `at` ... `at + times - 1` fail with `number`. A failing write has written some of its bytes; a failing close
     has closed the file.
@@ -41,6 +42,7 @@ class Disk:
     def __init__(self, at=FOREVER, number=errno.EIO, times=1, only=""):
         self.at, self.number, self.times, self.only = at, number, times, only
         self.seen, self.hit = [], 0
+        self.thread = threading.get_ident()     # others, which earlier tests left, may close their files meanwhile
 
     @contextmanager
     def inserted(self, monkeypatch):
@@ -51,7 +53,7 @@ class Disk:
             yield self
 
     def _is_hit(self, name):
-        if self.only in ("", name):
+        if name == self.only or (not self.only and self.thread == threading.get_ident()):
             self.seen.append(name)
             if self.at < len(self.seen) <= self.at + self.times:
                 self.hit += 1

@@ -44,8 +44,14 @@ class Sender:
         return statement
 
     def recover(self, committed, upto, cause=ACTOR_FAILED):
+        """What is sent again; the assumed causes are lost."""
         self.pending.suspend(cause)
-        return self.pending.resume(committed, upto)
+        undone = self.pending.resume(committed, upto)
+        assert [each.is_suspect for each in undone] == sorted(each.is_suspect for each in undone)
+        for pending in undone:
+            if pending.is_suspect:
+                self.pending.lose(pending)
+        return [each for each in undone if not each.is_suspect]
 
 
 def numbers(undone):
@@ -112,7 +118,8 @@ def test_a_statement_whose_evaluation_is_interrupted_twice_is_lost():
     assert numbers(sender.recover(committed=10, upto=20)) == [statement.statement_id]
     assert sender.pending.sent(statement.statement_id, 30) is None
     assert statement.result.begin()
-    assert sender.recover(committed=10, upto=30) == []
+    later = sender.send(30)
+    assert numbers(sender.recover(committed=10, upto=30)) == [later.statement_id]
     with pytest.raises(StatementsLost):
         statement.result.result(SOON)
 
