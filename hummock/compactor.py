@@ -88,8 +88,10 @@ class Compactor:
         self._threads_runner = ThreadRunner(object_store, threads=options.threads,
                                             memory_bytes=options.memory_bytes // tasks_at_once,
                                             mint=partial(mint_sstable_name, random_bytes))
-        self._changed = threading.Condition()
-        self._news = 0                          # incremented by every version, request and ended attempt
+        lock = threading.Lock()
+        self._changed, self._due = threading.Condition(lock), threading.Condition(lock)
+        self._news = 0                          # incremented by every version, request, new and ended attempt
+        self._work = 0                          # ... after which there may be a task to get
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
         self._is_watched = False                # one idle thread polls: the others sleep
@@ -100,7 +102,7 @@ class Compactor:
 
     def start(self) -> Self:
         """Starts the background threads."""
-        works = [(self._work, f"{self.node}-{number}") for number in range(self._tasks_at_once)]
+        works = [(self._run, f"{self.node}-{number}") for number in range(self._tasks_at_once)]
         for target, name in (*works, (self._beat, f"{self.node}-heartbeat")):
             thread = threading.Thread(target=target, name=name, daemon=True)
             self._threads.append(thread)
@@ -112,9 +114,7 @@ class Compactor:
         got = self._client.get_compact_task(self.node, does_large=self._large is not None)
         if got is None:
             return False
-        with self._changed:
-            self._pause = POLL_SECONDS          # there may be more
-            self._changed.notify_all()
+        self._wake()                            # there may be more
         self._attempt(*got)
         return True
 
@@ -142,6 +142,7 @@ class Compactor:
             if self._state is not CompactorState.ABORTING:
                 self._state = CompactorState.DRAINING if drain else CompactorState.ABORTING
             self._changed.notify_all()
+            self._due.notify_all()
         for subscription in self._subscriptions:
             subscription.close()
         for thread in self._threads[:self._tasks_at_once]:
@@ -162,9 +163,9 @@ class Compactor:
     def _is_running(self) -> bool:
         return self._state is CompactorState.RUNNING
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while self._is_running():
-            seen = self._news
+            seen = self._work
             try:
                 self._client.refresh()
                 busy = self.run_one()
@@ -177,24 +178,28 @@ class Compactor:
 
     def _idle(self, seen: int) -> None:
         """Returns when there may be a task to request; only one of all idle threads polls."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._news != seen or not self._is_running() or not self._is_watched)
-            if self._news != seen or not self._is_running():
+        with self._due:
+            self._due.wait_for(lambda: self._work != seen or not self._is_running() or not self._is_watched)
+            if self._work != seen or not self._is_running():
                 self._pause = POLL_SECONDS
                 return
             self._is_watched = True
-            has_news = self._changed.wait_for(lambda: self._news != seen or not self._is_running(), self._pause)
+            has_work = self._due.wait_for(lambda: self._work != seen or not self._is_running(), self._pause)
             self._is_watched = False
-            self._pause = POLL_SECONDS if has_news else min(2 * self._pause, IDLE_POLL_SECONDS)
+            self._pause = POLL_SECONDS if has_work else min(2 * self._pause, IDLE_POLL_SECONDS)
 
     def _on_news(self, news: HummockVersion | int) -> None:
         """Called with a version, or with the number of a request."""
-        self._wake()
+        running = [attempt.task for attempt in tuple(self._attempts)]
+        self._wake(isinstance(news, int) or self._client.is_compaction_due(news, running))
 
-    def _wake(self) -> None:
+    def _wake(self, is_work: bool = True) -> None:
         with self._changed:
             self._news += 1
             self._changed.notify_all()
+            if is_work:
+                self._work += 1
+                self._due.notify()              # which wakes the next one if it gets a task
 
     def _wait(self, seen: int, seconds: float) -> None:
         """Returns when `_news` differs from `seen`, on close, or after so many seconds."""
@@ -242,9 +247,8 @@ class Compactor:
 
         if self._large is not None and task.input_bytes >= options.large_task_bytes:
             return self._large.run(task, prefix, progress=progress, is_cancelled=is_cancelled)
-        sstables = [info for part in task.inputs for info in part.sstables]
         share = max(SMALL_RANGE_BYTES, task.input_bytes // options.threads)
-        cuts = boundaries_of(sstables, self._object_store, min(options.range_bytes, share))
+        cuts = boundaries_of(task.input_files, self._object_store, min(options.range_bytes, share))
         return self._threads_runner.run(replace(task, cuts=cuts).ranges(), prefix, progress=progress,
                                         is_cancelled=is_cancelled)
 
@@ -287,6 +291,6 @@ class Compactor:
         metrics = self.metrics
         kept = [info for result in results for info in result.sstables]
         metrics.compact_bytes.labels("read").inc(sum(result.bytes_read for result in results))
-        metrics.compact_bytes.labels("written").inc(sum(info.data_bytes + info.meta_bytes for info in kept))
+        metrics.compact_bytes.labels("written").inc(sum(info.stored_bytes for info in kept))
         metrics.compact_rows.labels("kept").inc(sum(info.rows for info in kept))
         metrics.compact_rows.labels("dropped").inc(sum(result.rows_dropped for result in results))

@@ -118,6 +118,9 @@ class HummockMetaClient(Protocol):
         `does_large`, while there are any.
         """
 
+    def is_compaction_due(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> bool:
+        """Whether `get_compact_task` may have work because of `version`, while the caller runs these tasks."""
+
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
         """Renews the attempt's lease. Raises `TaskRefused` if it was lost."""
 

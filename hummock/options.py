@@ -33,6 +33,7 @@ class StorageOptions:
     block_cache_bytes: int = 256 * MIB
     meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; any excess is taken from the block cache
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
+    inline_bytes: int = 64 * KIB            # commits of at most that are stored in the version itself; 0: none is
     flush_bytes: int = 32 * MIB             # of an epoch, from which they are uploaded before it ends
     upload_bytes: int = 128 * MIB           # finished files that are being uploaded
     uploads_in_flight: int = 2              # flushes and syncs that build files at the same time
@@ -47,12 +48,13 @@ class StorageOptions:
     wait_epoch_ms: int = 10_000             # default wait of a read for an epoch
 
     def __post_init__(self) -> None:
-        zero = ("disk_cache_bytes", "flush_threads", "watermark_interval_ms")
+        zero = ("disk_cache_bytes", "flush_threads", "inline_bytes", "watermark_interval_ms")
         _check_positive(self, skip=("filter_policy", "codec", "flush_codec", "disk_cache_directory", *zero))
         for name in zero:
             check_range(name, getattr(self, name), 0, 1 << 62)
         if self.disk_cache_bytes and not self.disk_cache_directory:
             raise InvalidOption("disk_cache_directory", "", "a directory, where disk_cache_bytes is set")
+        check_range("inline_bytes", self.inline_bytes, 0, 64 * KIB)
         check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
         check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
         check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
@@ -74,6 +76,7 @@ class StorageKeywords(TypedDict, total=False):
     block_cache_bytes: int
     meta_cache_bytes: int
     shared_buffer_bytes: int
+    inline_bytes: int
     flush_bytes: int
     upload_bytes: int
     uploads_in_flight: int
@@ -139,7 +142,7 @@ class CompactionOptions:
     level_multiplier: int = 10
     l0_runs: int = 8                        # so many runs of similar size in level 0 become one
     l0_base_bytes: int = 128 * MIB          # level 0 is merged down from this size, and from that of the base level
-    l0_runs_slowdown: int = 24              # from here on writers are delayed, gradually
+    l0_runs_slowdown: int = 32              # from here on writers are delayed, gradually
     l0_runs_limit: int = 64                 # writers are delayed most
     task_bytes: int = 2 << 30               # maximum input of one task, unless it must take more
     task_files: int = 256

@@ -16,15 +16,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hummock.base.json_fields import check_format, natural
-from hummock.base.table_rules import TableRules, next_tables, tables_format, tables_from_json, tables_to_json
+from hummock.base.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
-from hummock.sstable.info import SstableInfo
+from hummock.sstable.info import SstableInfo, record_format
 
 if TYPE_CHECKING:
     from hummock.base.key import KeyRange
 
-FORMAT = 2              # see `tables_format`; most records are still written as of the first
+FORMAT = 3              # see `record_format`; most records are still written as of the first
 LEVELS_LIMIT = 64
 
 
@@ -41,6 +41,11 @@ class Run:
     @cached_property
     def data_bytes(self) -> int:
         return sum(info.data_bytes for info in self.sstables)
+
+    @cached_property
+    def inline_bytes(self) -> int:
+        """Of inline files."""
+        return sum(len(info.inline_data) for info in self.sstables)
 
     @cached_property
     def file_ids(self) -> frozenset[int]:
@@ -121,8 +126,9 @@ class VersionDelta:
     dropped_tables: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        added = (info for part in self.added for info in part.sstables)
         return {
-            "format": tables_format(self.tables), "id": self.id, "max_committed_epoch": self.max_committed_epoch,
+            "format": record_format(self.tables, added), "id": self.id, "max_committed_epoch": self.max_committed_epoch,
             "safe_epoch": self.safe_epoch, "removed": list(self.removed),
             "added": [{"level": part.level, "run": part.run,
                        "sstables": [info.to_json() for info in part.sstables]} for part in self.added],
@@ -165,9 +171,19 @@ class HummockVersion:
         return (info for run in self.runs for info in run.sstables)
 
     @property
+    def stored_files(self) -> Iterator[SstableInfo]:
+        """All files that are objects: all but the inline ones."""
+        return (info for info in self.sstables if not info.inline_data)
+
+    @property
     def files(self) -> int:
         """Number of files."""
         return sum(len(run.sstables) for run in self.runs)
+
+    @property
+    def inline_bytes(self) -> int:
+        """Of inline files."""
+        return sum(run.inline_bytes for run in self.runs)
 
     def __repr__(self) -> str:
         levels = ", ".join(f"level {level.number}: {sum(len(run.sstables) for run in level.runs)} files "
@@ -225,9 +241,9 @@ class HummockVersion:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": tables_format(self.tables), "id": self.id, "max_committed_epoch": self.max_committed_epoch,
-            "safe_epoch": self.safe_epoch, "tables": tables_to_json(self.tables),
-            "dropped_tables": sorted(self.dropped_tables),
+            "format": record_format(self.tables, self.sstables), "id": self.id,
+            "max_committed_epoch": self.max_committed_epoch, "safe_epoch": self.safe_epoch,
+            "tables": tables_to_json(self.tables), "dropped_tables": sorted(self.dropped_tables),
             "levels": [[{"run": run.id, "sstables": [info.to_json() for info in run.sstables]}
                         for run in level.runs] for level in self.levels],
         }

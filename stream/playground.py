@@ -295,7 +295,7 @@ class Playground:
         """The jobs that are set aside, by id."""
         return self.meta.failures.failed(known)
 
-    def settle(self, tables: Iterable[int]) -> None:
+    def settle(self, tables: Iterable[int], known: CatalogSnapshot) -> None:
         """Returns at once: the catalog knows what a commit did when the storage has it."""
 
     def check_serves(self) -> None:

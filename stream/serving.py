@@ -93,10 +93,10 @@ class ServingNode:
         """The jobs that are set aside, by id, as the commits tell."""
         return known.failed
 
-    def settle(self, tables: Iterable[int]) -> None:
+    def settle(self, tables: Iterable[int], known: CatalogSnapshot) -> None:
         """Waits until the commits are readable here that created these tables, by id, or altered them: those that the
-        catalog knows [R59]. WaitEpochTimeout."""
-        changes = self.catalog.snapshot.changed
+        catalog `known` knows [R59]. WaitEpochTimeout."""
+        changes = known.changed
         newest = max((changes[table_id].epoch for table_id in tables if table_id in changes), default=0)
         if newest > self.storage.committed_epoch:
             self.storage.wait_epoch(Epoch(newest))

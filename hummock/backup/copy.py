@@ -1,6 +1,7 @@
 """Copies files between two stores, several at once, each block checked on the way.
 
 A file whose two objects have the right sizes at the target is there: objects are immutable, and complete when visible.
+Inline files have none: the record of the version has them.
 Each thread holds at most READ_BYTES of a file, or one block, besides its index and what the target's writer buffers.
 """
 
@@ -46,18 +47,18 @@ def copy_files(files: Sequence[SstableInfo], source: ObjectStore, target: Object
     The first error ends it: `ObjectStoreError` or `Corruption`, with the path of the object.
     """
     sizes = {found.path: found.size_bytes for found in target.list(SSTABLE_PREFIX)}
-    copied, total = Copied(), sum(map(_stored_bytes, files))
+    copied, total = Copied(), sum(info.stored_bytes for info in files)
     with ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
         running: dict[Future[None], int] = {}
         try:
             for info in files:
                 if _is_present(info, sizes):
                     copied.present_files += 1
-                    progress(_stored_bytes(info), total)
+                    progress(info.stored_bytes, total)
                     continue
                 if len(running) >= 2 * threads:
                     _collect(running, copied, lambda size: progress(size, total))
-                running[pool.submit(copy_file, info, source, target)] = _stored_bytes(info)
+                running[pool.submit(copy_file, info, source, target)] = info.stored_bytes
             while running:
                 _collect(running, copied, lambda size: progress(size, total))
         finally:
@@ -99,10 +100,6 @@ def missing_files(files: Iterable[SstableInfo], objects: ObjectStore) -> list[Ob
 def _objects_of(info: SstableInfo) -> tuple[tuple[str, int], tuple[str, int]]:
     """Path and size of both objects."""
     return ((sstable_data_path(info.name), info.data_bytes), (sstable_meta_path(info.name), info.meta_bytes))
-
-
-def _stored_bytes(info: SstableInfo) -> int:
-    return info.data_bytes + info.meta_bytes
 
 
 def _is_present(info: SstableInfo, sizes: dict[str, int]) -> bool:

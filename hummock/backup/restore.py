@@ -61,7 +61,7 @@ def restore_backup(backup: Backup, source: ObjectStore, meta_store: MetaStore, o
         objects.delete([RESTORING])
         return RestoreReport(info, Copied(present_files=info.files))
     objects.put(RESTORING, info.to_bytes())
-    files = list(version.sstables)
+    files = list(version.stored_files)
     copied = copy_files(files, source, objects, threads=threads, progress=progress)
     for error in missing_files(files, objects):
         raise error

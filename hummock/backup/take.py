@@ -99,9 +99,9 @@ def take_backup(meta_store: MetaStore, objects: ObjectStore, target: ObjectStore
             local.wait_epoch(Epoch(epoch), wait_ms)
         pinned = resources.enter_context(local.pin())
         version, rows = select_rows(dict(meta_store.list("")), leave_out, meta_store.url)
-        files = list(version.sstables)
+        files = list(version.stored_files)
         info = BackupInfo(source_of(objects), version.max_committed_epoch, version.id, meta_store.now_ms(), len(files),
-                          sum(file.data_bytes + file.meta_bytes for file in files))
+                          sum(file.stored_bytes for file in files))
         marker = f"{UNFINISHED}{random_bytes(8).hex()}"
         target.put(marker, info.to_bytes())
         try:

@@ -148,7 +148,7 @@ def _row_counts(infos: list[SstableInfo] | tuple[SstableInfo, ...]) -> tuple[int
 
 
 def _stored_bytes(infos: list[SstableInfo] | tuple[SstableInfo, ...]) -> int:
-    return sum(info.data_bytes + info.meta_bytes for info in infos)
+    return sum(info.stored_bytes for info in infos)
 
 
 def _epochs(infos: tuple[SstableInfo, ...]) -> tuple[int, int]:

@@ -31,7 +31,7 @@ def verify(store: OpenStore, threads: int, repair: bool, yes: bool) -> None:
     for found in damaged:
         _say_damage(store, found)
     objects = size = 0
-    total = sum(info.data_bytes + info.meta_bytes for info in store.version.sstables)
+    total = sum(info.stored_bytes for info in store.version.sstables)
     with store.output.progress() as progress:
         bar = progress.add_task("reading", total=total)
         for found in verify_version(store.version, store.object_store, threads=threads, refresh=store.manager.refresh):

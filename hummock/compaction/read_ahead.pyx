@@ -8,6 +8,7 @@ for each window of several MB, and the merge never. The caches of the process ar
 """
 
 from functools import partial
+from itertools import chain
 
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -33,6 +34,7 @@ from hummock.sstable.index cimport SstableIndex
 from hummock.compaction.index_cache import IndexCache
 from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.sstable.inline import with_inline
 from hummock.sstable.meta import decode_index
 
 cdef Py_ssize_t LARGEST_WINDOW = 4 << 20
@@ -67,7 +69,8 @@ cdef class ReadAhead:
 
     def __cinit__(self, store, runs, bytes start not None, end, Py_ssize_t memory_bytes, indexes=None):
         cdef Py_ssize_t share
-        self.store, self.start, self.end = store, start, end
+        runs = [tuple(run) for run in runs]
+        self.store, self.start, self.end = with_inline(store, chain.from_iterable(runs)), start, end
         self.indexes = IndexCache() if indexes is None else indexes
         self.runs = [RunFiles([info for info in run if info.largest >= start and (end is None or info.smallest < end)])
                      for run in runs]
@@ -100,8 +103,10 @@ cdef class ReadAhead:
     @property
     def readers(self) -> int:
         """Number of threads that should call `serve`."""
-        first = next((files.infos[0].name for files in self.runs if files.infos), None)
-        if first is not None and self.store.open_file(sstable_data_path(first)) is not None:
+        stored = [info.name for files in self.runs for info in files.infos[:1] if not info.inline_data]
+        if not stored:
+            return min(1, self.run_count)
+        if self.store.open_file(sstable_data_path(stored[0])) is not None:
             return min(FILE_READERS, self.run_count)
         return min(STORE_READERS, READERS_OF_A_RUN * self.run_count)
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from hummock.object_store.base import ObjectStore, sstable_meta_path
 from hummock.options import MIB
 from hummock.sstable.info import SstableInfo
+from hummock.sstable.inline import with_inline
 from hummock.sstable.meta import SAMPLES_TAIL_BYTES, SplitSample, samples_in_tail
 
 TABLE_BYTES, VNODE_BYTES = 4, 6         # prefixes of a user key: table id; table id and vnode
@@ -103,7 +104,7 @@ def read_samples(store: ObjectStore, files: Sequence[SstableInfo]) -> Samples:
 
 def _samples_of(store: ObjectStore, info: SstableInfo) -> list[SplitSample]:
     path = sstable_meta_path(info.name)
-    tail = store.get(path, range(max(0, info.meta_bytes - SAMPLES_TAIL_BYTES), info.meta_bytes))
+    tail = with_inline(store, (info,)).get(path, range(max(0, info.meta_bytes - SAMPLES_TAIL_BYTES), info.meta_bytes))
     return samples_in_tail(tail, info.meta_bytes, path)
 
 

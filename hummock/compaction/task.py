@@ -6,21 +6,21 @@ Spark executor get the same. A task's result depends only on its task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 from hummock.base.json_fields import MALFORMED, U64, check_format, natural
-from hummock.base.table_rules import TableRules, tables_format, tables_from_json, tables_to_json
+from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.sstable.info import SstableInfo
+from hummock.sstable.info import SstableInfo, record_format
 from hummock.version import LEVELS_LIMIT
 
-FORMAT = 2              # see `tables_format`
+FORMAT = 3              # see `record_format`
 RANGE_FORMAT = 1
 RESULT_FORMAT = 2
 
@@ -91,17 +91,21 @@ class CompactTask:
                 f"{self.input_rows} rows, {self.input_bytes} bytes, into level {self.target_level})")
 
     @property
+    def input_files(self) -> Iterator[SstableInfo]:
+        return (info for part in self.inputs for info in part.sstables)
+
+    @property
     def input_bytes(self) -> int:
-        return sum(info.data_bytes for part in self.inputs for info in part.sstables)
+        return sum(info.data_bytes for info in self.input_files)
 
     @property
     def input_rows(self) -> int:
-        return sum(info.rows for part in self.inputs for info in part.sstables)
+        return sum(info.rows for info in self.input_files)
 
     @property
     def input_hash(self) -> int | None:
         """The row digest of all rows; None if a file has none."""
-        hashes = [info.seen_hash for part in self.inputs for info in part.sstables]
+        hashes = [info.seen_hash for info in self.input_files]
         known = [one for one in hashes if one is not None]
         return sum(known) % U64 if len(known) == len(hashes) else None
 
@@ -113,7 +117,7 @@ class CompactTask:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": tables_format(self.tables), "id": self.id, "kind": self.kind.value,
+            "format": record_format(self.tables, self.input_files), "id": self.id, "kind": self.kind.value,
             "target_level": self.target_level, "target_run": self.target_run, "watermark": self.watermark,
             "drop_tombstones": self.drop_tombstones,
             "output": [self.output.sstable_bytes, self.output.block_bytes, self.output.codec,

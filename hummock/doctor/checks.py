@@ -53,7 +53,7 @@ def check_files(store: Examined) -> Iterator[Finding]:
                                refresh=lambda: follow(store.meta_store, store.position).version)
         damages = {one.path: one.damages[0] for one in found if one.damages}
     else:
-        errors = {_path_of(error): error for error in missing_files(store.version.sstables, store.objects)}
+        errors = {_path_of(error): error for error in missing_files(store.version.stored_files, store.objects)}
         newest = follow(store.meta_store, store.position).version
         live = {info.name for info in newest.sstables} if errors else set()
         damages = {path: str(error) for path, error in errors.items() if sstable_name_of(path) in live}

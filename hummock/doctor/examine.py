@@ -59,7 +59,7 @@ def _examine_store(store: Examined, checks: Iterable[Check], report: DoctorRepor
     report.about = {
         "store": store.objects.url, "meta": store.meta_store.url, "version": store.version.id,
         "committed_epoch": store.committed_epoch, "committed_ms": to_unix_ms(store.committed_epoch),
-        "files": len(files), "bytes": sum(info.data_bytes + info.meta_bytes for info in files),
+        "files": len(files), "bytes": sum(info.stored_bytes for info in files),
         "writer": None if writer is None else f"process {writer.pid} of {writer.host}",
     }
     for check in checks:
@@ -138,7 +138,7 @@ def _examine_backups(place: str, target: ObjectStore, options: DoctorOptions,
         except HummockError as error:
             yield Finding.error("backup", f"{type(error).__name__}: {error}", remedy)
             continue
-        files = [info for info in version.sstables if info.name not in seen]
+        files = [info for info in version.stored_files if info.name not in seen]
         seen.update(info.name for info in files)
         for missing in missing_files(files, target):
             yield Finding.error("backup", f"epoch {backup.info.epoch}: {missing}", remedy)

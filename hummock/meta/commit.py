@@ -134,7 +134,8 @@ class CommitRequest:
         logged, after = append(position, delta, file_id, options.checkpoint_deltas)
         # The writer is checked first: a former writer learns that it was replaced, not that a row changed.
         guard = MetaOperations(require={WRITER: encode(self.session)})
-        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in self.entering})
+        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in self.entering
+                                               if not info.inline_data})
         answer = CommitAnswer(self.epoch, self.session.generation, after.version.id,
                               names_digest(self.entering))
         remembered = MetaOperations(put={commit_key(self.epoch): encode(answer)})

@@ -185,6 +185,12 @@ class SharedBuffer:
         given = (source for source in self._sources if isinstance(source, StagedRun) and source.sync_epoch == epoch)
         return tuple(info for run in given for info in run.sstables)
 
+    @property
+    def inline_bytes(self) -> int:
+        """Of the inline files of all runs that no version holds."""
+        return sum(len(info.inline_data) for source in self._sources if isinstance(source, StagedRun)
+                   for info in source.sstables)
+
     def unassign(self, epoch: Epoch) -> None:
         """Unassigns the results of a failed sync at `epoch`; the next sync gets them."""
         for task in self._tasks:

@@ -2,7 +2,7 @@
 
 All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors wrote; of
 several operations on a key within one pure epoch only the newest is written. Building pauses while its share of
-`upload_bytes` is being uploaded.
+`upload_bytes` is being uploaded. The files of a task of a few rows are inline (`hummock.sstable.inline`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from hummock.base.table_rules import NO_RULES, Tables
 from hummock.errors import HummockError
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
+from hummock.object_store.base import ObjectStore
+from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.pipeline.retention import RetentionIterator
 from hummock.pipeline.sorted_run_writer import write_run
@@ -23,6 +25,7 @@ from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIter
 from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
+from hummock.sstable.inline import settled
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
 
@@ -50,24 +53,34 @@ class Flusher:
         self._room_bytes = options.upload_bytes // options.uploads_in_flight
 
     def upload(
-        self, task: UploadTask, tables: Tables = NO_RULES, is_cancelled: Callable[[], bool] = lambda: False
+        self,
+        task: UploadTask,
+        tables: Tables = NO_RULES,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        inline_bytes: int = 0,
     ) -> list[SstableReader]:
-        """Readers of the run's files, ascending, disjoint and durable. After an error some may be orphans.
+        """Readers of the run's files, ascending, disjoint, and durable or inline. After an error some may be orphans.
 
-        `tables`: the version's rules by table id, whose prefixes are added to filters. Raises UploadCancelled.
+        `tables`: the version's rules by table id, whose prefixes are added to filters. `inline_bytes`: what the version
+        can hold of inline files. Raises UploadCancelled.
         """
         minted: list[str] = []
+        most_bytes = min(inline_bytes, self._options.inline_bytes)
+        built = MemoryObjectStore() if 0 < task.size_bytes <= most_bytes else self._store.object_store
         try:
-            outputs = self._build(task, tables, minted, is_cancelled)
+            outputs = self._build(task, tables, minted, is_cancelled, built)
+            if built is not self._store.object_store:
+                infos = settled([output.info for output in outputs], built, self._store.object_store, most_bytes)
+                outputs = [output._replace(info=info) for output, info in zip(outputs, infos, strict=True)]
         except BaseException:
             self._let_go(minted)
             raise
         self._let_go(sorted(set(minted).difference(output.name for output in outputs)))
         return [self._store.hold(output) for output in outputs]
 
-    def _build(self, task: UploadTask, tables: Tables, minted: list[str],
-               is_cancelled: Callable[[], bool]) -> list[SstableOutput]:
-        """The files, durable, without their data. Appends every name to `minted`."""
+    def _build(self, task: UploadTask, tables: Tables, minted: list[str], is_cancelled: Callable[[], bool],
+               objects: ObjectStore) -> list[SstableOutput]:
+        """The files, in `objects`, without their data. Appends every name to `minted`."""
         def mint() -> str:
             minted.append(self._mint_name())
             return minted[-1]
@@ -77,7 +90,7 @@ class Flusher:
                 raise UploadCancelled
 
         return write_run(
-            _rows_of(task), task.size_bytes, self._store.object_store, self._options, mint, name="upload",
+            _rows_of(task), task.size_bytes, objects, self._options, mint, name="upload",
             room_bytes=self._room_bytes, tables=tables, flush=task.flush, before_each=check)
 
     def _let_go(self, names: list[str]) -> None:

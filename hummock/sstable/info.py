@@ -1,17 +1,19 @@
 """SstableInfo: what a version records of one file, so that a read can skip it without opening it.
 
 The file's own `.meta` contains the same record without the fields known only to the manager or after `.meta` is
-finished (`id`, `meta_bytes`, `meta_digest`).
+finished (`id`, `meta_bytes`, `meta_digest`, `inline_data`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hummock.base.json_fields import U32, natural, word
 from hummock.base.row_digest import under_epoch
-from hummock.base.table_rules import PrefixRule
+from hummock.base.table_rules import PrefixRule, TableRules, tables_format
 
 FORMAT_VERSION = 1
 INTEGERS = frozenset((
@@ -45,6 +47,12 @@ class SstableInfo:
     meta_digest: str = ""           # blake2b-128 of `.meta` in hex; empty inside the `.meta` itself
     prefixes: tuple[tuple[int, PrefixRule], ...] = ()   # (table id, rule) whose prefixes are in the filter
     content_hash: int | None = None     # of the entries as stored; None: written by a version without content hashes
+    inline_data: bytes = field(default=b"", repr=False)     # `.data` and `.meta` of an inline file, see `inline`
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of both objects."""
+        return self.data_bytes + self.meta_bytes
 
     @property
     def oldest_epoch(self) -> int:
@@ -70,6 +78,8 @@ class SstableInfo:
         record["table_ids"] = list(self.table_ids)
         if self.content_hash is not None:
             record["content_hash"] = f"{self.content_hash:016x}"
+        if self.inline_data:
+            record["inline_data"] = b64encode(self.inline_data).decode()
         if self.prefixes:
             record["prefixes"] = [[table_id, rule.to_json()] for table_id, rule in self.prefixes]
         return record
@@ -77,7 +87,7 @@ class SstableInfo:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> SstableInfo:
         """The inverse of `to_json`, ignoring unknown fields. KeyError, TypeError or ValueError if malformed."""
-        known = {field.name: record[field.name] for field in fields(cls) if field.name in record}
+        known = {each.name: record[each.name] for each in fields(cls) if each.name in record}
         known["smallest"] = bytes.fromhex(record["smallest"])
         known["largest"] = bytes.fromhex(record["largest"])
         known["table_ids"] = tuple(natural(table_id, U32) for table_id in record["table_ids"])
@@ -85,12 +95,21 @@ class SstableInfo:
                                   for table_id, rule in record.get("prefixes", ()))
         if "content_hash" in record:
             known["content_hash"] = _number_of(record["content_hash"])
+        if "inline_data" in record:
+            known["inline_data"] = b64decode(record["inline_data"], validate=True)
+            if len(known["inline_data"]) != known["data_bytes"] + known["meta_bytes"]:
+                raise ValueError(f"an inline file of {len(known['inline_data'])} bytes")
         for name, value in known.items():
             if name in INTEGERS:
                 natural(value)
             if name in TEXTS:
                 word(value)
         return cls(**known)
+
+
+def record_format(tables: Mapping[int, TableRules | None], files: Iterable[SstableInfo]) -> int:
+    """The format of a record with these rules and files: 3 if a file is inline, else as `tables_format`."""
+    return 3 if any(info.inline_data for info in files) else tables_format(tables)
 
 
 def _number_of(digits: str) -> int:

@@ -216,7 +216,7 @@ def _check_digest(data: bytes | memoryview, info: SstableInfo, object_name: str)
 def _check_same_file(own: SstableInfo, info: SstableInfo, object_name: str) -> None:
     """Raises Corruption unless the file's own record equals the version's, except fields that only the latter knows."""
     own = replace(own, id=info.id, global_epoch=info.global_epoch, meta_bytes=info.meta_bytes,
-                  meta_digest=info.meta_digest)
+                  meta_digest=info.meta_digest, inline_data=info.inline_data)
     if own != info:
         ours, theirs = asdict(own), asdict(info)
         differing = {name for name in ours if ours[name] != theirs[name]}

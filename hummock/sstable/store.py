@@ -1,7 +1,7 @@
 """SstableStore: files by name, over an object store, with two caches in memory and optionally one on disk.
 
 A file is two immutable objects: `.data`, written first, and `.meta`, so that an existing `.meta` implies a complete
-file. Thread safe.
+file. A tiny one may be in its record instead, see `inline`. Thread safe.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hummock.sstable.builder import SstableOutput
 from hummock.sstable.cache.admission import CacheAdmission
 from hummock.sstable.cache.block_cache import BlockCache
 from hummock.sstable.info import SstableInfo
+from hummock.sstable.inline import with_inline
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.reader import SstableReader
 
@@ -38,9 +39,10 @@ class SstableStore:
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 
     def hold(self, output: SstableOutput) -> SstableReader:
-        """The reader of a durable file just written, with its meta already cached."""
+        """The reader of a file just written, with the meta of a stored one already cached."""
         reader = self.reader(output.info)
-        reader.keep_meta(bytes(output.meta))
+        if not output.info.inline_data:
+            reader.keep_meta(bytes(output.meta))
         return reader
 
     def reader(self, info: SstableInfo) -> SstableReader:
@@ -48,7 +50,8 @@ class SstableStore:
         reader = self._readers.get(info.name)
         if reader is None:
             reader = self._readers.setdefault(
-                info.name, SstableReader(info, self.object_store, self.admission, self.meta_cache)
+                info.name,
+                SstableReader(info, with_inline(self.object_store, (info,)), self.admission, self.meta_cache),
             )
         return reader
 

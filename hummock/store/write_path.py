@@ -36,6 +36,7 @@ from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
 from hummock.shared_buffer.flush import Flusher, UploadCancelled
 from hummock.sstable.info import SstableInfo
+from hummock.sstable.inline import INLINE_BYTES, INLINE_TOTAL_BYTES
 from hummock.state_store import SyncResult
 from hummock.store.backpressure import EASY_SHARE, DrainRate, QueueTicket, WriterGate
 from hummock.store.pending_watermarks import PendingWatermarks
@@ -344,7 +345,7 @@ class WritePath:
         began = monotonic_seconds()
         try:
             tables = {**self._announced, **self._version().tables}
-            readers = self._uploader.upload(task, tables, self._is_unwanted)
+            readers = self._uploader.upload(task, tables, self._is_unwanted, self._inline_room())
         except BaseException as error:
             without_frames(error)
             with self._changed:
@@ -363,6 +364,12 @@ class WritePath:
             self.buffer.finish(task, sstables)
             self._show(sstables)
             self._changed.notify_all()
+
+    def _inline_room(self) -> int:
+        """Bytes of inline files that one upload may add, whatever the concurrent ones do."""
+        with self._changed:
+            room = INLINE_TOTAL_BYTES - self._version().inline_bytes - self.buffer.inline_bytes
+        return room - (self._options.uploads_in_flight + self._options.flush_threads) * INLINE_BYTES
 
     def _note_failure(self, error: BaseException) -> None:
         if isinstance(error, UploadCancelled):

@@ -51,6 +51,7 @@ from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.sstable.block import Block, content_hash_of
 from hummock.sstable.info import SstableInfo
+from hummock.sstable.inline import with_inline
 from hummock.sstable.meta import SstableMeta
 from hummock.version import HummockVersion, VersionDelta
 
@@ -112,7 +113,7 @@ def verify_version(version: HummockVersion, object_store: ObjectStore, *, thread
 
 def verify_sstable(info: SstableInfo, object_store: ObjectStore) -> list[Verified]:
     """The file's `.meta` against the version's record, then each block of its `.data` against its `.meta`."""
-    path = sstable_meta_path(info.name)
+    path, object_store = sstable_meta_path(info.name), with_inline(object_store, (info,))
     try:
         data = object_store.get(path)
         meta = SstableMeta.decode(data, info, path)

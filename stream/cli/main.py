@@ -41,7 +41,7 @@ COMMANDS = {
     "version": ("hummock.cli:version", "Show the newest version, file by file."),
     "levels": ("hummock.cli:levels", "Show the tree's runs and the compact tasks under way."),
     "stats": ("hummock.cli:stats", "Show sizes by level, table and need, and who reads and writes."),
-    "sst-dump": ("hummock.cli:sst_dump", "List the stored files, or show one block by block."),
+    "sst-dump": ("hummock.cli:sst_dump", "List the files, or show one block by block."),
     "verify": ("hummock.cli:verify", "Read everything and report each damage."),
     "doctor": ("stream.cli.doctor:doctor", "Say what is wrong with the store at URL, or will be, and what helps."),
     "backup": ("stream.cli.backup:backup", "Copy the newest committed epoch of STORE to TARGET, beside its writer."),

@@ -68,8 +68,9 @@ class ChangeFeed(ClosedAtExit):
     ) -> None:
         if not table.kind.has_rows:
             raise CatalogError(f"{table.name!r} is {table.kind.one}, which has no rows of its own", name=table.name)
-        host.settle([table.id])
-        check_created(host.catalog.snapshot, [table.id])
+        known = host.catalog.snapshot
+        host.settle([table.id], known)
+        check_created(known, [table.id])
         self._host, self._storage, self._table, self._follows = host, host.storage, table, follow
         self._columns = {column.column_id: column.name for column in table.columns if not column.is_hidden}
         self._rows = table.schema.project(at for at, column in enumerate(table.columns) if not column.is_hidden)

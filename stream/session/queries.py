@@ -286,10 +286,10 @@ class SessionQueries:
 
     def _check_fresh(self, planned: PlannedQuery, *, is_past: bool = False) -> None:
         """JobFailed for a table that was set aside, unless an older epoch is read; JobCreating."""
-        if not is_past:
-            self.host.settle(planned.tables)
-        self._check_not_dropped(planned)
         known = self._catalog.snapshot
+        if not is_past:
+            self.host.settle(planned.tables, known)
+        self._check_not_dropped(planned)
         failed = self.host.failed_jobs(known)
         if failed or known.creating:
             for table_id in () if is_past else planned.tables:

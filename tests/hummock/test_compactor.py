@@ -30,7 +30,7 @@ class Store:
         self.clock, self.objects = StandingClock(), object_store or MemoryObjectStore()
         self.manager = open_manager(MemoryMetaStore(), self.clock, object_store=self.objects, compaction=options)
         self.options = options
-        self.storage = HummockStorage(self.manager, self.objects, StorageOptions(block_bytes=1 << 10),
+        self.storage = HummockStorage(self.manager, self.objects, StorageOptions(block_bytes=1 << 10, inline_bytes=0),
                                       session=self.manager.claim_writer(), node="store")
         self.rng = random.Random(7)
         self.epoch = 0

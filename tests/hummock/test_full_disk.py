@@ -122,7 +122,7 @@ def test_a_commit_that_ends_with_a_full_disk_is_looked_at(tmp_path, after, error
 
 @pytest.mark.parametrize("meta", [None, "log"])
 def test_a_store_on_a_full_disk_keeps_what_was_committed_and_what_waits(tmp_path, meta):
-    with hummock.open(f"file://{tmp_path}/store", role="writer", meta=meta, compaction=False) as store:
+    with hummock.open(f"file://{tmp_path}/store", role="writer", meta=meta, compaction=False, inline_bytes=0) as store:
         for number in (1, 2):
             store.ingest_batch(WriteBatch([(b"k", b"%d" % number)]), Epoch(number << 16))
             if number == 1:

@@ -19,7 +19,7 @@ def text_of(metrics):
 
 
 def test_a_store_reports_what_was_written_read_and_stored():
-    with hummock.open("memory://") as store:
+    with hummock.open("memory://", inline_bytes=0) as store:
         epoch = hummock.EpochGenerator().next()
         keys = [hummock.user_key(1, 0, b"%04d" % number) for number in range(100)]
         store.ingest_batch(WriteBatch([(key, b"v") for key in keys]), epoch)

@@ -108,7 +108,8 @@ def test_pins_outlive_many_leases_while_the_store_is_open(tmp_path):
 def test_a_missing_file_of_a_lost_lease_is_an_expired_snapshot_at_once(tmp_path):
     """The process slept past its lease and reads before its refresher runs."""
     url = f"file://{tmp_path}"
-    with hummock.open(url, role="writer", block_cache_bytes=1, meta_cache_bytes=1, refresh_ms=10_000) as store:
+    with hummock.open(url, role="writer", inline_bytes=0, block_cache_bytes=1, meta_cache_bytes=1,
+                      refresh_ms=10_000) as store:
         commit(store, 1, (b"key", b"one"))
         database = SqliteMetaStore(tmp_path / "meta.sqlite")
         database.transaction(MetaOperations(delete=tuple(lease_key(lease.node) for lease in read_leases(database))))

@@ -36,7 +36,7 @@ MUTATIONS = 150
 @pytest.fixture
 def url(tmp_path):
     url = f"file://{tmp_path}/store"
-    with hummock.open(url, role="writer", compaction=False, block_bytes=512) as store:
+    with hummock.open(url, role="writer", compaction=False, block_bytes=512, inline_bytes=0) as store:
         epoch = hummock.EpochGenerator().next()
         store.ingest_batch(WriteBatch([(hummock.user_key(1, 0, b"%04d" % n), b"v" * 9) for n in range(200)]), epoch)
         store.commit(epoch)

@@ -88,7 +88,7 @@ def test_writers_go_on_once_the_store_is_back(monkeypatch):
     monkeypatch.setattr("hummock.store.write_path.FIRST_RETRY_SECONDS", 0.001)
     objects = WatchedStore(100, lambda: None)
     manager = HummockManager(MemoryMetaStore(), objects)
-    options = StorageOptions(shared_buffer_bytes=2 * BATCH)
+    options = StorageOptions(shared_buffer_bytes=2 * BATCH, inline_bytes=0)
     with HummockStorage(manager, objects, options, session=manager.claim_writer()) as store:
         accepted = []
         with pytest.raises(SharedBufferFull):

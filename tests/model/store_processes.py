@@ -76,7 +76,8 @@ class Processes:
         self.rng, self.clock = rng, StandingClock(wall_clock_ms() + OBJECTS_AGE_MS)
         self.objects: ObjectStore = MemoryObjectStore(self.clock) if directory is None else LocalObjectStore(directory)
         self.meta = MemoryMetaStore()
-        self.options = StorageOptions(**(rng.choice(SIZES) if sizes is None else sizes))
+        self.options = StorageOptions(**{"inline_bytes": rng.choice((0, 500, 1 << 16)),
+                                         **(rng.choice(SIZES) if sizes is None else sizes)})
         self.shape = CompactionOptions(history_ms=0, stale_percent=rng.choice((10, 40)), **rng.choice(SHAPES))
         self.model, self.keys = RuledModel(), Keys(rng)
         self.epoch = 0                      # number of the committed epoch

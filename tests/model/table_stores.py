@@ -89,7 +89,8 @@ class FileBackend(Backend):
     def __init__(self, rng: random.Random):
         self.rng, self.clock = rng, StandingClock()
         self.meta, self.objects = MemoryMetaStore(), MemoryObjectStore(self.clock)
-        self.options = StorageOptions(**rng.choice(SIZES), watermark_interval_ms=rng.choice((0, 0, 20)))
+        self.options = StorageOptions(**rng.choice(SIZES), watermark_interval_ms=rng.choice((0, 0, 20)),
+                                      inline_bytes=rng.choice((0, 500, 1 << 16)))
         self.shape = CompactionOptions(history_ms=0, **rng.choice(SHAPES))
         self.store = self._open()
 

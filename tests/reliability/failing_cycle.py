@@ -125,7 +125,7 @@ def check_no_garbage(root: Path, meta_kind: str | None) -> None:
             vacuum.run()
         version = manager.version
         assert not [found for found in verify_version(version, objects) if found.damages]
-        needed = {path(info.name) for info in version.sstables for path in (sstable_data_path, sstable_meta_path)}
+        needed = {path(info.name) for info in version.stored_files for path in (sstable_data_path, sstable_meta_path)}
         assert {found.path for found in objects.list("sst/")} == needed
 
 

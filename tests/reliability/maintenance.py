@@ -55,7 +55,7 @@ def check_no_garbage(directory: str) -> None:
         vacuum = Vacuum(meta, objects, lambda: meta.now_ms() + LATER_MS, options=AT_ONCE)
         for _ in range(2):              # the second deletes what leases protected in the first
             vacuum.run()
-        names = [info.name for info in manager.version.sstables]
+        names = [info.name for info in manager.version.stored_files]
         needed = {path(name) for name in names for path in (sstable_data_path, sstable_meta_path)}
         assert {found.path for found in objects.list("sst/")} == needed
 

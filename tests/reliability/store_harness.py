@@ -51,7 +51,7 @@ class Lab:
         self.clock = StandingClock()
         self.objects, self.meta = CountingObjectStore(self.clock), MemoryMetaStore()
         self.rng = random.Random(7)
-        self.options = StorageOptions(**options)
+        self.options = StorageOptions(**{"inline_bytes": 0, **options})
         self.shape = CompactionOptions(**{"history_ms": 0, "l0_runs": 2, "l0_base_bytes": 1, **(compaction or {})})
         self.manager = self.process()
         self.store = self.open(self.manager, session=self.manager.claim_writer())

@@ -61,13 +61,15 @@ def state(seed: int, number: int) -> State:
     return rows
 
 
-def opened(directory: str, role: str) -> HummockStorage:
-    return hummock.open(f"file://{directory}", role=role, compaction=False, **SIZES)
+def opened(directory: str, role: str, seed: int = 1) -> HummockStorage:
+    """The files of even seeds are inline."""
+    inline_bytes = 0 if seed % 2 else 1 << 16
+    return hummock.open(f"file://{directory}", role=role, compaction=False, inline_bytes=inline_bytes, **SIZES)
 
 
 def work(directory: str, seed: int, first: int, last: int, note: Note) -> None:
     """Writes epochs `first` to `last`, except those that the store has already, each followed by maintenance."""
-    with opened(directory, "writer") as storage:
+    with opened(directory, "writer", seed) as storage:
         note(f"open {storage.committed_epoch >> 16}")
         for number in range(max(first, (storage.committed_epoch >> 16) + 1), last + 1):
             write_epoch(storage, seed, number, note)

@@ -32,7 +32,7 @@ from tests.support.servers.slow_object_store import SlowStore
 
 EVER = 1 << 30
 ROWS, EPOCHS = 400, 3
-COLD = StorageOptions(block_bytes=500, sstable_bytes=6_000, block_cache_bytes=1, meta_cache_bytes=1)
+COLD = StorageOptions(inline_bytes=0, block_bytes=500, sstable_bytes=6_000, block_cache_bytes=1, meta_cache_bytes=1)
 SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1, block_bytes=500, sstable_bytes=6_000)
 KEYS = [b"%05d" % row for row in range(ROWS)]
 READS = {                       # each from a given row on

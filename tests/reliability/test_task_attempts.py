@@ -39,8 +39,8 @@ class World:
         self.rng, self.clock = random.Random(f"attempts {seed}"), StandingClock()
         self.meta_store, self.objects = meta_store, MemoryObjectStore()
         self.manager = self.open(0)
-        self.storage = HummockStorage(self.manager, self.objects, StorageOptions(block_bytes=300), node="store",
-                                      session=self.manager.claim_writer())
+        self.storage = HummockStorage(self.manager, self.objects, StorageOptions(block_bytes=300, inline_bytes=0),
+                                      node="store", session=self.manager.claim_writer())
         self.rows, self.model, self.number, self.reported = {}, {}, 0, 0
 
     def open(self, seed, meta_store=None):

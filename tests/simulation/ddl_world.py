@@ -254,7 +254,7 @@ class World:
         while True:
             stored = {each.path.rsplit("/", 1)[-1].split(".")[0] for each in self.objects.list() if "sst/" in each.path}
             version = session._playground.manager.version
-            needed = {info.name for info in version.sstables}
+            needed = {info.name for info in version.stored_files}
             if stored == needed or time.monotonic() > deadline:
                 break
             time.sleep(0.01)

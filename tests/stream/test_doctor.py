@@ -39,7 +39,7 @@ LONG_AGO_MS = 3 * 24 * 3_600_000
 def whole(tmp_path_factory):
     """A store of a table, a view and a cursor that a session has closed."""
     directory = tmp_path_factory.mktemp("doctor")
-    with stream.connect(f"file://{directory}/store", create=True, codecs=("none",)) as db:
+    with stream.connect(f"file://{directory}/store", create=True, codecs=("none",), inline_bytes=0) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
         db.sql("CREATE MATERIALIZED VIEW total AS SELECT SUM(v) AS v FROM t")
         for at in range(3):
@@ -255,12 +255,12 @@ def test_a_database_that_was_lost_or_put_back(patient, tmp_path):
 def test_compaction_debt(tmp_path):
     url, epochs = f"file://{tmp_path}/debt", hummock.EpochGenerator()
     with hummock.open(url, role="writer", compaction=False) as store:
-        for at in range(30):
+        for at in range(40):
             epoch = epochs.next()
             store.ingest_batch(WriteBatch([(hummock.user_key(1, 0, b"%d" % at), b"v")]), epoch)
             store.commit(epoch)
     (found,) = stream.doctor(url).findings
-    assert found.check == "debt" and "level 0 has 30 runs" in found.what and found.remedy == f"hummock compact {url}"
+    assert found.check == "debt" and "level 0 has 40 runs" in found.what and found.remedy == f"hummock compact {url}"
 
 
 def test_a_format_of_a_newer_release(patient):

@@ -17,7 +17,7 @@ def full_disk():
 
 def test_a_flush_names_the_full_disk_and_not_the_statements_it_cost(tmp_path):
     url = f"file://{tmp_path}/store"
-    db = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS)
+    db = stream.connect(url, create=True, barrier_interval_ms=NEVER_MS, inline_bytes=0)
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
     db.sql("INSERT INTO t VALUES (1)")
     db.flush()

@@ -31,7 +31,7 @@ def url(tmp_path):
 
 @pytest.fixture
 def db(url):
-    with stream.connect(url, create=True, barrier_interval_ms=20, metrics_port=0) as session:
+    with stream.connect(url, create=True, barrier_interval_ms=20, metrics_port=0, inline_bytes=0) as session:
         session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT)")
         session.sql("CREATE MATERIALIZED VIEW v AS SELECT k, COUNT(*) AS n FROM t GROUP BY k")
         yield session

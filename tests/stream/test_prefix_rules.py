@@ -23,7 +23,7 @@ VIEW = "CREATE MATERIALIZED VIEW lows AS SELECT g, min(v::text) AS lo, count(*) 
 
 def filled(policy: str) -> TimedSession:
     """A view whose state is in FILES files over the same keys, each with groups of its own; nothing is compacted."""
-    storage = StorageOptions(filter_policy=policy, block_bytes=500, block_cache_bytes=1 << 20)
+    storage = StorageOptions(filter_policy=policy, block_bytes=500, inline_bytes=0, block_cache_bytes=1 << 20)
     world = TimedSession(CountingObjectStore(), storage=storage)
     world.session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT, v BIGINT)")
     world.session.sql(VIEW)

@@ -226,7 +226,8 @@ class OnAnotherHost:
 
 
 def test_a_reader_of_a_bucket_asks_little(url, monkeypatch):
-    """Of a log of objects: one request a look; for a commit its records, the end of the log, and what was changed."""
+    """Of a log of objects: one request a look; for a commit of a few rows its records, which have the rows, and the end
+    of the log."""
     monkeypatch.setattr("stream.serving.CommitListener", OnAnotherHost)
     never = 3_600_000
     with (stream.connect(url, create=True, meta="log", barrier_interval_ms=never) as writer,
@@ -247,7 +248,5 @@ def test_a_reader_of_a_bucket_asks_little(url, monkeypatch):
                 look()
                 assert feed.read(0)["id"].to_pylist() == [number]
                 assert len(set(asked)) == len(asked)
-                *log, meta, data = asked
-                assert all(path.startswith("meta/") for path in log)
-                assert meta.endswith(".meta") and data.endswith(".data")
+                assert all(path.startswith("meta/") for path in asked) and len(asked) <= 3
                 asked.clear()

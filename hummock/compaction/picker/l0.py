@@ -18,6 +18,7 @@ from hummock.options import MIB, CompactionOptions
 from hummock.version import Run
 
 SMALLEST_TIER_BYTES = MIB       # smaller runs are all in one tier
+INLINE_TIER = -1                # but those of inline files, which are merged in the version as long as they can be
 OVERFULL = 1.5                  # a base level above that multiple of its target accepts nothing
 MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down
 
@@ -41,7 +42,9 @@ def pick_to_base(context: PickerContext) -> CompactionCandidate | None:
 
 
 def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
-    """Merges adjacent free runs of level 0 of one tier or below it, in the lowest tier with enough of them."""
+    """Merges adjacent free runs of level 0 of one tier or below it, in the lowest tier with enough of them. Inline runs
+    go along with stored ones but do not count as such: each few of them would rewrite a stored one.
+    """
     options = context.options
     runs = context.version.levels[0].runs
     most_bytes = max(base_trigger_bytes(context), options.l0_base_bytes) // MERGED_SHARE
@@ -49,7 +52,8 @@ def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
         low = {run.id for run in runs if tier_of(run, options) <= tier and context.are_free(run.sstables)}
         for window in _windows(runs, lambda run, low=low: run.id in low):       # type: ignore[misc]
             chosen = _bounded(window, options, most_bytes)
-            if len(chosen) >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
+            counted = sum(tier == INLINE_TIER or tier_of(run, options) > INLINE_TIER for run in chosen)
+            if counted >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
                 return pick
     return None
 
@@ -78,6 +82,8 @@ def base_trigger_bytes(context: PickerContext) -> int:
 
 
 def tier_of(run: Run, options: CompactionOptions) -> int:
+    if all(info.inline_data for info in run.sstables):
+        return INLINE_TIER
     tier, limit = 0, SMALLEST_TIER_BYTES
     while run.data_bytes > limit:
         tier, limit = tier + 1, limit * options.l0_runs

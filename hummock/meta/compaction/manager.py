@@ -8,16 +8,26 @@ attempt whose token is not in its task's row is dead, whatever it still does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from hummock.base.key import KeyRange
+from hummock.compaction.inline_merge import is_inline, merge_inline
 from hummock.compaction.picker import is_compacted, pick_compaction, pick_range
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
-from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
+from hummock.errors import (
+    Corruption,
+    InvalidEpoch,
+    MetaStoreError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    RowCountMismatch,
+    TaskRefused,
+)
 from hummock.meta.compaction.records import (
     RunningTask,
     TaskBoard,
@@ -51,7 +61,7 @@ from hummock.meta.records import (
 from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, append
 from hummock.meta.version_state import Change, VersionState
-from hummock.object_store.base import RandomBytes
+from hummock.object_store.base import RandomBytes, mint_sstable_name
 from hummock.options import CompactionOptions
 from hummock.version import HummockVersion, VersionDelta
 
@@ -148,7 +158,8 @@ class CompactionManager:
         if picked is None:
             return None
         if isinstance(picked, CompactionCandidate):
-            return self._plan_task(picked, grant, board, position, now_ms, leaves_large)
+            return ((self._plan_inline(picked, board, position) if is_inline(picked) else None)
+                    or self._plan_task(picked, grant, board, position, now_ms, leaves_large))
         return self._plan_edit(picked, board, position)
 
     def _watermark(self, version: HummockVersion) -> tuple[Epoch, MetaOperations]:
@@ -172,6 +183,22 @@ class CompactionManager:
             safe_epoch, settled = self._watermark(version)
         delta = VersionDelta(version.id + 1, version.max_committed_epoch, safe_epoch, edit.added, edit.removed)
         logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
+        return logged + settled + board.step(), after
+
+    def _plan_inline(self, pick: CompactionCandidate, board: TaskBoard, position: LogPosition) -> Change | None:
+        """Merges a few inline files; None for damaged ones: a task fails by them visibly."""
+        version, floor = position.version, self._history_floor(position.version)
+        self._pins.lift_epochs(floor)
+        safe_epoch, settled = self._watermark(version)
+        task = self._task_of(pick, board.counter.next_id, replace(version, safe_epoch=safe_epoch))
+        try:
+            result = merge_inline(task, partial(mint_sstable_name, self._random_bytes))
+        except (Corruption, RowCountMismatch):
+            return None
+        delta, next_file_id = delta_of(task, result.sstables, version, position.head.next_file_id)
+        logged, after = append(position, replace(delta, safe_epoch=safe_epoch), next_file_id,
+                               self._keeper.options.checkpoint_deltas)
+        self._keeper.metrics.compact_tasks.labels(task.kind.value, "inline").inc()
         return logged + settled + board.step(), after
 
     def _plan_task(self, pick: CompactionCandidate, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
@@ -309,6 +336,10 @@ class CompactionManager:
 
         self._keeper.change(plan, _overtaken)
         return made.id
+
+    def is_due(self, version: HummockVersion, running: Sequence[CompactTask]) -> bool:
+        """Whether a task could be picked for `version` while only these run."""
+        return pick_compaction(version, running, self.options, version.max_committed_epoch) is not None
 
     def is_compacted(self, key_range: KeyRange) -> bool:
         version = self._keeper.refresh()

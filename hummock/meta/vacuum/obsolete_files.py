@@ -49,13 +49,16 @@ class ObsoleteFiles:
 
 
 def obsolete_row(version: HummockVersion, delta: VersionDelta) -> MetaOperations:
-    """The row that a transaction writes that advances `version` by `delta`, for the files that leave with it."""
+    """The row that a transaction writes that advances `version` by `delta`, for the files that leave with it. Inline
+    files have no objects to delete."""
     staying = {info.id for part in delta.added for info in part.sstables}
     leaving = set(delta.removed) - staying
     if not leaving:
         return NONE
-    files = tuple((info.name, info.data_bytes + info.meta_bytes)
-                  for info in version.sstables if info.id in leaving)
+    files = tuple((info.name, info.stored_bytes)
+                  for info in version.sstables if info.id in leaving and not info.inline_data)
+    if not files:
+        return NONE
     row = ObsoleteFiles(delta.id, files)
     return MetaOperations(put={row.key: row.encode()})
 

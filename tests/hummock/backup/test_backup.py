@@ -68,8 +68,10 @@ def open_parts(kind, directory):
 @pytest.mark.parametrize("other", ["log", "sqlite"])
 def test_a_store_of_any_kind_becomes_one_of_another_kind(tmp_path, kind, other):
     meta_store, objects = open_parts(kind, tmp_path / "store")
-    world = BackupWorld(meta_store, objects, seed=run_seed())
+    world = BackupWorld(meta_store, objects, seed=run_seed(), inline_bytes=2_000)
     epochs = [world.commit() for _ in range(5)]
+    while not world.manager.version.inline_bytes or not any(world.manager.version.stored_files):
+        epochs.append(world.commit())
     target = LocalObjectStore(tmp_path / "backups")
     report = take_backup(meta_store, objects, target)
     world.close()
@@ -154,7 +156,7 @@ def test_a_repeated_backup_copies_new_files_only_and_each_can_be_restored(world)
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "log"])
 def test_a_backup_under_load_is_the_epoch_that_it_names(tmp_path, kind):
     meta_store, objects = open_parts(kind, tmp_path / "store")
-    world = BackupWorld(meta_store, objects, seed=run_seed(), maintained=True)
+    world = BackupWorld(meta_store, objects, seed=run_seed(), maintained=True, inline_bytes=2_000)
     target, is_over = MemoryObjectStore(), threading.Event()
     failures, reports = [], []
 

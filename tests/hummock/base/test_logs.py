@@ -171,7 +171,7 @@ def test_uploads_and_compactions_that_fail_and_those_that_do_not(caplog):
     plan, meta_store = FaultPlan(), MemoryMetaStore()
     objects = FaultyObjectStore(MemoryObjectStore(), plan)
     manager = HummockManager(meta_store, objects)
-    storage = HummockStorage(manager, objects, StorageOptions(), session=manager.claim_writer())
+    storage = HummockStorage(manager, objects, StorageOptions(inline_bytes=0), session=manager.claim_writer())
     epochs = hummock.EpochGenerator()
     plan.add(Fault(FaultKind.BEFORE, "put", "sst/"))
     epoch = epochs.next()
@@ -182,7 +182,7 @@ def test_uploads_and_compactions_that_fail_and_those_that_do_not(caplog):
     storage.close()
     caplog.clear()
     shape = hummock.CompactionOptions(l0_runs=2)
-    with hummock.open("memory://", compaction=shape) as store, caplog.at_level(logging.INFO):
+    with hummock.open("memory://", inline_bytes=0, compaction=shape) as store, caplog.at_level(logging.INFO):
         for at in range(4):
             epoch = epochs.next()
             store.ingest_batch(WriteBatch([(hummock.user_key(1, 0, b"%d" % at), b"v")]), epoch)

@@ -33,7 +33,7 @@ INSPECTIONS = ["version", "levels", "stats", "sst-dump", "verify"]
 
 def fill(url, meta=None):
     """Writes a store of two tables in enough commits that compaction is due; returns its URL."""
-    with hummock.open(url, role="writer", meta=meta, compaction=False) as store:
+    with hummock.open(url, role="writer", meta=meta, compaction=False, inline_bytes=0) as store:
         epochs = hummock.EpochGenerator(last=store.committed_epoch)
         for number in range(COMMITS):
             epoch = epochs.next()

@@ -26,7 +26,7 @@ def run_json(*arguments, status=0):
 
 def test_a_bucket_is_looked_at_verified_compacted_and_vacuumed(s3_url):
     assert run_json("version", s3_url, status=1)["error"].startswith("StoreNotFound")
-    with hummock.open(s3_url, role="writer", compaction=False) as store:
+    with hummock.open(s3_url, role="writer", compaction=False, inline_bytes=0) as store:
         epochs = hummock.EpochGenerator()
         for number in range(COMMITS):
             epoch = epochs.next()

@@ -32,7 +32,7 @@ class World:
 
     def __init__(self, spark, directory, seed=1):
         self.url, self.rng, self.model, self.epoch = f"file://{directory}", random.Random(seed), {}, None
-        self.store = hummock.open(self.url, role="writer", compaction=False)
+        self.store = hummock.open(self.url, role="writer", compaction=False, inline_bytes=0)
         self.epochs = hummock.EpochGenerator(last=self.store.committed_epoch)
         self.objects = open_object_store(self.url)
         self.meta_store = open_meta_store(self.url, None, object_store=self.objects, create=False)

@@ -33,7 +33,7 @@ def tmp_path():
 
 
 class Disk:
-    """Counts this thread's file calls, of Python and of the compiled writer, or `only` those of one name, by any thread.
+    """Counts this thread's file calls, of Python and of the compiled writer, or those of one name, by any thread.
 
     Calls `at` ... `at + times - 1` fail with `number`. A failing write has written some of its bytes; a failing close
     has closed the file.

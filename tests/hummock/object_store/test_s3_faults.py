@@ -214,7 +214,7 @@ class TestLies:
         rng, expected, epoch = random.Random(7), {}, Epoch(0)
         plan = share(HONEST.index(Kind.DRIP) + 1, kind, percent=50)
         proxy.plan = plan if kind is Kind.FORGOTTEN else proxy.plan
-        with HummockStorage(manager, store, StorageOptions(), session=session) as node:
+        with HummockStorage(manager, store, StorageOptions(inline_bytes=0), session=session) as node:
             for number in range(1, 7):
                 epoch = Epoch(number << 16)
                 rows = {b"%04d" % rng.randrange(1000): rng.randbytes(50) for _ in range(50)}

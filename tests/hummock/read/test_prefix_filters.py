@@ -28,7 +28,7 @@ def store_with_rules(rules=RULES, **options):
     manager = HummockManager(MemoryMetaStore(), objects)
     session = manager.claim_writer()
     manager.commit_epoch(session, Epoch(1 << 16), (), tables=rules)
-    return HummockStorage(manager, objects, StorageOptions(**options), session=session)
+    return HummockStorage(manager, objects, StorageOptions(**{"inline_bytes": 0, **options}), session=session)
 
 
 def group_key(rng, groups):

@@ -50,7 +50,7 @@ def rng():
 
 @pytest.fixture
 def base():
-    with hummock.open("memory://") as base:
+    with hummock.open("memory://", inline_bytes=0) as base:
         yield base
 
 

@@ -30,7 +30,7 @@ EVERYTHING = KeyRange()
 
 @pytest.fixture
 def store():
-    with hummock.open("memory://", block_bytes=100, sstable_bytes=600, compaction=False) as store:
+    with hummock.open("memory://", block_bytes=100, sstable_bytes=600, compaction=False, inline_bytes=0) as store:
         rng = random.Random(5)
         for number in range(1, 9):
             keys = {user_key(rng.randint(6, 9), rng.randint(0, 1), b"%02d" % rng.randrange(99)) for _ in range(80)}

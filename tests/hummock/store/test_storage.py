@@ -90,6 +90,7 @@ class Cluster:
         self.session = self.manager.claim_writer()
 
     def node(self, **options):
+        options = {"inline_bytes": 0, **options}
         return HummockStorage(self.manager, self.objects, StorageOptions(**options), session=self.session)
 
 

@@ -68,7 +68,8 @@ class Node:
         self.meta = MemoryMetaStore()
         self.manager = HummockManager(self.meta, self.objects)
         self.store = HummockStorage(
-            self.manager, self.objects, StorageOptions(**options), session=self.manager.claim_writer()
+            self.manager, self.objects, StorageOptions(**{"inline_bytes": 0, **options}),
+            session=self.manager.claim_writer()
         )
         self.threads = ThreadPoolExecutor(8)
 

@@ -31,7 +31,7 @@ def run(*arguments, status):
 
 def fill(url, meta=None):
     """Each commit writes keys of its own and overwrites some of the first one's; returns (epoch, rows) per commit."""
-    with hummock.open(url, role="writer", meta=meta, compaction=False) as store:
+    with hummock.open(url, role="writer", meta=meta, compaction=False, inline_bytes=0) as store:
         epochs, written = hummock.EpochGenerator(last=store.committed_epoch), []
         for number in range(COMMITS):
             keys = [hummock.user_key(1 + number % 2, 0, b"%02d-%04d" % (number, row)) for row in range(ROWS)]

@@ -150,7 +150,7 @@ def test_compaction_and_vacuum_remove_the_files_of_a_read_when_it_has_ended(tmp_
     expected = sorted(shop.rows.values())
     held_ms = {"held_ms": str(10 * LATER_MS)} if case == "it was asked for" else {}
     specs = service.address.specs(options_of(shop, **held_ms), list(COLUMNS))
-    names = {info.name for spec in specs for info in ReadSpec.from_bytes(spec).version.sstables}
+    names = {info.name for spec in specs for info in ReadSpec.from_bytes(spec).version.stored_files}
     query = Query("query 1", wall_clock_ms() + 5, None, frozenset({7}))
     service.activity.queries = {"a query runs": [query], "it is not known": None}.get(case, [])
     service.review()

@@ -69,7 +69,7 @@ def orphans(db):
     playground = db._playground
     vacuum = Vacuum(playground.catalog._store, objects_of(db), options=VacuumOptions(grace_ms=0))
     report = vacuum.run()
-    live = {info.name for info in playground.manager.refresh().sstables}
+    live = {info.name for info in playground.manager.refresh().stored_files}
     there = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in objects_of(db).list("sst/")}
     assert live == there
     return report.removed.files

@@ -19,9 +19,11 @@ TABLES, VNODES, KEYS = 3, 4, 200
 
 
 class BackupWorld:
-    """A writer on the given stores; `maintained`: with compaction, and a vacuum that removes at once."""
+    """A writer on the given stores; `maintained`: with compaction, and a vacuum that removes at once. `inline_bytes` of
+    about 2,000 makes some commits inline and others not.
+    """
 
-    def __init__(self, meta_store, objects, *, seed: int = 0, maintained: bool = False):
+    def __init__(self, meta_store, objects, *, seed: int = 0, maintained: bool = False, inline_bytes: int = 0):
         self.meta_store, self.objects, self.rng = meta_store, objects, random.Random(seed)
         self.rows: dict[bytes, bytes] = {}
         self.content: dict[Epoch, dict[bytes, bytes]] = {}
@@ -30,7 +32,8 @@ class BackupWorld:
         self._open.callback(self.manager.close)
         session = self.manager.claim_writer()
         self.storage = self._open.enter_context(closing(HummockStorage(
-            self.manager, objects, StorageOptions(block_bytes=512, sstable_bytes=8_192), session=session)))
+            self.manager, objects, StorageOptions(block_bytes=512, sstable_bytes=8_192, inline_bytes=inline_bytes),
+            session=session)))
         self.storage.follow_versions()
         self._epochs = EpochGenerator(last=self.storage.committed_epoch)
         if maintained:

@@ -40,7 +40,7 @@ class CheckedStore:
             pass
         with opened(self.url, None, Output(True)) as store:
             version, objects = store.manager.refresh(), store.object_store
-            live = {info.name for info in version.sstables}
+            live = {info.name for info in version.stored_files}
             stored = {sstable_name_of(found.path) for found in objects.list(SSTABLE_PREFIX)}
             assert stored == live, (len(stored - live), "orphans", len(live - stored), "live files deleted")
             assert not read_uploads(store.meta_store), "prefixes of ended processes"

@@ -27,7 +27,7 @@ class Shop:
     def open(cls, directory: Path, seed: int = 1, rows: int = 600) -> Shop:
         url = f"file://{directory}/store"
         shop = cls(connect(url, create=True,
-            block_bytes=500, sstable_bytes=4_000, history_ms=600_000), url, random.Random(seed))
+            block_bytes=500, sstable_bytes=4_000, inline_bytes=2_000, history_ms=600_000), url, random.Random(seed))
         shop.session.sql("CREATE TABLE items (g INT, k BIGINT, name VARCHAR, v DOUBLE, PRIMARY KEY (g, k))")
         shop.insert(rows)
         return shop
