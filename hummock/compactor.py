@@ -34,6 +34,8 @@ from hummock.version import HummockVersion
 
 IDLE_POLL_SECONDS = 10.0        # upper bound of the growing polling interval
 POLL_SECONDS = 1.0              # polling interval for versions of other processes and for tasks to be retried
+EARLY_GAP_SECONDS = 0.05        # at least that long after a merge that is not due the next one begins, ...
+EARLY_GAPS = 19                 # ... and that multiple of its duration: such merges take a twentieth of a core
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not divided further for the sake of more threads
 REPORT_TRIES = 8
 log = logging.getLogger(__name__)
@@ -92,6 +94,8 @@ class Compactor:
         self._changed, self._due = threading.Condition(lock), threading.Condition(lock)
         self._news = 0                          # incremented by every version, request, new and ended attempt
         self._work = 0                          # ... after which there may be a task to get
+        self._has_early = False                 # whether something may be merged before it is due, ...
+        self._early_at = 0.0                    # ... from then on, monotonic seconds
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
         self._is_watched = False                # one idle thread polls: the others sleep
@@ -102,6 +106,7 @@ class Compactor:
 
     def start(self) -> Self:
         """Starts the background threads."""
+        self._on_news(self._client.version)
         works = [(self._run, f"{self.node}-{number}") for number in range(self._tasks_at_once)]
         for target, name in (*works, (self._beat, f"{self.node}-heartbeat")):
             thread = threading.Thread(target=target, name=name, daemon=True)
@@ -109,9 +114,11 @@ class Compactor:
             thread.start()
         return self
 
-    def run_one(self) -> bool:
-        """Gets one task and runs it on this thread; whether there was one. Raises what the attempt raised."""
-        got = self._client.get_compact_task(self.node, does_large=self._large is not None)
+    def run_one(self, *, is_early: bool = False) -> bool:
+        """Gets one task and runs it on this thread; whether there was one. `is_early`: also one that is not due yet.
+        Raises what the attempt raised.
+        """
+        got = self._client.get_compact_task(self.node, does_large=self._large is not None, is_early=is_early)
         if got is None:
             return False
         self._wake()                            # there may be more
@@ -165,16 +172,27 @@ class Compactor:
 
     def _run(self) -> None:
         while self._is_running():
-            seen = self._work
+            seen, began = self._work, monotonic_seconds()
+            is_early = self._takes_early(began)
             try:
                 self._client.refresh()
-                busy = self.run_one()
+                busy = self.run_one(is_early=is_early)
             except Exception as error:      # of the attempt or of the meta store: reported in `error`, then retried
                 if repr(error) != repr(self.error):
                     log.warning(Event("compactor failed", node=self.node, error=error))
                 self.error, busy = error, False
+            if is_early:
+                seconds = monotonic_seconds() - began
+                self._early_at = began + seconds + max(EARLY_GAPS * seconds, EARLY_GAP_SECONDS)
             if not busy:
                 self._idle(seen)
+
+    def _takes_early(self, now: float) -> bool:
+        """Whether this thread is to look for an early merge too; the next version tells whether there is another."""
+        with self._changed:
+            takes = self._has_early and now >= self._early_at
+            self._has_early = self._has_early and not takes
+            return takes
 
     def _idle(self, seen: int) -> None:
         """Returns when there may be a task to request; only one of all idle threads polls."""
@@ -184,22 +202,40 @@ class Compactor:
                 self._pause = POLL_SECONDS
                 return
             self._is_watched = True
-            has_work = self._due.wait_for(lambda: self._work != seen or not self._is_running(), self._pause)
+            has_work = self._watch(seen)
             self._is_watched = False
             self._pause = POLL_SECONDS if has_work else min(2 * self._pause, IDLE_POLL_SECONDS)
 
+    def _watch(self, seen: int) -> bool:
+        """Waits for work, for the time of an early merge, or for the next poll; False for that. REQUIRES the lock."""
+        until = monotonic_seconds() + self._pause
+        while self._work == seen and self._is_running():
+            has_early = self._has_early
+            seconds = (min(until, self._early_at) if has_early else until) - monotonic_seconds()
+            if seconds <= 0:
+                return has_early
+            self._due.wait(seconds)             # that early work is there wakes it, too
+        return True
+
     def _on_news(self, news: HummockVersion | int) -> None:
         """Called with a version, or with the number of a request."""
+        if isinstance(news, int):
+            self._wake()
+            return
         running = [attempt.task for attempt in tuple(self._attempts)]
-        self._wake(isinstance(news, int) or self._client.is_compaction_due(news, running))
+        is_work = self._client.is_compaction_due(news, running)
+        self._wake(is_work, not is_work and self._client.has_early_work(news, running))
 
-    def _wake(self, is_work: bool = True) -> None:
+    def _wake(self, is_work: bool = True, has_early: bool = False) -> None:
         with self._changed:
             self._news += 1
             self._changed.notify_all()
             if is_work:
                 self._work += 1
                 self._due.notify()              # which wakes the next one if it gets a task
+            if has_early and not self._has_early:
+                self._has_early = True
+                self._due.notify_all()          # the one that polls looks earlier
 
     def _wait(self, seen: int, seconds: float) -> None:
         """Returns when `_news` differs from `seen`, on close, or after so many seconds."""

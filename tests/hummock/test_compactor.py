@@ -2,10 +2,12 @@
 
 import random
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
+import hummock.compactor
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.task import TaskKind
@@ -91,6 +93,30 @@ def test_commits_wake_it_up():
             before = store.rows()
             assert compactor.wait_idle(60)
             assert store.rows() == before
+
+
+def test_a_few_equal_runs_are_merged_before_they_are_due():
+    store = Store(options=replace(OPTIONS, l0_runs=8, l0_base_bytes=1 << 30)).write(4)
+    before = store.rows()
+    assert store.manager.get_compact_task("other") is None and store.manager.compaction_debt() == 0
+    with store.compactor():
+        deadline = time.monotonic() + 60
+        while len(store.manager.version.levels[0].runs) > 1 and time.monotonic() < deadline:
+            time.sleep(0.005)
+    assert len(store.manager.version.levels[0].runs) == 1 and store.rows() == before
+
+
+def test_early_merges_take_a_small_share_of_the_time(monkeypatch):
+    monkeypatch.setattr(hummock.compactor, "EARLY_GAP_SECONDS", 0.5)
+    store, begun = Store(options=replace(OPTIONS, l0_runs=64, l0_base_bytes=1 << 30)), time.monotonic()
+    with store.compactor():
+        while time.monotonic() < begun + 1.2:
+            store.write(1, rows=20)
+            time.sleep(0.06)
+        merges = len(task_answers(store.manager))
+        assert 1 <= merges <= 1 + (time.monotonic() - begun) / 0.5
+        seen = len(store.manager.version.levels[0].runs)
+    assert seen > 1, "merged each"
 
 
 def test_metrics_and_progress_report_the_work():

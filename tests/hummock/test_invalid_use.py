@@ -10,14 +10,16 @@ from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import MAX_EPOCH, Epoch
 from hummock.errors import InvalidEpoch, InvalidKey, InvalidWriteBatch, RoleMissing, WaitEpochTimeout
+from hummock.options import CompactionOptions
 from hummock.store.memory_store import MemoryStateStore
 
 E1, E2, E3, E4, E5 = (Epoch(number << 16) for number in range(1, 6))
 EVERYTHING = KeyRange(b"", None)
+KEPT = CompactionOptions(history_ms=1 << 40)
 STORES = {
     "the model": MemoryStateStore,
-    "in memory": lambda: hummock.open("memory://"),
-    "flushing": lambda: hummock.open("memory://", shared_buffer_bytes=1),
+    "in memory": lambda: hummock.open("memory://", compaction=KEPT),
+    "flushing": lambda: hummock.open("memory://", shared_buffer_bytes=1, compaction=KEPT),
 }
 
 

@@ -14,6 +14,7 @@ from hummock.meta import open_meta_store
 from hummock.meta.store.base import MetaStore
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
+from hummock.options import StorageOptions
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
@@ -90,12 +91,17 @@ class KilledMetaStore(MetaStore):
         self._store.close()
 
 
+def storage_of(point: str) -> StorageOptions:
+    """Commits are inline, unless the process is to die while it puts an object."""
+    return StorageOptions(inline_bytes=0) if point.startswith("put:") else StorageOptions()
+
+
 def main(url: str, seed: int, count: int, point: str, nth: int, link: Connection) -> None:
     killer = Killer(point, nth)
     playground = Playground(
         KilledObjectStore(open_object_store(url), killer),
         KilledMetaStore(open_meta_store(url), killer),
-        PlaygroundOptions(stream=StreamOptions(barrier_interval_ms=NEVER_MS)),
+        PlaygroundOptions(stream=StreamOptions(barrier_interval_ms=NEVER_MS), storage=storage_of(point)),
         observer=lambda step, epoch: killer.reach(step.value),
     )
     with Session(playground) as session:

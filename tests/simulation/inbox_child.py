@@ -13,7 +13,7 @@ from hummock.object_store import open_object_store
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
-from tests.simulation.child import NEVER_MS, KilledMetaStore, KilledObjectStore, Killer
+from tests.simulation.child import NEVER_MS, KilledMetaStore, KilledObjectStore, Killer, storage_of
 
 
 def main(url: str, point: str, nth: int, link: Connection) -> None:
@@ -21,7 +21,8 @@ def main(url: str, point: str, nth: int, link: Connection) -> None:
     playground = Playground(
         KilledObjectStore(open_object_store(url), killer),
         KilledMetaStore(open_meta_store(url), killer),
-        PlaygroundOptions(stream=StreamOptions(barrier_interval_ms=NEVER_MS, inbox_poll_ms=20)),
+        PlaygroundOptions(stream=StreamOptions(barrier_interval_ms=NEVER_MS, inbox_poll_ms=20),
+                          storage=storage_of(point)),
         observer=lambda step, epoch: killer.reach(step.value),
     )
     with Session(playground):

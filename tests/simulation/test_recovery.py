@@ -9,6 +9,7 @@ import pytest
 from hummock.errors import Fenced, HummockError
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import StorageOptions
 from stream.errors import StreamError
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
@@ -49,7 +50,7 @@ class Stage:
         self.playground = Playground(
             FaultyObjectStore(MemoryObjectStore(), self.objects),
             FaultyMetaStore(MemoryMetaStore(), self.meta),
-            PlaygroundOptions(stream=StreamOptions(**options)),
+            PlaygroundOptions(stream=StreamOptions(**options), storage=StorageOptions(inline_bytes=0)),
             observer=self.trap,
         )
         self.session = Session(self.playground)

@@ -9,7 +9,7 @@ import pytest
 
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.options import CompactionOptions
+from hummock.options import CompactionOptions, StorageOptions
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, register_connector
@@ -141,6 +141,7 @@ class Stage:
             MemoryMetaStore(),
             PlaygroundOptions(
                 stream=StreamOptions(recovery_backoff_ms=1, recovery_attempts=10, **options),
+                storage=StorageOptions(inline_bytes=0),
                 compaction=CompactionOptions(history_ms=600_000),      # what the tests read
             ),
             observer=self.observe,

@@ -168,10 +168,10 @@ def test_orphans(patient):
 
 def test_a_lease_of_a_process_that_died(patient):
     key = lease_key("reader")
-    patient.put(**{key: encode(Lease("reader", "ab", wall_clock_ms() - 120_000, 1, 0))})
+    patient.put(**{key: encode(Lease("reader", "ab", wall_clock_ms() - 120_000, 1 << 40, 0))})
     (found,) = patient.found("leases")
     assert found.severity is Severity.NOTE and "2 minutes ago" in found.what and patient.examine().is_healthy
-    row = ObsoleteFiles(2, (("cd" * 16, 1 << 20),))
+    row = ObsoleteFiles((1 << 40) + 1, (("cd" * 16, 1 << 20),))
     patient.put(**{row.key: row.encode(), upload_key("12" * 8): encode(Upload("loader", "ab", 1))})
     assert {found.severity for found in patient.found("leases")} == {Severity.WARNING, Severity.NOTE}
 

@@ -24,6 +24,7 @@ Config = pytest.importorskip("traitlets.config").Config
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])    # which the shell replaces by its own
     shell = interactive.InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     shell.colors = "nocolor"
     shell.run_line_magic("load_ext", "stream")

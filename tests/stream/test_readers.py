@@ -212,6 +212,7 @@ def test_a_job_that_was_set_aside_is_named(writer, reader):
     writer.sql("INSERT INTO u VALUES (9, NULL)")
     failed = lambda: {row["name"]: row["state"] for row in reader.sql("SHOW JOBS").to_pylist()}["s"] == "FAILED"  # noqa: E731
     eventually(failed)
+    eventually(lambda: writer.failed_jobs)      # which may learn of its own commit a moment later
     assert [each.reason for each in reader.failed_jobs] == [each.reason for each in writer.failed_jobs] != []
 
 
@@ -248,5 +249,6 @@ def test_a_reader_of_a_bucket_asks_little(url, monkeypatch):
                 look()
                 assert feed.read(0)["id"].to_pylist() == [number]
                 assert len(set(asked)) == len(asked)
-                assert all(path.startswith("meta/") for path in asked) and len(asked) <= 3
+                assert all(path.startswith("meta/") for path in asked)
+                assert len(asked) <= 5, "two of them of merges that may have come in between"
                 asked.clear()

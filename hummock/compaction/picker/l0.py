@@ -19,6 +19,7 @@ from hummock.version import Run
 
 SMALLEST_TIER_BYTES = MIB       # smaller runs are all in one tier
 INLINE_TIER = -1                # but those of inline files, which are merged in the version as long as they can be
+EARLY_BYTES = 64 * MIB          # most that is merged before it is due
 OVERFULL = 1.5                  # a base level above that multiple of its target accepts nothing
 MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down
 
@@ -56,6 +57,21 @@ def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
             if counted >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
                 return pick
     return None
+
+
+def pick_early(context: PickerContext) -> CompactionCandidate | None:
+    """Merges the newest runs of level 0 into one before there are enough of them: as many as are each no larger than
+    all newer ones together, so that few and growing runs are left to look into.
+    """
+    total = count = 0
+    for position, run in enumerate(context.version.levels[0].runs):
+        if not context.are_free(run.sstables) or total + run.data_bytes > EARLY_BYTES:
+            break
+        if position and run.data_bytes <= total:
+            count = position + 1
+        total += run.data_bytes
+    runs = context.version.levels[0].runs[:count]
+    return merged(context, TaskKind.INTRA_L0, runs) if runs else None
 
 
 def pick_emergency(context: PickerContext) -> CompactionCandidate | None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from hummock.base.key import KeyRange
 from hummock.compaction.inline_merge import is_inline, merge_inline
-from hummock.compaction.picker import is_compacted, pick_compaction, pick_range
+from hummock.compaction.picker import has_early_work, is_compacted, pick_compaction, pick_range
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
@@ -76,6 +76,7 @@ class _Grant:
     holder: str
     token: str
     does_large: bool = False
+    is_early: bool = False
     task: CompactTask | None = None
     is_over: bool = False       # no further step is needed
 
@@ -95,9 +96,9 @@ class CompactionManager:
 
     # -- assigning tasks ------------------------------------------------------------------------------------
 
-    def get(self, holder: str, does_large: bool = False) -> tuple[CompactTask, str] | None:
+    def get(self, holder: str, does_large: bool = False, is_early: bool = False) -> tuple[CompactTask, str] | None:
         lease_key(holder)
-        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex(), does_large)
+        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex(), does_large, is_early)
         if does_large:
             self._meta_store.transaction(claim_large(self._clock() + self.options.task_lease_ms))
         while grant.task is None and not grant.is_over:
@@ -154,7 +155,8 @@ class CompactionManager:
                 return operations + done, after
         if board.wanted:
             return None         # the request waits for running tasks; new ones would delay it
-        picked = pick_compaction(version, running, self.options, self._reachable_watermark(version))
+        picked = pick_compaction(version, running, self.options, self._reachable_watermark(version),
+                                 is_early=grant.is_early)
         if picked is None:
             return None
         if isinstance(picked, CompactionCandidate):
@@ -340,6 +342,10 @@ class CompactionManager:
     def is_due(self, version: HummockVersion, running: Sequence[CompactTask]) -> bool:
         """Whether a task could be picked for `version` while only these run."""
         return pick_compaction(version, running, self.options, version.max_committed_epoch) is not None
+
+    def has_early_work(self, version: HummockVersion, running: Sequence[CompactTask]) -> bool:
+        """Whether there is something to merge early while only these run."""
+        return has_early_work(version, running, self.options)
 
     def is_compacted(self, key_range: KeyRange) -> bool:
         version = self._keeper.refresh()

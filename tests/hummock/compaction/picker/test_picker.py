@@ -10,8 +10,8 @@ import pytest
 from hummock.base.key import KeyRange, user_key
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
+from hummock.compaction.picker import has_early_work, pick_compaction, pick_range, tombstones
 from hummock.compaction.picker import l0 as picker_l0
-from hummock.compaction.picker import pick_compaction, pick_range, tombstones
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, key_bounds
 from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.key_slices import pick_slice
@@ -22,7 +22,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, Level, Run
 
 CASES = Path(__file__).parents[3] / "cases" / "picker.txt"
-FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
+FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(i?)(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, l0_runs_slowdown=8, l0_runs_limit=16,
                             sstable_bytes=64, task_bytes=10_000, codecs=("none",))
 
@@ -35,11 +35,11 @@ def small_tiers(monkeypatch):
 
 
 def file_of(match):
-    number, first, last, size, tables, low, high, stale, later_tables = match
+    number, first, last, size, inline, tables, low, high, stale, later_tables = match
     ids = tuple(map(int, (tables or later_tables or "1").split(",")))
     return SstableInfo(f"{int(number):032x}", user_key(ids[0], 0, first.encode()),
                        user_key(ids[-1], 0, last.encode()), 100, int(size), int(size), ids, int(low or 1) << 16,
-                       int(high or 1) << 16, int(stale or 0), id=int(number))
+                       int(high or 1) << 16, int(stale or 0), id=int(number), inline_data=bytes(bool(inline)))
 
 
 def inputs_of(version, ids):
@@ -54,7 +54,7 @@ class Tree:
 
     def __init__(self):
         self.levels, self.running, self.options = {0: []}, [], OPTIONS
-        self.watermark, self.dropped, self.tables, self.range = 0, set(), {}, None
+        self.watermark, self.dropped, self.tables, self.range, self.is_early = 0, set(), {}, None, False
 
     def read(self, line):
         if run_line := re.match(r"L(\d+) (\d+): (.*)", line):
@@ -74,6 +74,8 @@ class Tree:
             rules = self.tables.get(int(words[0]), TableRules())
             mark = KeyWatermark(int(words[2][1:]) << 16, ((0, 0, words[1].encode()),))
             self.tables[int(words[0])] = replace(rules, watermarks=(mark, *rules.watermarks))
+        elif verb == "early":
+            self.is_early = True
         elif verb == "range":
             self.range = KeyRange(*(user_key(1, 0, word.encode()) for word in words))
             self.range = replace(self.range, end=self.range.end + b"\0")
@@ -91,7 +93,10 @@ class Tree:
             running.append(CompactionCandidate(TaskKind.LEVEL, inputs, target, inputs[0].run if target == 0 else 0))
         if self.range is not None:
             return pick_range(version, running, self.options, self.range)[1]
-        return pick_compaction(version, running, self.options, self.watermark)
+        found = pick_compaction(version, running, self.options, self.watermark, is_early=self.is_early)
+        if self.is_early and pick_compaction(version, running, self.options, self.watermark) is None:
+            assert has_early_work(version, running, self.options) == (found is not None)
+        return found
 
 
 def shown(work):

@@ -84,13 +84,14 @@ def test_a_bucket_alone_is_a_store(url):
     e1, e2, e3 = (hummock.Epoch(number << 16) for number in (1, 2, 3))
     with pytest.raises(MetaStoreError, match="no store"):
         hummock.open(url)
-    with hummock.open(url, role="writer") as writer, hummock.open(url, refresh_ms=10) as reader:
+    shape = hummock.CompactionOptions(history_ms=1 << 40)
+    with hummock.open(url, role="writer", compaction=shape) as writer, hummock.open(url, refresh_ms=10) as reader:
         for epoch, value in ((e1, b"one"), (e2, b"two")):
             writer.ingest_batch(WriteBatch([(b"key", value)]), epoch)
             writer.commit(epoch)
             reader.wait_epoch(epoch)
             assert reader.get(b"key", epoch) == value
-        with hummock.open(url, role="writer") as successor:
+        with hummock.open(url, role="writer", compaction=shape) as successor:
             successor.ingest_batch(WriteBatch([(b"key", b"three")]), e3)
             successor.commit(e3)
             writer.ingest_batch(WriteBatch([(b"key", b"never")]), e3)
