@@ -183,7 +183,8 @@ class Compactor:
                 self.error, busy = error, False
             if is_early:
                 seconds = monotonic_seconds() - began
-                self._early_at = began + seconds + max(EARLY_GAPS * seconds, EARLY_GAP_SECONDS)
+                gap = min(max(EARLY_GAPS * seconds, EARLY_GAP_SECONDS), IDLE_POLL_SECONDS)  # it may have been a due one
+                self._early_at = began + seconds + gap
             if not busy:
                 self._idle(seen)
 
