@@ -78,21 +78,27 @@ def committed(lines: Iterator[str]) -> Iterator[str]:
     return (line for line in lines if " changes, " in line and "barrier" in line)
 
 
+def stored(data: Path) -> set[Path]:
+    """The objects of files; there is no directory before the first commit that is not inline."""
+    directory = data / "sst"
+    return set(directory.iterdir()) if directory.is_dir() else set()
+
+
 def orphans(data: Path) -> int:
     """The number of files of uncommitted epochs: the process was killed between upload and commit."""
     url = f"file://{data}"
     with contextlib.closing(open_meta_store(url, create=False)) as meta_store:
         manager = HummockManager(meta_store, open_object_store(url), wall_clock_ms)
         known = {info.name for info in manager.version.sstables}
-    return len({path.stem for path in (data / "sst").iterdir()} - known)
+    return len({path.stem for path in stored(data)} - known)
 
 
 def stop_before_commit(process: subprocess.Popen[str], data: Path) -> None:
     """Stops the process while files of an epoch are there that is not committed."""
     until = time.monotonic() + 20
     while time.monotonic() < until and process.poll() is None:
-        before, soon = set((data / "sst").iterdir()), time.monotonic() + 5
-        while set((data / "sst").iterdir()) <= before and time.monotonic() < soon:
+        before, soon = stored(data), time.monotonic() + 5
+        while stored(data) <= before and time.monotonic() < soon:
             pass
         process.send_signal(signal.SIGSTOP)
         if orphans(data):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from hummock.meta.hummock_manager import HummockManager
 from hummock.options import StorageOptions
 from relational.errors import Duplicate
 from relational.table.store_rules import prefix_of, rules_of
@@ -97,7 +98,7 @@ def test_a_compaction_keeps_the_prefixes():
     world.close()
 
 
-def test_a_store_of_an_older_release_gets_its_rules_when_it_is_opened(tmp_path):
+def test_a_store_of_an_older_release_gets_its_rules_when_it_is_opened(tmp_path, monkeypatch):
     """Its tables stay as they are; files that are written from now on have prefixes."""
     shutil.copytree(GOLDEN / "views-3" / "store", tmp_path / "store")
     for _ in range(2):
@@ -106,9 +107,7 @@ def test_a_store_of_an_older_release_gets_its_rules_when_it_is_opened(tmp_path):
             wanted = {table.id: rules_of(table) for table in playground.catalog.snapshot.tables.values()}
             wanted = {table_id: rules for table_id, rules in wanted.items() if not rules.is_empty}
             assert len(wanted) > 3 and playground.manager.version.tables == wanted
-            version_id = playground.manager.version.id
-    with stream.connect(f"file://{tmp_path}/store", create=True, barrier_interval_ms=3_600_000) as session:
-        assert session._playground.manager.version.id <= version_id + 4, "nothing is set again"
+        monkeypatch.setattr(HummockManager, "set_rules", lambda *_: pytest.fail("they are set again"))
 
 
 @pytest.mark.parametrize("seed", range(3))
