@@ -1,6 +1,7 @@
 """ENOSPC and EIO at every file call of the local store, once and for ever: absorbed or typed, no partial object."""
 
 import errno
+import gc
 import mmap
 import os
 import random
@@ -50,7 +51,11 @@ class Disk:
             for name in CALLS:
                 patch.setattr(os, name, self._faulty(name, getattr(os, name)))
             patch.setattr(LocalObjectStore, "open_file", lambda store, path: None)      # so that reads use `os`
-            yield self
+            gc.disable()                # it would close files of earlier tests on this thread
+            try:
+                yield self
+            finally:
+                gc.enable()
 
     def _is_hit(self, name):
         if name == self.only or (not self.only and self.thread == threading.get_ident()):
