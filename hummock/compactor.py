@@ -205,7 +205,8 @@ class Compactor:
             self._is_watched = True
             has_work = self._watch(seen)
             self._is_watched = False
-            self._due.notify()                  # another one polls while this one works
+            if has_work:
+                self._due.notify()              # another one polls while this one works
             self._pause = POLL_SECONDS if has_work else min(2 * self._pause, IDLE_POLL_SECONDS)
 
     def _watch(self, seen: int) -> bool:
