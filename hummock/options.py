@@ -17,6 +17,7 @@ MIB = 1 << 20
 ARROW_BYTES_LIMIT = (1 << 31) - 1       # limit of int32 offsets
 MS_LIMIT = 1 << 42                      # longest wait of a thread that the platform supports, 139 years
 CODECS = ("none", "lz4", "zstd")
+INLINE_BYTES = 64 * KIB                 # most of a commit that is stored in the version itself
 FILTER_POLICIES = ("blocked_bloom", "pybloom", "none")
 
 
@@ -33,7 +34,7 @@ class StorageOptions:
     block_cache_bytes: int = 256 * MIB
     meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; any excess is taken from the block cache
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
-    inline_bytes: int = 64 * KIB            # commits of at most that are stored in the version itself; 0: none is
+    inline_bytes: int = INLINE_BYTES        # commits of at most that are stored in the version itself; 0: none is
     flush_bytes: int = 32 * MIB             # of an epoch, from which they are uploaded before it ends
     upload_bytes: int = 128 * MIB           # finished files that are being uploaded
     uploads_in_flight: int = 2              # flushes and syncs that build files at the same time
@@ -54,7 +55,7 @@ class StorageOptions:
             check_range(name, getattr(self, name), 0, 1 << 62)
         if self.disk_cache_bytes and not self.disk_cache_directory:
             raise InvalidOption("disk_cache_directory", "", "a directory, where disk_cache_bytes is set")
-        check_range("inline_bytes", self.inline_bytes, 0, 64 * KIB)
+        check_range("inline_bytes", self.inline_bytes, 0, INLINE_BYTES)
         check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
         check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
         check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)

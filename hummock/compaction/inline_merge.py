@@ -14,11 +14,11 @@ from hummock.compaction.task import CompactTask, RangeResult
 from hummock.errors import RowCountMismatch
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.options import StorageOptions
+from hummock.options import INLINE_BYTES, StorageOptions
 from hummock.pipeline.retention import RetentionIterator
 from hummock.pipeline.sorted_run_writer import write_run
 from hummock.sstable.concat_iterator import ConcatIterator
-from hummock.sstable.inline import INLINE_BYTES, INLINE_TOTAL_BYTES, settled
+from hummock.sstable.inline import inlined
 from hummock.sstable.store import SstableStore
 
 
@@ -46,9 +46,9 @@ def merge_inline(task: CompactTask, mint_name: Callable[[], str]) -> RangeResult
         MergeIterator(runs), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
     outputs = write_run(
         kept, task.input_bytes, built, options, mint_name, name="inline", room_bytes=INLINE_BYTES, tables=task.tables,
-        borders=[border for table_id, rules in task.tables.items() for border in rules.borders(table_id)])
-    sstables = settled([output.info for output in outputs], built, built, INLINE_TOTAL_BYTES)
-    result = RangeResult(0, tuple(sstables), task.input_rows, kept.dropped_rows, task.input_hash or 0,
+        borders=task.borders)
+    sstables = tuple(inlined(output.info, built) for output in outputs)
+    result = RangeResult(0, sstables, task.input_rows, kept.dropped_rows, task.input_hash or 0,
                          kept.dropped_hash, sum(info.stored_bytes for info in task.input_files), 0.0)
     if why := result.mismatch():
         raise RowCountMismatch(task.id, 0, why)

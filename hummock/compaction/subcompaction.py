@@ -84,10 +84,9 @@ class _RangeWork:
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
-        borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
         self._upload_queue = UploadQueue(store, PARTS * part_bytes)
         self._builder = MultiSstableBuilder(
-            task.output, policy, mint_name, prefixes, borders, part_bytes, self._upload_queue.file, is_served=True)
+            task.output, policy, mint_name, prefixes, task.borders, part_bytes, self._upload_queue.file, is_served=True)
         self._threads = ThreadGroup(f"compact-{spec.index}")
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0

@@ -109,6 +109,11 @@ class CompactTask:
         known = [one for one in hashes if one is not None]
         return sum(known) % U64 if len(known) == len(hashes) else None
 
+    @property
+    def borders(self) -> list[tuple[int, int]]:
+        """(table id, vnode) pairs before which outputs are split."""
+        return [border for table_id, rules in self.tables.items() for border in rules.borders(table_id)]
+
     def ranges(self) -> tuple[RangeSpec, ...]:
         """One spec for each range between cuts; together they cover all keys."""
         bounds = (b"", *self.cuts, None)

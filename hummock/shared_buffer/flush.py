@@ -25,7 +25,7 @@ from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIter
 from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
-from hummock.sstable.inline import settled
+from hummock.sstable.inline import inlined_or_stored
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
 
@@ -70,7 +70,8 @@ class Flusher:
         try:
             outputs = self._build(task, tables, minted, is_cancelled, built)
             if built is not self._store.object_store:
-                infos = settled([output.info for output in outputs], built, self._store.object_store, most_bytes)
+                infos = inlined_or_stored(
+                    [output.info for output in outputs], built, self._store.object_store, most_bytes)
                 outputs = [output._replace(info=info) for output, info in zip(outputs, infos, strict=True)]
         except BaseException:
             self._let_go(minted)

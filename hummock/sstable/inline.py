@@ -1,8 +1,8 @@
 """Inline files: a tiny SST whose two objects are in the version's record of it instead of the object store [R52].
 
 A commit of a few rows is then one transaction of the meta store, with nothing to upload before it and nothing to delete
-after compaction has merged the file. At most INLINE_BYTES a file and INLINE_TOTAL_BYTES a version: what exceeds either
-is stored as objects. Wherever the record goes, into a task's spec or a backup, the file goes with it.
+after compaction has merged the file. At most INLINE_BYTES a commit and INLINE_TOTAL_BYTES a version: what exceeds
+either is stored as objects. Wherever the record goes, into a task's spec or a backup, the file goes with it.
 
 The record's `inline_data` is `.data` followed by `.meta`, exactly the bytes that the objects would have; `data_bytes`
 and `meta_bytes` divide it, and `meta_digest` and the checksums of the blocks protect it as they protect objects. In a
@@ -17,10 +17,9 @@ from dataclasses import replace
 
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.object_store.fd_cache import CachedFd
-from hummock.options import KIB, MIB
+from hummock.options import MIB
 from hummock.sstable.info import SstableInfo
 
-INLINE_BYTES = 64 * KIB             # most of a file, both objects
 INLINE_TOTAL_BYTES = 4 * MIB        # most of a version
 
 
@@ -76,17 +75,22 @@ def with_inline(store: ObjectStore, infos: Iterable[SstableInfo]) -> ObjectStore
     return InlineObjects(store, inline) if inline else store
 
 
-def settled(infos: Sequence[SstableInfo], built: ObjectStore, store: ObjectStore,
-            most_bytes: int) -> list[SstableInfo]:
+def inlined(info: SstableInfo, built: ObjectStore) -> SstableInfo:
+    """The record of a file that `built` has, with its content."""
+    data, meta = built.get(sstable_data_path(info.name)), built.get(sstable_meta_path(info.name))
+    return replace(info, inline_data=data + meta)
+
+
+def inlined_or_stored(infos: Sequence[SstableInfo], built: ObjectStore, store: ObjectStore,
+                      most_bytes: int) -> list[SstableInfo]:
     """The records of files that `built` has: inline if they have at most `most_bytes` in all, else `store` gets their
     objects.
     """
-    paths = [(sstable_data_path(info.name), sstable_meta_path(info.name)) for info in infos]
     if sum(info.stored_bytes for info in infos) <= most_bytes:
-        return [replace(info, inline_data=built.get(data) + built.get(meta))
-                for info, (data, meta) in zip(infos, paths, strict=True)]
-    for path in (path for both in paths for path in both):      # of each file `.data` first
-        store.put(path, built.get(path), if_absent=True)
+        return [inlined(info, built) for info in infos]
+    for info in infos:
+        for path in (sstable_data_path(info.name), sstable_meta_path(info.name)):
+            store.put(path, built.get(path), if_absent=True)
     return list(infos)
 
 

@@ -32,11 +32,11 @@ from hummock.errors import (
 )
 from hummock.meta.upload_registry import UploadRegistry
 from hummock.metrics import Metrics
-from hummock.options import CompactionOptions, StorageOptions
+from hummock.options import INLINE_BYTES, CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
 from hummock.shared_buffer.flush import Flusher, UploadCancelled
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.inline import INLINE_BYTES, INLINE_TOTAL_BYTES
+from hummock.sstable.inline import INLINE_TOTAL_BYTES
 from hummock.state_store import SyncResult
 from hummock.store.backpressure import EASY_SHARE, DrainRate, QueueTicket, WriterGate
 from hummock.store.pending_watermarks import PendingWatermarks

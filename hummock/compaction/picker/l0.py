@@ -64,14 +64,14 @@ def pick_early(context: PickerContext) -> CompactionCandidate | None:
     all newer ones together, so that few and growing runs are left to look into.
     """
     total = count = 0
-    for position, run in enumerate(context.version.levels[0].runs):
+    newest = context.version.levels[0].runs[:context.options.task_runs]
+    for position, run in enumerate(newest):
         if not context.are_free(run.sstables) or total + run.data_bytes > EARLY_BYTES:
             break
         if position and run.data_bytes <= total:
             count = position + 1
         total += run.data_bytes
-    runs = context.version.levels[0].runs[:count]
-    return merged(context, TaskKind.INTRA_L0, runs) if runs else None
+    return merged(context, TaskKind.INTRA_L0, newest[:count]) if count else None
 
 
 def pick_emergency(context: PickerContext) -> CompactionCandidate | None:

@@ -11,7 +11,7 @@ from hummock.meta.records import decode_value, encode_value
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.sstable.info import SstableInfo, record_format
-from hummock.sstable.inline import InlineObjects, objects_of, settled, with_inline
+from hummock.sstable.inline import InlineObjects, inlined_or_stored, objects_of, with_inline
 from hummock.sstable.store import SstableStore
 from hummock.tools.verify import verify_sstable
 from hummock.version import HummockVersion, Level, Run, VersionDelta
@@ -81,8 +81,8 @@ def test_files_beyond_the_limit_are_stored(info):
     built.put(data_path, data)
     built.put(meta_path, meta)
     plain = replace(info, inline_data=b"")
-    assert settled([plain], built, store, info.stored_bytes) == [info] and list(store.list()) == []
-    assert settled([plain], built, store, info.stored_bytes - 1) == [plain]
+    assert inlined_or_stored([plain], built, store, info.stored_bytes) == [info] and list(store.list()) == []
+    assert inlined_or_stored([plain], built, store, info.stored_bytes - 1) == [plain]
     assert (store.get(data_path), store.get(meta_path)) == (data, meta)
 
 
