@@ -2,10 +2,11 @@
 
 On a store larger than the CPU caches, a get costs its memory stalls, one cache line after another. So every line is
 prefetched as soon as its address is known, for several runs at once and before the epoch is checked: the line of a
-run's filter; or, where recent lookups in the run succeeded, key prefix and value of the predicted row, whose address
-follows from the key alone. Most predicted rows prove either that they are the answer or that the file has none; the
-other lookups use filter and index. What needs I/O (a file or block to be read, a key that may be in the next block)
-continues in a PointReader. Borrowed pointers are valid until the end of the call, which holds the GIL throughout.
+run's filter; or, where recent lookups in the run succeeded and its blocks are fixed width, key prefix and value of the
+predicted row, whose address follows from the key alone. Most predicted rows prove either that they are the answer or
+that the file has none; the other lookups use filter and index. What needs I/O (a file or block to be read, a key that
+may be in the next block) continues in a PointReader. Borrowed pointers are valid until the end of the call, which holds
+the GIL throughout.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -22,11 +23,12 @@ from hummock.read.view cimport ReadView
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_search cimport (
-    NEEDS_IO, NEXT_BLOCK, NOT_HERE, UNDECIDED, fixed_width_value, inner_row_by_slot, row_by_heads, row_by_keys,
-    row_by_slot,
+    NEEDS_IO, NEXT_BLOCK, NOT_HERE, UNDECIDED, begin_by_hash, finish_by_hash, fixed_width_value, inner_row_by_slot,
+    row_by_heads, row_by_keys, row_by_slot,
 )
 from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, used, enqueue_rows
 from hummock.sstable.filter.bloom cimport filter_line
+from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.partial_block cimport NOT_READ, PartialBlock
 from hummock.sstable.prefetch cimport PrefetchList, issue, prefetch_line
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
@@ -40,8 +42,9 @@ cdef enum:
 cdef struct RunFile:            # of a run; pointers are borrowed
     void* run                   # SortedRun
     void* reader                # SstableReader; NULL: no file of the run may hold the key
-    PredictedRow predicted      # valid if `is_expected`
+    PredictedRow predicted      # valid if `is_predicted`
     bint is_expected            # the hit bias predicts that the file holds the key
+    bint is_predicted           # ... and its blocks are such that its row is predicted
 
 
 cdef struct Answer:
@@ -55,7 +58,10 @@ cdef PartialBlock scratch = PartialBlock()      # of the current read, which doe
 
 
 def read_one(ReadView view not None, bytes key not None, epoch):
-    """The value of `key` at `epoch`, or None. Raises EpochTooOld, InvalidEpoch, or Corruption naming the object."""
+    """The value of `key` at `epoch` (None: the committed one), or None.
+
+    Raises EpochTooOld, InvalidEpoch, or Corruption naming the object.
+    """
     cdef Slice wanted
     cdef Answer answer
     cdef int source
@@ -98,7 +104,7 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
             if view.sources[number].run != NULL:
                 foresee(view.sources[number].run, key, hash, &files[number - first])
         if first == 0:
-            answer.newest = view.checked(epoch) | SPILL_MASK
+            answer.newest = view.read_epoch(epoch) | SPILL_MASK
         for number in range(first, end):        # may build a filter, so nothing may be borrowed yet
             if view.sources[number].batch != NULL and (
                     (<SharedBufferBatch>view.sources[number].batch).filter is None):
@@ -121,12 +127,14 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
 cdef inline void foresee(void* run, Slice key, uint64_t hash, RunFile* out) noexcept:
     """Finds the file of the run that may hold the key, and prefetches what is predicted to be read of it."""
     cdef PrefetchList lines
-    out.run, out.reader, out.is_expected = run, (<SortedRun>run).reader_of(key), False
+    out.run, out.reader, out.is_predicted = run, (<SortedRun>run).reader_of(key), False
+    out.is_expected = (<SortedRun>run).hit_bias >= LIKELY_HIT
     if out.reader == NULL:
         return
-    if (<SortedRun>run).hit_bias >= LIKELY_HIT and (<SstableReader>out.reader).slots is not None:
+    if out.is_expected and (<SstableReader>out.reader).slots is not None and (
+            (<SstableReader>out.reader).slots.is_predictable):
         lines.count = 0
-        out.is_expected = True
+        out.is_predicted = True
         out.predicted = (<SstableReader>out.reader).slots.predicted_row(key)
         (<SstableReader>out.reader).slots.enqueue_predicted(&lines, out.predicted)
         issue(&lines)
@@ -153,7 +161,7 @@ cdef Py_ssize_t row_of(RunFile* file, Slice key, uint64_t hash, Answer* answer) 
     cdef int* found = &(<SortedRun>file.run).hit_bias
     if (<SortedRun>file.run).min_epoch > answer.newest:
         return NOT_HERE
-    if file.is_expected:
+    if file.is_predicted:
         row = predicted_row(file, key, answer)
     if row == UNDECIDED:
         row = indexed_row(file, key, hash, answer)
@@ -185,9 +193,7 @@ cdef Py_ssize_t indexed_row(RunFile* file, Slice key, uint64_t hash, Answer* ans
     cdef PyObject* found = used(reader.meta_slot)
     cdef OpenedSstable opened
     cdef CacheSlot* slot
-    cdef PrefetchList lines
     cdef Py_ssize_t block
-    cdef double share
     if found == NULL or (<OpenedSstable>found).bloom is None:
         return NEEDS_IO
     opened = <OpenedSstable>found
@@ -195,30 +201,45 @@ cdef Py_ssize_t indexed_row(RunFile* file, Slice key, uint64_t hash, Answer* ans
     if not file.is_expected and not opened.bloom.may_contain(hash):
         return NOT_HERE
     block = opened.index.find_block(key, answer.newest)
-    share = opened.index.share_before(block, key)
     slot = &reader.slots.entries[block]
     if used(slot) != NULL:
         reader.admission.hits += 1
-        lines.count = 0
-        enqueue_rows(&lines, slot, share)
-        issue(&lines)
-        return row_in_slot(slot, share, key, answer)
+        return row_in_slot(slot, opened.index, block, key, hash, answer)
     if file.is_expected and not opened.bloom.may_contain(hash):
         return NOT_HERE
     return row_beside_cache(reader, opened, block, key, answer)
 
 
-cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* answer) noexcept:
+cdef Py_ssize_t row_in_slot(
+    CacheSlot* slot, SstableIndex index, Py_ssize_t block, Slice key, uint64_t hash, Answer* answer
+) noexcept:
     """As `indexed_row`, in the block that the slot holds."""
-    cdef Py_ssize_t row = row_by_slot(slot, share, key, answer.newest)
+    cdef double share
+    cdef PrefetchList lines
+    cdef Py_ssize_t row
+    lines.count = 0
+    if slot.is_hashed:
+        enqueue_rows(&lines, slot, 0, hash)
+        issue(&lines)
+        row = finish_by_hash(slot.value, begin_by_hash(slot.value, hash), key, answer.newest)
+        if row >= 0:
+            return answer_in_block(slot.value, row, answer)
+    share = index.share_before(block, key)
+    enqueue_rows(&lines, slot, share, hash)
+    issue(&lines)
+    row = row_by_slot(slot, share, key, answer.newest)
     if row >= 0:
         answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
     elif row == UNDECIDED:
         row = row_by_heads(slot.value, share, key, answer.newest)
         if row >= 0:
-            answer.value = (<Block>slot.value).value_at(row)
-            answer.epoch = (<Block>slot.value).epoch_at(row)
+            return answer_in_block(slot.value, row, answer)
     return NEEDS_IO if row == NEXT_BLOCK else row       # the slow path looks into the next block
+
+
+cdef inline Py_ssize_t answer_in_block(void* block, Py_ssize_t row, Answer* answer) noexcept:
+    answer.value, answer.epoch = (<Block>block).value_at(row), (<Block>block).epoch_at(row)
+    return row
 
 
 cdef Py_ssize_t row_beside_cache(

@@ -17,6 +17,7 @@ cdef enum:
 
 cdef struct Lane:                       # one search inside a block
     Probe* probe
+    Py_ssize_t row                      # by the hash index
     HeadSearch search
 
 

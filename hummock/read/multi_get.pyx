@@ -6,10 +6,10 @@ together, then all keys are searched; the few keys after a false positive contin
 read for each file's missing blocks, whatever their number. Keys run in small groups as far as memory allows, and their
 values are copied while they are in the CPU caches; up to a thousand keys that need I/O share one round of reads.
 
-In runs where recent lookups succeeded, predicted rows are examined before filter and index. What a single get does for
-one key (`get.pyx`) is done here for many keys interleaved, in three rounds that each prefetch what the next one reads:
-the file's slots for the predicted block, then slot and row, then the answer. Searches inside blocks are interleaved in
-the same way, as lanes (AMAC: Kocberber et al., VLDB 2015).
+In runs of fixed-width blocks where recent lookups succeeded, predicted rows are examined before filter and index. What
+a single get does for one key (`get.pyx`) is done here for many keys interleaved, in three rounds that each prefetch
+what the next one reads: the file's slots for the predicted block, then slot and row, then the answer. Searches inside
+blocks are interleaved in the same way, as lanes (AMAC: Kocberber et al., VLDB 2015).
 """
 
 cimport cython
@@ -30,7 +30,8 @@ from hummock.read.view cimport ReadView, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_search cimport (
-    NOT_HERE, UNDECIDED, begin_by_heads, finish_by_heads, fixed_width_value, inner_row_by_slot, row_by_slot,
+    NOT_HERE, UNDECIDED, begin_by_hash, begin_by_heads, finish_by_hash, finish_by_heads, fixed_width_value,
+    inner_row_by_slot, row_by_slot,
 )
 from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, used, enqueue_rows
 from hummock.sstable.index cimport even_position
@@ -47,7 +48,7 @@ cdef Py_ssize_t GROUP_KEYS = 128    # keys that run together: the TLB covers the
 
 
 def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
-    """The value of each key at `epoch`, null where there is none, as a BinaryColumn of as many rows.
+    """The value of each key at `epoch` (None: the committed one), null where there is none, as a BinaryColumn.
 
     A null key has no value. Raises what `read_one` raises, and OverflowError when the values pass 2 GiB.
     """
@@ -58,7 +59,7 @@ def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
     if probes == NULL:
         raise MemoryError
     try:
-        view.checked(epoch)
+        view.read_epoch(epoch)
         while first < keys.rows:
             count = min(SLICE_KEYS, keys.rows - first)
             reader = PointReader(view, epoch)
@@ -120,7 +121,7 @@ cdef int append_values(BinaryColumnBuilder values, Probe* probes, Py_ssize_t cou
 cdef class PointReader:
 
     def __cinit__(self, ReadView view not None, epoch):
-        self.newest = view.checked(epoch) | SPILL_MASK
+        self.newest = view.read_epoch(epoch) | SPILL_MASK
         self.view, self.pins = view, []
 
     cdef void begin(self, Probe* probes) noexcept nogil:
@@ -137,7 +138,7 @@ cdef class PointReader:
         self.count += 1
         probe.key, probe.hash = key, hash64(key.data, key.size)
         probe.value.data, probe.value.size, probe.block, probe.slot = NULL, 0, NULL, NULL
-        probe.source, probe.state, probe.admission = 0, SEEKING, UNASKED
+        probe.source, probe.state, probe.admission, probe.row_share = 0, SEEKING, UNASKED, 0.5
         return 0
 
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1:
@@ -293,9 +294,9 @@ cdef class PointReader:
                 probe.state = NEEDS_META
                 continue
             probe.block_index = (<OpenedSstable>opened).index.find_near(probe.key, self.newest, probe.block_index)
-            probe.row_share = (<OpenedSstable>opened).index.share_before(probe.block_index, probe.key)
+            if not (<SstableReader>probe.reader).slots.entries[probe.block_index].is_hashed:
+                probe.row_share = (<OpenedSstable>opened).index.share_before(probe.block_index, probe.key)
             probe.state = NEEDS_BLOCK
-            (<SstableReader>probe.reader).slots.prefetch(probe.block_index)
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
         """Opens the files whose filters were not in memory; their probes check them in the next round."""
@@ -342,7 +343,7 @@ cdef class PointReader:
             if probes[position].state == NEEDS_BLOCK:
                 enqueue_rows(
                     &lines, &(<SstableReader>probes[position].reader).slots.entries[probes[position].block_index],
-                    probes[position].row_share)
+                    probes[position].row_share, probes[position].hash)
         issue(&lines)
         for position in range(count):
             probe = &probes[position]
@@ -414,17 +415,26 @@ cdef class PointReader:
 
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil:
         """Interleaved searches: each stage prefetches what the next one reads, for all lanes."""
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, left = 0
         for i in range(width):
             prefetch_line(lanes[i].probe.block)
             prefetch_line(<const uint8_t*>lanes[i].probe.block + 64)
             prefetch_line(<const uint8_t*>lanes[i].probe.block + 128)
         for i in range(width):
+            lanes[i].row = begin_by_hash(lanes[i].probe.block, lanes[i].probe.hash)
+        for i in range(width):
+            lanes[i].row = finish_by_hash(lanes[i].probe.block, lanes[i].row, lanes[i].probe.key, self.newest)
+            if lanes[i].row >= 0:
+                self.settle(lanes[i].probe, lanes[i].row)
+            else:
+                lanes[left] = lanes[i]
+                left += 1
+        for i in range(left):
             (<Block>lanes[i].probe.block).prefetch_row(
                 row_at(lanes[i].probe.row_share, (<Block>lanes[i].probe.block).rows))
-        for i in range(width):
+        for i in range(left):
             begin_by_heads(lanes[i].probe.block, lanes[i].probe.row_share, lanes[i].probe.key, &lanes[i].search)
-        for i in range(width):
+        for i in range(left):
             self.settle(lanes[i].probe, finish_by_heads(
                 lanes[i].probe.block, &lanes[i].search, lanes[i].probe.key, self.newest))
 
@@ -467,8 +477,9 @@ cdef inline void prefetch_predicted(void* run, int number, Probe* probes, Py_ssi
         if probe.state == SEEKING and probe.source <= number:
             probe.reader = (<SortedRun>run).reader_of(probe.key)
             if probe.reader != NULL and (<SstableReader>probe.reader).slots is not None:
-                probe.is_predicted = True
-                enqueue(&lines, (<SstableReader>probe.reader).slots.hint_of(probe.key))
+                probe.is_predicted = (<SstableReader>probe.reader).slots.is_predictable
+                if probe.is_predicted:
+                    enqueue(&lines, (<SstableReader>probe.reader).slots.hint_of(probe.key))
     issue(&lines)
     for position in range(count):
         probe = &probes[position]

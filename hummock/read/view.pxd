@@ -14,6 +14,7 @@ cdef struct Source:                     # where versions of a key may be; exactl
 cdef class ReadView:
     cdef readonly object version        # HummockVersion
     cdef readonly uint64_t safe_epoch
+    cdef readonly uint64_t committed_epoch
     cdef readonly uint64_t newest_epoch # upper bound of the epochs that may be read
     cdef RowRules rules                 # rules of the version's tables
     cdef readonly tuple runs            # SortedRuns of `version`, newest first
@@ -25,3 +26,5 @@ cdef class ReadView:
     cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options)
     # an iterator over what `source` may hold of the range; None: nothing
     cdef uint64_t checked(self, epoch) except? 0                    # raises EpochTooOld or InvalidEpoch
+    cdef inline uint64_t read_epoch(self, epoch) except? 0:         # `checked`; None: the committed epoch
+        return self.committed_epoch if epoch is None else self.checked(epoch)

@@ -37,7 +37,8 @@ cdef class ReadView:
                   bint committed_only=False):
         cdef Py_ssize_t position
         self.version, self.safe_epoch, self.runs, self.hold = version, version.safe_epoch, runs, hold
-        self.newest_epoch = version.max_committed_epoch | SPILL_MASK if committed_only else MAX_EPOCH
+        self.committed_epoch = version.max_committed_epoch
+        self.newest_epoch = self.committed_epoch | SPILL_MASK if committed_only else MAX_EPOCH
         if previous is not None and previous.version is version:
             self.rules = previous.rules
         else:
@@ -61,7 +62,7 @@ cdef class ReadView:
         return ReadView(self.version, local, self.runs, self.hold, self, self.newest_epoch != MAX_EPOCH)
 
     cdef uint64_t checked(self, epoch) except? 0:
-        """`epoch` as an integer, validated. Raises EpochTooOld or InvalidEpoch."""
+        """`epoch` as an integer, validated."""
         cdef uint64_t number
         if not PyLong_CheckExact(epoch):
             check_epoch(epoch)
@@ -77,13 +78,14 @@ cdef class ReadView:
         return number
 
     def read(self, bytes start not None, bytes end, epoch, bint reverse, options) -> UserIterator:
-        """The rows of [start, end) (`end` None: to the last key) at `epoch`; REQUIRES the view to outlive the iterator.
+        """The rows of [start, end) (`end` None: to the last key) at `epoch` (None: the committed one).
 
+        REQUIRES the view to outlive the iterator.
         Raises EpochTooOld and InvalidEpoch. A file is opened when first needed, and only if it may hold such a row.
         """
         cdef list children = []
         cdef int direction = REVERSE if reverse else FORWARD
-        cdef uint64_t bound = self.checked(epoch), newest = bound | SPILL_MASK
+        cdef uint64_t bound = self.read_epoch(epoch), newest = bound | SPILL_MASK
         cdef HummockIterator child
         if end is None or start < end:
             for source in self.owners:

@@ -26,6 +26,8 @@ cdef class Block:
     cdef const uint8_t* tombstones          # bitmap of rows, bit set = delete; NULL: none in this block
     cdef uint64_t max_epoch
     cdef bint one_epoch
+    cdef uint64_t* buckets                  # hash index of a block to be cached; NULL: it has none
+    cdef readonly Py_ssize_t bucket_count   # 0: it has no hash index
     cdef uint32_t longest_suffix            # bytes
     cdef const uint8_t* suffixes            # user keys less `prefix`; 8 readable bytes follow the last
     cdef const uint32_t* suffix_offsets     # rows + 1 positions in `suffixes`
@@ -37,7 +39,9 @@ cdef class Block:
     cdef uint64_t min_epoch
     cdef uint64_t epoch_under               # target of `epochs` when a global epoch overrides those of the entries
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
-    cdef uint64_t* heads_room               # filled on the first point search
+    cdef bint is_for_cache                  # set before `load`: unless it is fixed width, it gets a hash index
+    cdef bint will_be_indexed               # a guess set before `load`, so that `parse` need not reallocate
+    cdef uint64_t* heads_room               # filled on the first search by key prefixes
     cdef uint8_t* memory                    # from a slab; everything above points into it
     cdef Py_ssize_t memory_bytes            # allocated size of `memory`
     cdef readonly str object_name           # of the file, for errors
@@ -79,6 +83,8 @@ cdef class Block:
     cdef void adopt_memory(self, Block other) noexcept nogil
     # moves the memory and `rows` of `other` here, for the next `load`. REQUIRES that this block is empty and that
     # neither has other references
+
+    cdef void index_rows(self) noexcept nogil               # fills `buckets`
 
     cdef void show_in(self, CacheSlot* slot) noexcept nogil
 

@@ -4,14 +4,14 @@ The format is specified at the top of block_format.pxd and, with an example, in 
 """
 
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
-from hummock.base.checksum cimport crc32c
+from hummock.base.checksum cimport crc32c, hash64
 from hummock.base.codec cimport can_hold, decompress
 from hummock.base.coding cimport get_u16, get_u32, get_u64
-from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.base.key cimport Slice, compare_bytes, copy_bytes, same_bytes, slice_of
 from hummock.base.row_digest cimport row_hash
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
@@ -20,6 +20,10 @@ from hummock.sstable.block_format cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
 )
 from hummock.sstable.cache.block_cache cimport CacheSlot
+from hummock.sstable.hash_index cimport (
+    BUCKET_BYTES, MAX_INDEXED_KEY, MAX_INDEXED_ROWS, MAX_INDEXED_SUFFIXES, MAX_INDEXED_VALUES, buckets_for, index_room,
+    put_entry,
+)
 from hummock.sstable.prefetch cimport PrefetchList, enqueue, enqueue_value, issue
 
 from hummock.errors import Corruption
@@ -110,7 +114,7 @@ cdef class Block:
 
     cdef void drop(self) noexcept nogil:
         slab_release(self.memory, self.memory_bytes)
-        self.heads, self.memory = NULL, NULL
+        self.heads, self.buckets, self.memory = NULL, NULL, NULL
         self.rows = self.size_bytes = self.memory_bytes = 0
 
     cdef void adopt_memory(self, Block other) noexcept nogil:
@@ -122,9 +126,10 @@ cdef class Block:
         Py_ssize_t index,
     ) except -1 nogil:
         cdef Py_ssize_t rows = self.rows if self.rows < raw_size >> 3 else raw_size >> 3
-        self.rows, self.heads = 0, NULL
+        self.rows, self.heads, self.buckets, self.bucket_count = 0, NULL, NULL, 0
         self.check_stored(data, size, codec, raw_size, checksum, index)
-        self.make_room(room_of(raw_size, rows), 0)      # `parse` grows it where there are more
+        self.make_room(                                 # `parse` grows it where more is needed
+            room_of(raw_size, rows) + (index_room(rows) if self.will_be_indexed else 0), 0)
         if not decompress(codec, data, size, self.memory, raw_size):
             self.corrupt(index, "payload", raw_size, -1)
         return self.parse(raw_size, index, True)
@@ -172,6 +177,7 @@ cdef class Block:
         cdef uint64_t epochs_size = 8 * (<uint64_t>rows if not flags & ONE_EPOCH else 1)
         cdef uint64_t bitmap_size = (<uint64_t>rows + 7) >> 3 if flags & HAS_TOMBSTONES else 0
         cdef uint64_t total, offsets_at = (<uint64_t>raw_size + PADDING + 7) & ~<uint64_t>7
+        cdef bint is_indexed
         cdef uint32_t* offsets
         cdef uint32_t longest_value = 0
         cdef Py_ssize_t row
@@ -185,7 +191,11 @@ cdef class Block:
         if total != <uint64_t>raw_size:
             self.corrupt(index, "sections", raw_size, total)
 
-        self.make_room(room_of(raw_size, rows), raw_size)
+        is_indexed = self.is_for_cache and rows <= MAX_INDEXED_ROWS and (
+            suffixes_size < MAX_INDEXED_SUFFIXES and values_size < MAX_INDEXED_VALUES) and not (
+            suffix_width == 0 < suffix_length and value_width == 0 < value_length and flags & ONE_EPOCH
+            and bitmap_size == 0 and prefix_size <= NEAR_BYTES)
+        self.make_room(room_of(raw_size, rows) + (index_room(rows) if is_indexed else 0), raw_size)
         at = self.memory + HEADER_BYTES
         self.epochs = <const uint64_t*>at
         at += epochs_size
@@ -223,6 +233,8 @@ cdef class Block:
             self.max_epoch = self.epochs[row] if self.epochs[row] > self.max_epoch else self.max_epoch
             self.min_epoch = self.epochs[row] if self.epochs[row] < self.min_epoch else self.min_epoch
         self.size_bytes = sizeof(Block) + slab_share(self.memory_bytes)
+        if is_indexed:
+            self.index_rows()
         return 0
 
     cdef int check_tombstones(self, Py_ssize_t index) except -1 nogil:
@@ -239,8 +251,35 @@ cdef class Block:
             self.corrupt(index, "the end of the tombstones", 0, self.tombstones[rows >> 3])
         return 0
 
+    cdef void index_rows(self) noexcept nogil:
+        cdef uint8_t key[MAX_INDEXED_KEY]
+        cdef Py_ssize_t row, prefix = self.prefix.size
+        cdef Slice suffix, before
+        if prefix + <Py_ssize_t>self.longest_suffix > MAX_INDEXED_KEY:
+            return
+        self.bucket_count = buckets_for(self.rows)
+        self.buckets = <uint64_t*>(
+            (<uintptr_t>(self.heads_room + self.rows) + BUCKET_BYTES - 1) & ~<uintptr_t>(BUCKET_BYTES - 1))
+        memset(self.buckets, 0, <size_t>(self.bucket_count * BUCKET_BYTES))
+        memcpy(key, self.prefix.data, <size_t>prefix)
+        before.data, before.size = NULL, -1
+        for row in range(self.rows):
+            suffix = self.suffix_at(row)
+            if self.unique_keys or suffix.size != before.size or not same_bytes(
+                    suffix.data, before.data, suffix.size):
+                copy_bytes(key + prefix, suffix.data, suffix.size)
+                put_entry(self.buckets, self.bucket_count, hash64(key, prefix + suffix.size), row,
+                          self.suffix_offsets[row], self.value_offsets[row])
+            before = suffix
+
     cdef void show_in(self, CacheSlot* slot) noexcept nogil:
-        slot.heads, slot.rows, slot.value_bytes = self.ready_heads(), <uint32_t>self.rows, self.value_bytes
+        memset(slot, 0, sizeof(CacheSlot))
+        slot.value_bytes = self.value_bytes
+        slot.is_hashed = self.buckets != NULL
+        if slot.is_hashed:
+            slot.heads, slot.rows = self.buckets, <uint32_t>self.bucket_count
+            return
+        slot.heads, slot.rows = self.ready_heads(), <uint32_t>self.rows
         slot.values_before = <uint32_t>(<const uint8_t*>self.heads_room - self.values)
         slot.each_suffix, slot.each_value, slot.epoch = self.each_suffix, self.each_value, self.max_epoch
         slot.is_fixed_width = (self.each_suffix > 0 and self.each_value > 0 and self.one_epoch

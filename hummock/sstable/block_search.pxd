@@ -1,6 +1,8 @@
-"""Search for the version of a key in one block: the three strategies of all point reads, cheapest first.
+"""Search for the version of a key in one block: the four strategies of all point reads, cheapest first.
 
 by cache slot     fixed-width blocks: reads the slot, one or two lines of key prefixes and the value, never the `Block`
+by hash           other cached blocks: one line of their hash index, then offsets, suffix and value; finds the newest
+                  version of a key or does not decide
 by key prefixes   any block: interpolation search among the first 8 bytes behind the common prefix, in two steps between
                   which other searches can run; whole keys are compared where the key prefixes do not decide
 by whole keys     blocks that are searched too few times for key prefixes to be computed
@@ -14,7 +16,9 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.base.key cimport Slice, begins_with, compare_bytes, head_of, same_bytes
 from hummock.sstable.block cimport Block
 from hummock.sstable.cache.block_cache cimport CacheSlot
+from hummock.sstable.hash_index cimport entry_of, row_of_entry, suffix_of_entry, value_of_entry
 from hummock.sstable.interpolation_search cimport row_at, row_near
+from hummock.sstable.prefetch cimport prefetch_line, prefetch_value
 
 
 cdef enum SearchResult:
@@ -76,6 +80,32 @@ cdef inline Slice fixed_width_value(CacheSlot* slot, Py_ssize_t row) noexcept no
     out.data = <const uint8_t*>slot.heads - slot.values_before + row * slot.each_value
     out.size = slot.each_value
     return out
+
+
+cdef inline Py_ssize_t begin_by_hash(void* block, uint64_t hash) noexcept nogil:
+    """Step 1: the row that the hash index names, or UNDECIDED; prefetches what step 2 and the caller read."""
+    cdef uint64_t entry
+    cdef Py_ssize_t row
+    if (<Block>block).buckets == NULL:
+        return UNDECIDED
+    entry = entry_of((<Block>block).buckets, (<Block>block).bucket_count, hash)
+    if entry == 0:
+        return UNDECIDED
+    row = row_of_entry(entry)
+    prefetch_line((<Block>block).suffix_offsets + row)
+    prefetch_line((<Block>block).value_offsets + row)
+    if not (<Block>block).one_epoch:
+        prefetch_line((<Block>block).epochs + row)
+    prefetch_line((<Block>block).suffixes + suffix_of_entry(entry))
+    prefetch_value((<Block>block).values + value_of_entry(entry), (<Block>block).value_bytes)
+    return row
+
+
+cdef inline Py_ssize_t finish_by_hash(void* block, Py_ssize_t row, Slice key, uint64_t newest) noexcept nogil:
+    """Step 2: `row` if it is a version of the key up to the epoch, else UNDECIDED."""
+    if row < 0 or not begins_with(key, (<Block>block).prefix):
+        return UNDECIDED
+    return row if (<Block>block).is_version_of(row, key, newest, 0) else UNDECIDED
 
 
 cdef struct HeadSearch:             # a search by key prefixes between its steps

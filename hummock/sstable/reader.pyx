@@ -226,7 +226,7 @@ cdef class SstableReader:
         cdef const uint8_t* data = <const uint8_t*><const char*>stored
         cdef uint64_t offset = meta.index.offsets[indexes[0]]
         cdef Py_ssize_t count = len(indexes), at
-        cdef list blocks = [Block(self.data_path) for _ in indexes]
+        cdef list blocks = [self.block_to_cache() for _ in indexes]
         cdef Py_ssize_t* wanted = <Py_ssize_t*>malloc(count * sizeof(Py_ssize_t))
         cdef PyObject** into = <PyObject**>malloc(count * sizeof(PyObject*))
         try:
@@ -241,6 +241,11 @@ cdef class SstableReader:
             free(wanted)
             free(into)
         loaded.update(zip(indexes, blocks, strict=True))
+
+    cdef Block block_to_cache(self):
+        cdef Block block = Block(self.data_path)
+        block.is_for_cache, block.will_be_indexed = True, self.slots.are_hashed
+        return block
 
     cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last):
         cdef uint64_t start = meta.index.offsets[first], end = meta.index.offsets[last + 1]

@@ -180,7 +180,7 @@ class ViewReads(ABC):
     def get(self, key: bytes, epoch: Epoch | None = None, options: ReadOptions = DEFAULT) -> bytes | None:
         view = self._view or self._open_view()
         try:
-            return read_one(view, key, view.version.max_committed_epoch if epoch is None else epoch)
+            return read_one(view, key, epoch)
         except ObjectNotFound as error:
             raise (found := self._explain(view, error)) from cause_of(found, error)
 
@@ -190,7 +190,7 @@ class ViewReads(ABC):
         self._reads.get_many_calls += 1
         self._reads.get_many_keys += len(wanted)
         try:
-            return read_many(view, wanted, view.version.max_committed_epoch if epoch is None else epoch)
+            return read_many(view, wanted, epoch)
         except ObjectNotFound as error:
             raise (found := self._explain(view, error)) from cause_of(found, error)
 
@@ -204,7 +204,6 @@ class ViewReads(ABC):
         limit: int | None = None,
     ) -> HummockScan:
         view = self._open_view()
-        epoch = view.version.max_committed_epoch if epoch is None else epoch
         self._reads.scan_calls += 1
         try:
             collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from hummock.base.key cimport Slice
+from hummock.sstable.hash_index cimport bucket_of
 from hummock.sstable.index cimport EvenKeys, SstableIndex, even_position
 from hummock.sstable.interpolation_search cimport row_at
 from hummock.sstable.prefetch cimport PrefetchList, prefetch_line, enqueue, enqueue_value
@@ -15,12 +16,13 @@ cdef enum:
 
 cdef struct CacheSlot:                  # one cached object, in one cache line: all that a lookup reads
     PyObject* value                     # owned reference; NULL: not cached, and all other fields are undefined
-    const uint64_t* heads               # key prefixes of the rows, if the object is a block
+    const uint64_t* heads               # of a block: key prefixes of its rows, or the buckets of its hash index
     uint32_t values_before              # bytes from the first value to `heads`
-    uint32_t rows
+    uint32_t rows                       # or the number of buckets
     float value_bytes                   # per row, on average
     uint8_t was_used                    # since it last reached the old end of the queue
     uint8_t is_fixed_width              # one key length, one value length, one epoch, no tombstones
+    uint8_t is_hashed                   # the block has a hash index
     uint8_t prefix_size
     uint32_t each_suffix                # bytes; this and the fields below are set for fixed-width blocks only
     uint32_t each_value
@@ -57,17 +59,22 @@ cdef inline PyObject* used(CacheSlot* slot) noexcept:
     return slot.value
 
 
-cdef inline void enqueue_rows(PrefetchList* lines, CacheSlot* slot, double share) noexcept nogil:
-    """Enqueues the block and its row at fraction `share`."""
-    cdef Py_ssize_t row = row_at(share, slot.rows)
-    if slot.value != NULL:
+cdef inline void enqueue_rows(PrefetchList* lines, CacheSlot* slot, double share, uint64_t hash) noexcept nogil:
+    """Enqueues the block, and the bucket of the hash, or the row at fraction `share`."""
+    cdef Py_ssize_t row
+    if slot.value == NULL:
+        return
+    if slot.is_hashed:
+        enqueue(lines, bucket_of(slot.heads, slot.rows, hash))
+    else:
+        row = row_at(share, slot.rows)
         enqueue(lines, slot.heads + row)
         enqueue_value(lines, <const uint8_t*>slot.heads - slot.values_before + <Py_ssize_t>(slot.value_bytes * row),
-                   slot.value_bytes)
-        if not slot.is_fixed_width:
-            enqueue(lines, slot.value)
-            enqueue(lines, <const uint8_t*>slot.value + 64)
-            enqueue(lines, <const uint8_t*>slot.value + 128)
+                      slot.value_bytes)
+    if not slot.is_fixed_width:
+        enqueue(lines, slot.value)
+        enqueue(lines, <const uint8_t*>slot.value + 64)
+        enqueue(lines, <const uint8_t*>slot.value + 128)
 
 
 cdef class BlockCache:
@@ -96,7 +103,9 @@ cdef class FileSlots:
     cdef EvenKeys even                  # from the index, as are the lags
     cdef BlockHint* hints               # one per block, and one for the end of the last; owned
     cdef const uint8_t* base
-    cdef Py_ssize_t rows                # of the largest block cached so far, as are the next two
+    cdef bint is_predictable            # the last block was fixed width, so it pays to predict rows
+    cdef bint are_hashed                # it has a hash index
+    cdef Py_ssize_t rows                # of the largest fixed-width block cached so far, as are the next two
     cdef Py_ssize_t values_before
     cdef float value_bytes
 

@@ -138,6 +138,9 @@ cdef class FileSlots:
 
     cdef void note(self, Py_ssize_t index, const CacheSlot* shown) noexcept:
         cdef const uint8_t* heads = <const uint8_t*>shown.heads
+        self.is_predictable, self.are_hashed = shown.is_fixed_width, shown.is_hashed
+        if not shown.is_fixed_width:
+            return
         if self.base == NULL:
             self.base = heads - NEARBY_BYTES // 2
         self.hints[index].heads = <uint32_t>((heads - self.base) >> 3) if (
