@@ -2,7 +2,7 @@
 
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.write_batch cimport KvBatch
-from hummock.iterator.base cimport Span
+from hummock.iterator.base cimport Entry, Span
 from hummock.iterator.user cimport UserIterator
 
 
@@ -14,6 +14,12 @@ cdef class BatchCollector:
     cdef Py_ssize_t last_key_bytes
     cdef Py_ssize_t last_value_bytes
     cdef bint started                   # `source` is positioned, at a row or at its end
+    cdef Entry* pulled                  # rows that the source merged at once; owned, NULL before the first
+    cdef Py_ssize_t pulled_count
+    cdef Py_ssize_t pulled_at           # the first one that was not collected
+    cdef bint is_pulling                # the source's rows are pulled
+    cdef Py_ssize_t steps               # of the current stretch of spans and single rows
+    cdef Py_ssize_t stepped_rows
 
     cdef Py_ssize_t fill_all(
         self, void** keys, void** values, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes
@@ -23,6 +29,16 @@ cdef class BatchCollector:
         self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
     ) except -1 nogil
     # appends rows until the columns hold `max_rows` or would exceed `max_bytes`; always appends a first row
+    cdef int begin(self) except -1 nogil
+    cdef Py_ssize_t append_step(
+        self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
+    ) except -1 nogil
+    # a span or a row of the source; returns how many rows, 0 if not even one fits
+    cdef Py_ssize_t append_pulled(
+        self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
+    ) except -1 nogil
+    # the same of pulled rows; 0 at the end, too
+    cdef int weigh(self, Py_ssize_t rows) except -1 nogil   # after a step of so many rows: whether to pull from now on
     cdef KvBatch finish(self)           # returns and resets `keys` and `values`
 
 

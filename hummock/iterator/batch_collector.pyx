@@ -1,15 +1,17 @@
 """BatchCollector: copies the rows of a UserIterator once, into the columns that a scan returns.
 
 One loop without the GIL per batch, or for several if all rows are read. Spans of the source are copied column by
-column: one copy for all values, a few instructions per key.
+column: one copy for all values, a few instructions per key. Where spans are short, because rows of several runs
+alternate, rows are pulled instead: some hundreds are merged at once.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.write_batch cimport KvBatch
-from hummock.iterator.base cimport Span
+from hummock.iterator.base cimport Entry, Span
 from hummock.iterator.user cimport UserIterator
 
 cdef extern from * nogil:
@@ -44,6 +46,9 @@ cdef extern from * nogil:
 
 cdef enum:
     STRETCH_BATCHES = 16                # filled per release of the GIL
+    PULLED_ROWS = 256
+    STEPS = 64                          # after so many, rows are pulled unless a step had STEP_ROWS of them on average
+    STEP_ROWS = 8
 
 
 cdef class BatchCollector:
@@ -53,6 +58,9 @@ cdef class BatchCollector:
         self.source = source
         self.keys = BinaryColumnBuilder()
         self.values = BinaryColumnBuilder()
+
+    def __dealloc__(self):
+        free(self.pulled)
 
     def next_batch(self, Py_ssize_t max_rows, Py_ssize_t max_bytes):
         """The next rows as a KvBatch, or None at the end. A row larger than `max_bytes` gets a batch of its own.
@@ -96,36 +104,116 @@ cdef class BatchCollector:
     cdef int fill(
         self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
     ) except -1 nogil:
-        cdef Span span
-        cdef Py_ssize_t rows
+        cdef Py_ssize_t rows = 1
         if not self.started:
-            self.source.rewind()
-            self.started = True
+            self.begin()
         if keys.rows == 0 and self.last_rows > 0 and self.source.valid:
             keys.reserve(self.last_rows, self.last_key_bytes)
             values.reserve(self.last_rows, self.last_value_bytes)
-        while self.source.valid and keys.rows < max_rows:
-            if self.source.span(&span, True):
-                rows = rows_that_fit(&span, max_rows - keys.rows,
-                                     max_bytes - keys.data_bytes - values.data_bytes)
-                if rows == 0 and keys.rows > 0:
-                    break
-                rows = rows if rows > 0 else 1
-                append_keys(keys, &span, rows)
-                append_values(values, &span, rows)
-                self.source.skip(rows)
-                continue
-            if keys.rows > 0 and (keys.data_bytes + values.data_bytes + self.source.user_key.size
-                                  + self.source.value.size > max_bytes):
-                break
-            keys.append(self.source.user_key)
-            values.append(self.source.value)
-            self.source.next()
+        while self.source.valid and keys.rows < max_rows and rows > 0:
+            if self.is_pulling:
+                rows = self.append_pulled(keys, values, max_rows, max_bytes)
+            else:
+                rows = self.append_step(keys, values, max_rows, max_bytes)
+                self.weigh(rows)
         self.last_rows, self.last_key_bytes, self.last_value_bytes = keys.rows, keys.data_bytes, values.data_bytes
         return 0
 
+    cdef int begin(self) except -1 nogil:
+        self.source.rewind()
+        self.started, self.is_pulling = True, False
+        self.steps = self.stepped_rows = self.pulled_at = self.pulled_count = 0
+        return 0
+
+    cdef Py_ssize_t append_step(
+        self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
+    ) except -1 nogil:
+        cdef Span span
+        cdef Py_ssize_t rows
+        if self.source.span(&span, True):
+            rows = rows_that_fit(&span, max_rows - keys.rows, max_bytes - keys.data_bytes - values.data_bytes)
+            if rows == 0 and keys.rows > 0:
+                return 0
+            rows = rows if rows > 0 else 1
+            append_keys(keys, &span, rows)
+            append_values(values, &span, rows)
+            self.source.skip(rows)
+            return rows
+        if keys.rows > 0 and (keys.data_bytes + values.data_bytes + self.source.user_key.size
+                              + self.source.value.size > max_bytes):
+            return 0
+        keys.append(self.source.user_key)
+        values.append(self.source.value)
+        self.source.next()
+        return 1
+
+    cdef int weigh(self, Py_ssize_t rows) except -1 nogil:
+        self.steps += 1
+        self.stepped_rows += rows
+        if self.steps < STEPS:
+            return 0
+        if self.source.valid and self.stepped_rows < STEPS * STEP_ROWS and self.source.begin_pull():
+            self.is_pulling = True
+            if self.pulled == NULL:
+                self.pulled = <Entry*>malloc(PULLED_ROWS * sizeof(Entry))
+                if self.pulled == NULL:
+                    with gil:
+                        raise MemoryError
+        self.steps = self.stepped_rows = 0
+        return 0
+
+    cdef Py_ssize_t append_pulled(
+        self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
+    ) except -1 nogil:
+        cdef Py_ssize_t rows = 0, key_bytes = 0, value_bytes = 0, room = max_bytes - keys.data_bytes - values.data_bytes
+        cdef Py_ssize_t left
+        cdef const Entry* entry
+        if self.pulled_at == self.pulled_count:
+            self.pulled_at, self.pulled_count = 0, self.source.pull(self.pulled, PULLED_ROWS)
+        entry, left = self.pulled + self.pulled_at, min(self.pulled_count - self.pulled_at, max_rows - keys.rows)
+        while rows < left and (key_bytes + value_bytes + entry.user_key.size + entry.value.size <= room
+                               or keys.rows + rows == 0):
+            key_bytes += entry.user_key.size
+            value_bytes += entry.value.size
+            rows += 1
+            entry += 1
+        append_entries(keys, values, self.pulled + self.pulled_at, rows, key_bytes, value_bytes)
+        self.pulled_at += rows
+        if self.pulled_at == self.pulled_count > 0 and self.source.prefers_spans():
+            self.source.end_pull()
+            self.is_pulling = False
+        return rows
+
     cdef KvBatch finish(self):
         return batch_of(self.keys, self.values)
+
+
+cdef int append_entries(
+    BinaryColumnBuilder keys, BinaryColumnBuilder values, const Entry* entry, Py_ssize_t rows, Py_ssize_t key_bytes,
+    Py_ssize_t value_bytes
+) except -1 nogil:
+    cdef Py_ssize_t row
+    cdef int32_t* key_ends
+    cdef int32_t* value_ends
+    cdef uint8_t* key
+    cdef uint8_t* value
+    keys.reserve(rows, key_bytes)
+    values.reserve(rows, value_bytes)
+    key, value = keys.data + keys.data_bytes, values.data + values.data_bytes
+    key_ends, value_ends = keys.offsets + keys.rows + 1, values.offsets + values.rows + 1
+    for row in range(rows):
+        copy_short(key, entry.user_key.data, entry.user_key.size)
+        key += entry.user_key.size
+        key_ends[row] = <int32_t>(key - keys.data)
+        copy_short(value, entry.value.data, entry.value.size)
+        value += entry.value.size
+        value_ends[row] = <int32_t>(value - values.data)
+        entry += 1
+    keys.data_bytes += key_bytes
+    values.data_bytes += value_bytes
+    keys.rows += rows
+    values.rows += rows
+    return 0
 
 
 cdef KvBatch batch_of(BinaryColumnBuilder keys, BinaryColumnBuilder values):

@@ -36,6 +36,7 @@ cdef class BlockMerge:
     cdef Py_ssize_t memory_bytes
     cdef Py_ssize_t count               # items of the round
     cdef Py_ssize_t at                  # items returned
+    cdef Py_ssize_t lone_rounds         # consecutive rounds whose rows are all of one child
     cdef uint8_t* keys                  # in which user keys with a prefix are assembled
     cdef Py_ssize_t keys_bytes
     cdef Py_ssize_t keys_capacity
@@ -46,6 +47,8 @@ cdef class BlockMerge:
     # valid and stays alive. False: it returns no spans
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil
     # as HummockIterator.pull
+    cdef bint prefers_spans(self) noexcept nogil            # one child has led for long, and no row is pending
+    cdef int leave(self) except -1 nogil                    # moves the children past all rows that were returned
 
     cdef int make_keys_room(self) except -1 nogil
     cdef int plan(self) except -1 nogil                     # the next round

@@ -22,6 +22,7 @@ from hummock.iterator.key_prefix128 cimport (
 cdef Py_ssize_t ROUND_ROWS = 512        # about, whatever the number of children
 cdef Py_ssize_t MOST_KNOWN = 256        # rows per window in a round
 cdef Py_ssize_t FEWEST_KNOWN = 16
+cdef Py_ssize_t LONE_ROUNDS = 8
 cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys assembled at once, unless one of them is longer
 cdef Py_ssize_t LINE_BYTES = 64
 
@@ -45,7 +46,7 @@ cdef class BlockMerge:
 
     cdef int begin(self, Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t rows, wanted
-        self.live = self.count = self.at = 0
+        self.live = self.count = self.at = self.lone_rounds = 0
         self.stride = min(max(ROUND_ROWS // max(count, 1), FEWEST_KNOWN), MOST_KNOWN)
         rows = self.stride * count
         wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(KeyPrefix128) + 2 * sizeof(Item)) * rows
@@ -157,7 +158,19 @@ cdef class BlockMerge:
             elif at == 0:
                 best = last
         self.choose(bound)
+        self.lone_rounds = self.lone_rounds + 1 if self.runs == 1 else 0
         self.sort()
+        return 0
+
+    cdef bint prefers_spans(self) noexcept nogil:
+        return self.at == self.count and self.lone_rounds >= LONE_ROUNDS
+
+    cdef int leave(self) except -1 nogil:
+        cdef Py_ssize_t at
+        self.finish_round()
+        for at in range(self.live):
+            (<HummockIterator>self.windows[at].child).skip(self.windows[at].passed)
+        self.live = 0
         return 0
 
     cdef void choose(self, Py_ssize_t bound) noexcept nogil:

@@ -25,7 +25,7 @@ cdef class MergeIterator(HummockIterator):
     cdef int* losers                    # losers[1 .. width): the leaf that lost at that node; owned
     cdef int winner                     # leaf
     cdef int streak                     # consecutive moves with the same winner
-    cdef bint is_pulled                 # `pull` was called since the last `rewind` or `seek`
+    cdef bint is_pulled                 # `pull` returns the entries now
     cdef bint has_spans                 # then: `rounds` returns the entries
     cdef BlockMerge rounds
 
@@ -38,4 +38,6 @@ cdef class MergeIterator(HummockIterator):
     cdef void publish(self) noexcept nogil
     cdef int replay(self) noexcept nogil
     cdef int runner_up(self) noexcept nogil
+    cdef bint begin_pull(self) except -1 nogil      # from the current entry on; False: not worth it, use `next`
+    cdef int end_pull(self) except -1 nogil         # to the entry behind those that were pulled; then `next` and spans
     cdef bint begin_rounds(self) except -1 nogil

@@ -5,7 +5,8 @@ last in reverse, which is exactly the opposite order. A loser tree (Knuth, TAOCP
 log2(children) comparisons; each compares the first 16 bytes of two user keys as integers, since the first six, table
 and vnode, are nearly always equal, and reads the keys themselves only on a tie.
 
-`pull` merges the current spans of the children in rounds, without the tree.
+`pull` merges the current spans of the children in rounds, without the tree. That pays where winners alternate; where
+one child leads for long, its spans are returned.
 """
 
 from libc.stdint cimport uint8_t
@@ -201,6 +202,15 @@ cdef class MergeIterator(HummockIterator):
         if not self.is_pulled:
             self.is_pulled, self.has_spans = True, self.begin_rounds()
         return self.rounds.pull(out, most) if self.has_spans else HummockIterator.pull(self, out, most)
+
+    cdef bint begin_pull(self) except -1 nogil:
+        self.is_pulled = self.has_spans = self.begin_rounds()
+        return self.is_pulled
+
+    cdef int end_pull(self) except -1 nogil:
+        self.rounds.leave()
+        self.build()
+        return 0
 
     cdef bint begin_rounds(self) except -1 nogil:
         """Starts rounds from the current entries of the children; False if one of them returns no spans."""

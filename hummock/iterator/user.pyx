@@ -10,7 +10,7 @@ copied until the child reaches another key.
 from libc.stdlib cimport free
 
 from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
-from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
+from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, Span, clip_span, same_user_key
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.owned_bytes cimport same, save
 from hummock.iterator.row_filter cimport TABLE_VNODE_BYTES, RowRules
@@ -26,7 +26,7 @@ cdef class UserIterator(HummockIterator):
     def __init__(self, HummockIterator child not None, bytes start, bytes end, uint64_t read_epoch,
                  uint64_t min_epoch=0, RowRules rules=None):
         cdef Slice low, high
-        self.child = child
+        self.child, self.is_merge = child, isinstance(child, MergeIterator)
         self.direction = child.direction
         self.newest = read_epoch | SPILL_MASK
         self.oldest = min_epoch
@@ -105,6 +105,55 @@ cdef class UserIterator(HummockIterator):
         if rows > 1:
             self.child.skip(rows - 1)       # to the last of them, whose older versions may follow the span
         return self.next()
+
+    cdef bint begin_pull(self) except -1 nogil:
+        if not self.is_merge or self.direction != FORWARD or not (<MergeIterator>self.child).begin_pull():
+            return False
+        self.key.size, self.is_ended = -1, False        # versions of the current key come with it
+        return True
+
+    cdef bint prefers_spans(self) noexcept nogil:
+        return not self.is_ended and (<MergeIterator>self.child).rounds.prefers_spans()
+
+    cdef int end_pull(self) except -1 nogil:
+        (<MergeIterator>self.child).end_pull()
+        self.pass_key()
+        return self.find()
+
+    cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
+        cdef Py_ssize_t count, kept = 0
+        while kept == 0:
+            count = 0 if self.is_ended else self.child.pull(out, most)
+            if count == 0:
+                self.valid = False
+                return 0
+            kept = self.keep_visible(out, count)
+        return kept
+
+    cdef Py_ssize_t keep_visible(self, Entry* entries, Py_ssize_t count) except -1 nogil:
+        cdef Py_ssize_t kept = 0
+        cdef Entry* entry = entries
+        cdef Entry* stop = entries + count
+        cdef Entry* last = NULL                         # the one that decided about its key
+        cdef bint may_end = self.end.data != NULL and compare_bytes(entries[count - 1].user_key, self.end) >= 0
+        while entry < stop:
+            if may_end and compare_bytes(entry.user_key, self.end) >= 0:
+                self.is_ended = True
+                break
+            if entry.epoch <= self.newest and not (
+                    same_user_key(entry, last) if last != NULL else same(&self.key, entry.user_key)):
+                last = entry
+                if entry.value.data != NULL and entry.epoch >= self.oldest and not (
+                        self.has_rules and self.rules.hides_at(
+                            &self.held, entry.user_key, entry.epoch, self.newest)):
+                    last = entries + kept
+                    if last != entry:
+                        last[0] = entry[0]
+                    kept += 1
+            entry += 1
+        if last != NULL:
+            save(&self.key, last.user_key)
+        return kept
 
     cdef int pass_key(self) except -1 nogil:
         while self.child.valid and same(&self.key, self.child.user_key):
