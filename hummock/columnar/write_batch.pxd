@@ -13,6 +13,12 @@ cdef class KvBatch:
     cdef readonly BinaryColumn values   # same rows; in a WriteBatch a null value is a tombstone
 
 
+cdef class KvPairs:
+    cdef BinaryColumn keys
+    cdef BinaryColumn values
+    cdef Py_ssize_t row                 # the next one
+
+
 cdef class WriteBatch(KvBatch):
     """Sorted, unique keys, each with one operation. Checked once, at construction."""
     cdef readonly Py_ssize_t size_bytes # keys and values

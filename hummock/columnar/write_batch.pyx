@@ -6,6 +6,8 @@ is checked once, here, and relied on everywhere else. Both types are immutable a
 
 import pyarrow as pa
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
 from hummock.columnar.arrow_export import struct_of
 from hummock.errors import InvalidWriteBatch
 
@@ -47,10 +49,38 @@ cdef class KvBatch:
         return self.keys.rows
 
     def __iter__(self):
-        return zip(self.keys, self.values, strict=True)
+        return KvPairs(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.keys.rows} rows)"
+
+
+cdef class KvPairs:
+    """The rows of a batch as Python pairs."""
+
+    def __cinit__(self, KvBatch batch not None):
+        self.keys, self.values = batch.keys, batch.values
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Py_ssize_t row = self.row
+        if row == self.keys.rows:
+            raise StopIteration
+        self.row = row + 1
+        return bytes_at(self.keys, row), bytes_at(self.values, row)
+
+    def __length_hint__(self) -> int:
+        return self.keys.rows - self.row
+
+
+cdef inline object bytes_at(BinaryColumn column, Py_ssize_t row):
+    cdef Slice found
+    if column.is_null(row):
+        return None
+    found = column.at(row)
+    return PyBytes_FromStringAndSize(<const char*>found.data, found.size)
 
 
 cdef class WriteBatch(KvBatch):
