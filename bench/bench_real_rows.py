@@ -24,6 +24,9 @@ from bench.peers import Engine, engine_class
 
 ROWS = int(os.environ.get("HUMMOCK_REAL_ROWS", "1000000"))
 ROUNDS, ROUND_KEYS, CALL_KEYS = 5, 20_000, 1_000
+SHORT_SCANS, SHORT_ROWS = 2_000, 100
+CACHE_SHARE = 10
+SYNCED_ROWS = 100_000
 FIRST_GETS = 3_000
 INGEST_SECONDS = float(os.environ.get("HUMMOCK_REAL_SECONDS", "10"))
 INGEST_ROWS, INGEST_BATCHES = 2_000, 50
@@ -102,6 +105,27 @@ def test_scan(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> Non
     noted(benchmark, engine, "scan to Arrow", len(data.present), work)
 
 
+def test_pairs(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
+    engine = store[0]
+
+    def work(number: int) -> None:
+        assert sum(1 for _ in engine.pairs(b"", ROWS)) == len(data.present)
+
+    noted(benchmark, engine, "scan to Python pairs", len(data.present), work)
+
+
+def test_short_scans(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
+    """One by one; microseconds are those of a scan."""
+    engine = store[0]
+    asked = [fresh(data.present, number, SHORT_SCANS).to_pylist() for number in range(ROUNDS + 1)]
+
+    def work(number: int) -> None:
+        for start in asked[number]:
+            list(engine.pairs(start, SHORT_ROWS))
+
+    noted(benchmark, engine, f"scans of {SHORT_ROWS} rows as pairs", SHORT_SCANS, work)
+
+
 def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
     """Single gets by a thread while another commits INGEST_ROWS rows at a time: milliseconds of both, by percentile."""
     engine, rng = store[0], np.random.default_rng(SEED + 1)
@@ -166,6 +190,48 @@ def test_first_gets(benchmark: Any, data: RealRows, tmp_path: Path, name: str, p
         assert engine.get(keys) == FIRST_GETS
 
     noted(benchmark, engine, f"first gets, {pages} pages", FIRST_GETS, work, rounds=1)
+    engine.close()
+
+
+@pytest.mark.parametrize("how", ["one by one", "many"])
+@pytest.mark.parametrize("name", NAMES)
+def test_gets_by_a_small_cache(benchmark: Any, data: RealRows, tmp_path: Path, name: str, how: str) -> None:
+    """With a block cache of a tenth of the rows; the system's page cache has all files."""
+    engine = engine_class(name)(tmp_path / "db", cache_bytes=data.bytes // CACHE_SHARE)
+    for epoch in data.epochs:
+        engine.ingest([epoch])
+    engine.compact()
+    asked = [fresh(data.present, number) for number in range(ROUNDS + 1)]
+    keys = [each.to_pylist() for each in asked]
+
+    def one_by_one(number: int) -> None:
+        assert engine.get(keys[number]) == ROUND_KEYS
+
+    def many(number: int) -> None:
+        for first in range(0, ROUND_KEYS, CALL_KEYS):
+            assert engine.get_many(asked[number][first : first + CALL_KEYS]).null_count == 0
+
+    engine.get(data.present.to_pylist()[: 5 * ROUND_KEYS])
+    noted(benchmark, engine, f"gets by a small cache, {how}", ROUND_KEYS, many if how == "many" else one_by_one)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ingest(benchmark: Any, data: RealRows, tmp_path: Path, name: str) -> None:
+    """Durable each SYNCED_ROWS rows, with compaction beside it; `settled_s`: until nothing is due any more."""
+    engine = engine_class(name)(tmp_path / "db")
+    parts = [(keys[at : at + SYNCED_ROWS], values[at : at + SYNCED_ROWS])
+             for keys, values in data.epochs for at in range(0, len(keys), SYNCED_ROWS)]
+    begun = time.perf_counter()
+
+    def work(number: int) -> None:
+        for part in parts:
+            engine.ingest([part])
+
+    noted(benchmark, engine, "ingest", ROWS, work, rounds=1)
+    if name == "hummock":
+        engine.store.wait_compacted(600)                    # type: ignore[attr-defined]
+    benchmark.extra_info["settled_s"] = round(time.perf_counter() - begun, 2)
     engine.close()
 
 

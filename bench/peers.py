@@ -63,6 +63,10 @@ class Engine(ABC):
     def scan_short(self, starts: pa.BinaryArray, rows: int) -> int:
         """The first `rows` rows from each start on, as Arrow; how many there were."""
 
+    def pairs(self, start: bytes, rows: int) -> Iterable[tuple[bytes, bytes]]:
+        """The first `rows` rows from `start` on, where an engine is measured by them."""
+        raise NotImplementedError(self.name)
+
     def compact(self) -> None:  # noqa: B027  LMDB has nothing to compact
         """Merges everything into one run, as far as the engine has such a call."""
 
@@ -104,6 +108,10 @@ class Hummock(Engine):
     def scan_short(self, starts: pa.BinaryArray, rows: int) -> int:
         _, found = self.store.scan_many(starts, self.epoch, limit=rows)
         return found.to_arrow().num_rows
+
+    def pairs(self, start: bytes, rows: int) -> Iterable[tuple[bytes, bytes]]:
+        with self.store.scan(hummock.KeyRange(start, None), limit=rows) as found:
+            yield from found
 
     def lookups(self) -> tuple[int, int]:
         stats = self.store.stats()
@@ -169,6 +177,9 @@ class RocksDb(Engine):
 
     def scan_short(self, starts: pa.BinaryArray, rows: int) -> int:
         return sum(pairs_table(islice(self.db.items(from_key=start), rows)).num_rows for start in starts.to_pylist())
+
+    def pairs(self, start: bytes, rows: int) -> Iterable[tuple[bytes, bytes]]:
+        return islice(self.db.items(from_key=start), rows)
 
     def lookups(self) -> tuple[int, int]:
         statistics = self.options.get_statistics() or ""

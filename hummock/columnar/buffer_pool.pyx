@@ -1,8 +1,8 @@
 """A pool of reusable buffers by size class, and ByteBuffer, a growable byte string.
 
 The pool keeps freed buffers in one list per size class (four classes per power of two) up to a total limit, at which it
-frees buffers of other classes first; sizes outside its classes are not kept. Large buffers are huge pages of their own:
-files are written from them by direct I/O, and they grow without a copy. The pool is safe from any thread with or
+frees buffers of other classes first; sizes outside its classes are not kept. Large buffers are huge pages of their own,
+which grow without a copy. The pool is safe from any thread with or
 without the GIL, so that an Arrow release callback may return memory on any thread.
 """
 
@@ -16,19 +16,14 @@ from hummock.base.posix cimport HUGE_PAGE_BYTES, can_move_pages
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 from hummock.columnar.size_class cimport size_class, size_of_class
 
-cdef extern from "stdlib.h" nogil:
-    int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
-
 cdef enum:
     SMALLEST_EXPONENT = 11      # sizes up to 2 KiB go to malloc, which has its own caches for them
     LARGEST_EXPONENT = 27       # sizes above 128 MiB are too rare to pool
     STEPS = 2                   # four classes to each power of two
     CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) << STEPS
-    PAGE_BYTES = 4096           # alignment of large buffers, for direct I/O
 
 cdef Py_ssize_t SMALLEST = (<Py_ssize_t>1) << SMALLEST_EXPONENT
 cdef Py_ssize_t LARGEST = (<Py_ssize_t>1) << LARGEST_EXPONENT
-cdef Py_ssize_t ALIGNED = (<Py_ssize_t>1) << 20             # smaller buffers are not page aligned
 
 cdef struct FreeBuffer:         # the first bytes of a free buffer
     FreeBuffer* next
@@ -82,12 +77,7 @@ cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil:
 
 
 cdef inline uint8_t* fresh(Py_ssize_t capacity) noexcept nogil:
-    cdef void* made = NULL
-    if capacity >= HUGE_PAGE_BYTES:
-        return map_aligned(capacity)
-    if capacity < ALIGNED:
-        return <uint8_t*>malloc(<size_t>capacity)
-    return <uint8_t*>made if posix_memalign(&made, PAGE_BYTES, <size_t>capacity) == 0 else NULL
+    return map_aligned(capacity) if capacity >= HUGE_PAGE_BYTES else <uint8_t*>malloc(<size_t>capacity)
 
 
 cdef inline void give_back(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
@@ -145,8 +135,6 @@ cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
-    # Without a kept buffer of the new class, realloc may remap pages instead of touching fresh ones; from ALIGNED bytes
-    # on it is allocated anew, since realloc would not align it, and a later user may write files from it by direct I/O.
     cdef Py_ssize_t capacity = pool_capacity(size), wanted = pool_capacity(new_size)
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL
@@ -158,10 +146,12 @@ cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ss
         return regrow(memory, capacity, wanted)
     if index >= 0:
         found = pop_kept(index)
-    if found == NULL and new_size >= ALIGNED:
+    if found == NULL and wanted < HUGE_PAGE_BYTES:
+        return <uint8_t*>realloc(memory, <size_t>wanted)        # may remap pages instead of touching fresh ones
+    if found == NULL:
         found = fresh(wanted)
     if found == NULL:
-        return NULL if new_size >= ALIGNED else <uint8_t*>realloc(memory, <size_t>wanted)
+        return NULL
     memcpy(found, memory, <size_t>used)
     pool_release(memory, size)
     return found

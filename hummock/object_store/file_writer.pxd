@@ -13,8 +13,6 @@ cdef class FileWriter:
     cdef Py_ssize_t appended            # of them by `append` since the last `pop_appended`
     cdef bint is_durable
     cdef bint has_failed                # the file may be longer than `size`
-    cdef bint is_direct
-    cdef bint may_be_direct
     cdef bint is_synced                 # or closed, if it need not be durable
     cdef int sync_failure               # permanent: a kernel may drop the pages and report a second fsync as a success
     cdef bint is_published
@@ -23,8 +21,6 @@ cdef class FileWriter:
     # appends all and returns 0, or appends nothing and returns an errno. REQUIRES that the file is not finished
     cdef int open(self) noexcept nogil
     cdef int write_fully(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
-    cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil
-    cdef bint set_direct(self, bint wanted) noexcept nogil
     cdef void sync_ahead(self) noexcept nogil
     # syncs early, so that `finish` need not wait; `finish` reports a failure. REQUIRES that all data was written
     cdef int sync(self) noexcept nogil

@@ -4,7 +4,7 @@ Beside a busy Python thread, each system call that releases the GIL waits a swit
 steps run under one release. Every system call goes through a table, so that tests can inject faults.
 """
 
-from libc.errno cimport EINTR, EINVAL, EIO, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport uint8_t, uintptr_t
 
 cdef extern from * nogil:
@@ -15,19 +15,12 @@ cdef extern from * nogil:
     #include <fcntl.h>
     #include <stdio.h>
     #include <unistd.h>
-    #if defined(HUMMOCK_PORTABLE)
-    #undef O_DIRECT
-    #endif
-    #ifndef O_DIRECT
-    #define O_DIRECT 0
-    #endif
     typedef struct {
         int (*open)(const char *path, int flags, int mode);
         int (*close)(int descriptor);
         ssize_t (*pwrite)(int descriptor, const void *data, size_t size, off_t position);
         int (*fsync)(int descriptor);
         int (*ftruncate)(int descriptor, off_t size);
-        int (*set_flags)(int descriptor, int flags);
         int (*link)(const char *from, const char *to);
         int (*rename)(const char *from, const char *to);
         int (*unlink)(const char *path);
@@ -39,9 +32,8 @@ cdef extern from * nogil:
     #endif
         return fsync(descriptor);
     }
-    static int hummock_set_flags(int descriptor, int flags) { return fcntl(descriptor, F_SETFL, flags); }
     static hummock_file_calls hummock_calls = {
-        hummock_open, close, pwrite, hummock_fsync, ftruncate, hummock_set_flags, link, rename, unlink};
+        hummock_open, close, pwrite, hummock_fsync, ftruncate, link, rename, unlink};
     """
     ctypedef struct FileCalls "hummock_file_calls":
         int (*open)(const char*, int, int) noexcept nogil
@@ -49,16 +41,11 @@ cdef extern from * nogil:
         Py_ssize_t (*pwrite)(int, const void*, size_t, Py_ssize_t) noexcept nogil
         int (*fsync)(int) noexcept nogil
         int (*ftruncate)(int, Py_ssize_t) noexcept nogil
-        int (*set_flags)(int, int) noexcept nogil
         int (*link)(const char*, const char*) noexcept nogil
         int (*rename)(const char*, const char*) noexcept nogil
         int (*unlink)(const char*) noexcept nogil
     FileCalls calls "hummock_calls"
-    int O_WRONLY, O_RDONLY, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY, O_DIRECT, F_GETFL
-    int fcntl(int descriptor, int command)
-
-cdef Py_ssize_t PAGE_BYTES = 4096
-cdef Py_ssize_t DIRECT_BYTES = 1 << 20          # writes of at least this size bypass the page cache
+    int O_WRONLY, O_RDONLY, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY
 
 STEPS = WRITE, SYNC, PUBLISH, SYNC_DIRECTORY = "write", "sync", "publish", "sync of the directory"
 
@@ -66,13 +53,13 @@ STEPS = WRITE, SYNC, PUBLISH, SYNC_DIRECTORY = "write", "sync", "publish", "sync
 cdef class FileWriter:
     """The file at `temporary`, created by the first write. Each step of `finish` takes effect once, despite retries.
 
-    Used by one thread at a time. Large writes bypass the page cache if the file system allows it. A file that need not
-    be durable is never synced and written through the page cache.
+    Used by one thread at a time. Writes go through the page cache: what a flush writes a compaction reads next, and
+    what a compaction writes takes the place of blocks that were read. A file that need not be durable is never synced.
     """
 
     def __cinit__(self, bytes temporary not None, bint is_durable):
         self.temporary, self.path, self.is_durable = temporary, temporary, is_durable
-        self.descriptor, self.may_be_direct = -1, is_durable and O_DIRECT != 0
+        self.descriptor = -1
 
     def __dealloc__(self):
         self.release()
@@ -155,39 +142,14 @@ cdef class FileWriter:
         if failure != 0:
             return failure
         while done < size:
-            taken = self.write_some(data + done, size - done, self.size + done)
-            if taken < 0:
+            taken = calls.pwrite(self.descriptor, data + done, <size_t>(size - done), self.size + done)
+            if taken >= 0:
+                done += taken
+            elif errno != EINTR:
                 self.has_failed = True
                 return errno if errno != 0 else EIO
-            done += taken
         self.size += size
         return 0
-
-    cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil:
-        """Writes the beginning of `data`; whole pages of a large write by direct I/O, unless that is refused."""
-        cdef Py_ssize_t done
-        cdef bint is_large = (
-            size >= DIRECT_BYTES and position % PAGE_BYTES == 0 and <uintptr_t>data % PAGE_BYTES == 0)
-        if not (self.may_be_direct and is_large and self.set_direct(True)):
-            self.set_direct(False)
-            done = calls.pwrite(self.descriptor, data, <size_t>size, position)
-        else:
-            done = calls.pwrite(self.descriptor, data, <size_t>(size // PAGE_BYTES * PAGE_BYTES), position)
-            if done < 0 and errno == EINVAL:
-                self.may_be_direct = False      # the disk requires another alignment
-                return 0
-        return 0 if done < 0 and errno == EINTR else done
-
-    cdef bint set_direct(self, bint wanted) noexcept nogil:
-        """Turns direct I/O on or off; False if the file system refuses."""
-        cdef int flags
-        if wanted != self.is_direct:
-            flags = fcntl(self.descriptor, F_GETFL)
-            if flags < 0 or calls.set_flags(self.descriptor, flags ^ O_DIRECT) != 0:
-                self.may_be_direct = False
-                return False
-            self.is_direct = wanted
-        return True
 
     cdef int sync(self) noexcept nogil:
         cdef int failure
@@ -253,7 +215,6 @@ def call_slots() -> dict:
     """Address of the table entry of each call, by name."""
     return {
         "open": <uintptr_t>&calls.open, "close": <uintptr_t>&calls.close, "pwrite": <uintptr_t>&calls.pwrite,
-        "fsync": <uintptr_t>&calls.fsync, "ftruncate": <uintptr_t>&calls.ftruncate,
-        "set_flags": <uintptr_t>&calls.set_flags, "link": <uintptr_t>&calls.link,
+        "fsync": <uintptr_t>&calls.fsync, "ftruncate": <uintptr_t>&calls.ftruncate, "link": <uintptr_t>&calls.link,
         "rename": <uintptr_t>&calls.rename, "unlink": <uintptr_t>&calls.unlink,
     }

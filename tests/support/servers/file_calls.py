@@ -11,7 +11,7 @@ from hummock.object_store.file_writer import call_slots
 NATIVE = {      # the calls of compiled modules: type of the result, types of the arguments
     "open": (c_int, c_char_p, c_int, c_int), "close": (c_int, c_int), "fsync": (c_int, c_int),
     "pwrite": (c_ssize_t, c_int, c_void_p, c_size_t, c_ssize_t), "ftruncate": (c_int, c_int, c_ssize_t),
-    "set_flags": (c_int, c_int, c_int), "link": (c_int, c_char_p, c_char_p), "rename": (c_int, c_char_p, c_char_p),
+    "link": (c_int, c_char_p, c_char_p), "rename": (c_int, c_char_p, c_char_p),
     "unlink": (c_int, c_char_p),
 }
 
