@@ -35,6 +35,12 @@ cdef extern from * nogil:
         return -1;
     #endif
     }
+    /* No more is read than asked for, or than `read_soon` announces. */
+    static void read_at_random(int descriptor) {
+    #if defined(POSIX_FADV_RANDOM) && !defined(HUMMOCK_PORTABLE)
+        (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);
+    #endif
+    }
     /* A hint that these bytes are read soon; of no effect where the system takes none. */
     static void read_soon(int descriptor, int64_t start, int64_t size) {
     #if defined(HUMMOCK_PORTABLE)
@@ -46,6 +52,7 @@ cdef extern from * nogil:
     #endif
     }
     """
+    void read_at_random(int descriptor) noexcept
     void read_soon(int descriptor, int64_t start, int64_t size) noexcept
     Py_ssize_t read_of_memory(int descriptor, void* target, size_t size, int64_t start) noexcept
     int64_t add_to "__atomic_add_fetch"(int64_t* counter, int64_t more, int order) noexcept
@@ -160,6 +167,7 @@ cdef class FdCache:
             found.descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         if found.descriptor < 0:
             return None
+        read_at_random(found.descriptor)
         other = self.files.get(path)
         if other is not None:               # another thread was first
             return other

@@ -55,6 +55,8 @@ cdef class SstableReader:
     cdef list blocks(self, list indexes)                # `block` for many; one read for neighbours
     cdef dict load_blocks(self, list indexes)
     cdef read_into(self, OpenedSstable meta, list indexes, dict loaded)
+    cdef uint8_t* read_local(self, uint64_t offset, Py_ssize_t size) except? NULL
+    cdef decode_into(self, OpenedSstable meta, list indexes, const uint8_t* data, uint64_t offset, dict loaded)
     cdef Block block_to_cache(self)                     # an empty one
     cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last)   # bytes of blocks [first, last]
 

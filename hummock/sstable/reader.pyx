@@ -18,6 +18,7 @@ from hummock.sstable.meta import SstableMeta
 
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, head_of, slice_of
+from hummock.columnar.buffer_pool cimport pool_acquire, pool_release
 from hummock.sstable.block cimport Block
 from hummock.sstable.cache.admission cimport CacheAdmission
 from hummock.sstable.cache.block_cache cimport BlockCache, CacheSlot, FileSlots
@@ -222,9 +223,42 @@ cdef class SstableReader:
 
     cdef read_into(self, OpenedSstable meta, list indexes, dict loaded):
         """Decodes blocks of ascending `indexes` from one read that spans them."""
-        cdef bytes stored = self.stored(meta, indexes[0], indexes[len(indexes) - 1])
-        cdef const uint8_t* data = <const uint8_t*><const char*>stored
-        cdef uint64_t offset = meta.index.offsets[indexes[0]]
+        cdef Py_ssize_t first = indexes[0], last = indexes[len(indexes) - 1]
+        cdef uint64_t offset = meta.index.offsets[first]
+        cdef Py_ssize_t size = <Py_ssize_t>(meta.index.offsets[last + 1] - offset)
+        cdef uint8_t* local = self.read_local(offset, size)
+        cdef bytes stored
+        try:
+            if local != NULL:
+                self.decode_into(meta, indexes, local, offset, loaded)
+            else:
+                stored = self.stored(meta, first, last)
+                self.decode_into(meta, indexes, <const uint8_t*><const char*>stored, offset, loaded)
+        finally:
+            pool_release(local, size)
+
+    cdef uint8_t* read_local(self, uint64_t offset, Py_ssize_t size) except? NULL:
+        """Bytes of `.data` in memory of the pool; NULL: it is no local file, or failed, which the store reports."""
+        cdef uint8_t* read
+        cdef Py_ssize_t got
+        if not self.has_file() or not self.file.enter():
+            return NULL
+        read = pool_acquire(size)
+        try:
+            if read == NULL:
+                raise MemoryError(f"no memory to read {size} bytes")
+            with nogil:
+                got = self.file.read(read, size, offset)
+        finally:
+            self.file.leave()
+        if got == size:
+            return read
+        pool_release(read, size)
+        return NULL
+
+    cdef decode_into(
+        self, OpenedSstable meta, list indexes, const uint8_t* data, uint64_t offset, dict loaded
+    ):
         cdef Py_ssize_t count = len(indexes), at
         cdef list blocks = [self.block_to_cache() for _ in indexes]
         cdef Py_ssize_t* wanted = <Py_ssize_t*>malloc(count * sizeof(Py_ssize_t))
