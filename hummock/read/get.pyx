@@ -1,12 +1,12 @@
 """Get: a read of one key, as far as it needs only memory.
 
 On a store larger than the CPU caches, a get costs its memory stalls, one cache line after another. So every line is
-prefetched as soon as its address is known, for several runs at once and before the epoch is checked: the line of a
-run's filter; or, where recent lookups in the run succeeded and its blocks are fixed width, key prefix and value of the
-predicted row, whose address follows from the key alone. Most predicted rows prove either that they are the answer or
-that the file has none; the other lookups use filter and index. What needs I/O (a file or block to be read, a key that
-may be in the next block) continues in a PointReader. Borrowed pointers are valid until the end of the call, which holds
-the GIL throughout.
+prefetched as soon as its address is known, for several runs at once: the line of a run's filter; or, where recent
+lookups in the run succeeded, the block that should hold the key, by the index; or, if its blocks are fixed width too,
+key prefix and value of the predicted row, whose address follows from the key alone. Most predicted rows prove either
+that they are the answer or that the file has none; the other lookups use filter and index. What needs I/O (a file or
+block to be read, a key that may be in the next block) continues in a PointReader. Borrowed pointers are valid until the
+end of the call, which holds the GIL throughout.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -45,6 +45,7 @@ cdef struct RunFile:            # of a run; pointers are borrowed
     PredictedRow predicted      # valid if `is_predicted`
     bint is_expected            # the hit bias predicts that the file holds the key
     bint is_predicted           # ... and its blocks are such that its row is predicted
+    Py_ssize_t block            # else of the file that is expected to hold the key; -1: not known yet
 
 
 cdef struct Answer:
@@ -98,13 +99,15 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
     cdef uint64_t hash = hash64(key.data, key.size)
     cdef Py_ssize_t row
     cdef int first = 0, number, end
+    answer.newest = view.read_epoch(epoch) | SPILL_MASK
     while True:
         end = min(first + TOGETHER, <int>view.count)
         for number in range(first, end):
             if view.sources[number].run != NULL:
-                foresee(view.sources[number].run, key, hash, &files[number - first])
-        if first == 0:
-            answer.newest = view.read_epoch(epoch) | SPILL_MASK
+                foresee(view.sources[number].run, key, hash, answer.newest, &files[number - first])
+        for number in range(first, end):
+            if view.sources[number].run != NULL and files[number - first].block >= 0:
+                foresee_row(&files[number - first], hash)
         for number in range(first, end):        # may build a filter, so nothing may be borrowed yet
             if view.sources[number].batch != NULL and (
                     (<SharedBufferBatch>view.sources[number].batch).filter is None):
@@ -124,10 +127,11 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
         first = end
 
 
-cdef inline void foresee(void* run, Slice key, uint64_t hash, RunFile* out) noexcept:
+cdef inline void foresee(void* run, Slice key, uint64_t hash, uint64_t newest, RunFile* out) noexcept:
     """Finds the file of the run that may hold the key, and prefetches what is predicted to be read of it."""
     cdef PrefetchList lines
-    out.run, out.reader, out.is_predicted = run, (<SortedRun>run).reader_of(key), False
+    cdef PyObject* opened
+    out.run, out.reader, out.is_predicted, out.block = run, (<SortedRun>run).reader_of(key), False, -1
     out.is_expected = (<SortedRun>run).hit_bias >= LIKELY_HIT
     if out.reader == NULL:
         return
@@ -138,9 +142,26 @@ cdef inline void foresee(void* run, Slice key, uint64_t hash, RunFile* out) noex
         out.predicted = (<SstableReader>out.reader).slots.predicted_row(key)
         (<SstableReader>out.reader).slots.enqueue_predicted(&lines, out.predicted)
         issue(&lines)
+        return
+    opened = (<SstableReader>out.reader).meta_slot.value if out.is_expected else NULL
+    if opened != NULL:
+        out.block = (<OpenedSstable>opened).index.find_block(key, newest)
+        (<SstableReader>out.reader).slots.prefetch(out.block)
     elif (<SstableReader>out.reader).filter_blocks > 0:
         prefetch_line(filter_line(
             (<SstableReader>out.reader).filter_words, (<SstableReader>out.reader).filter_blocks, hash))
+
+
+cdef inline void foresee_row(RunFile* file, uint64_t hash) noexcept:
+    """Prefetches the bucket of the key in the block that is expected to hold it, while the filters of newer runs are
+    on their way.
+    """
+    cdef PrefetchList lines
+    cdef CacheSlot* slot = &(<SstableReader>file.reader).slots.entries[file.block]
+    if slot.is_hashed:
+        lines.count = 0
+        enqueue_rows(&lines, slot, 0, hash)
+        issue(&lines)
 
 
 cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
@@ -200,7 +221,7 @@ cdef Py_ssize_t indexed_row(RunFile* file, Slice key, uint64_t hash, Answer* ans
     reader.admission.meta_hits += 1
     if not file.is_expected and not opened.bloom.may_contain(hash):
         return NOT_HERE
-    block = opened.index.find_block(key, answer.newest)
+    block = file.block if file.block >= 0 else opened.index.find_block(key, answer.newest)
     slot = &reader.slots.entries[block]
     if used(slot) != NULL:
         reader.admission.hits += 1

@@ -33,7 +33,7 @@ from hummock.sstable.block_search cimport (
     NOT_HERE, UNDECIDED, begin_by_hash, begin_by_heads, finish_by_hash, finish_by_heads, fixed_width_value,
     inner_row_by_slot, row_by_slot,
 )
-from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, used, enqueue_rows
+from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, SEARCHED_BYTES, used, enqueue_rows
 from hummock.sstable.index cimport even_position
 from hummock.sstable.interpolation_search cimport row_at
 from hummock.sstable.prefetch cimport PrefetchList, issue, prefetch_line, enqueue
@@ -420,6 +420,7 @@ cdef class PointReader:
             prefetch_line(lanes[i].probe.block)
             prefetch_line(<const uint8_t*>lanes[i].probe.block + 64)
             prefetch_line(<const uint8_t*>lanes[i].probe.block + 128)
+            prefetch_line(<const uint8_t*>lanes[i].probe.block + SEARCHED_BYTES - 1)
         for i in range(width):
             lanes[i].row = begin_by_hash(lanes[i].probe.block, lanes[i].probe.hash)
         for i in range(width):

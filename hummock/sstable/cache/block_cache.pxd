@@ -12,6 +12,7 @@ from hummock.sstable.prefetch cimport PrefetchList, prefetch_line, enqueue, enqu
 
 cdef enum:
     NEAR_BYTES = 16
+    SEARCHED_BYTES = 192        # of a Block: what a search reads of the object, which begins anywhere in a cache line
 
 
 cdef struct CacheSlot:                  # one cached object, in one cache line: all that a lookup reads
@@ -75,6 +76,7 @@ cdef inline void enqueue_rows(PrefetchList* lines, CacheSlot* slot, double share
         enqueue(lines, slot.value)
         enqueue(lines, <const uint8_t*>slot.value + 64)
         enqueue(lines, <const uint8_t*>slot.value + 128)
+        enqueue(lines, <const uint8_t*>slot.value + SEARCHED_BYTES - 1)
 
 
 cdef class BlockCache:
