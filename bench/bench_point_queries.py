@@ -7,9 +7,11 @@ the updates, where there are any, run beside it.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +23,7 @@ import stream
 
 ROWS, STEP, RANGE = 2_000_000, 7_919, 1_000
 QUERIES, CHANGES, ROUNDS = 5_000, 2_000, 5
+INGEST_ROWS, INGEST_SECONDS = 2_000, float(os.environ.get("HUMMOCK_REAL_SECONDS", "10"))
 POINT = "SELECT id, region, amount, x FROM t WHERE id = ?"
 
 
@@ -99,6 +102,44 @@ def test_prepared(benchmark: Any, ours: stream.Session) -> None:
 
 def test_prepared_while_updated(benchmark: Any, ours: stream.Session, updates: None) -> None:
     measured(benchmark, "point, prepared, updated", "hummock", QUERIES, lambda n: ours.query(POINT, (key(n),)))
+
+
+@pytest.mark.timeout(INGEST_SECONDS + 300)
+def test_prepared_beside_ingest(benchmark: Any, ours: stream.Session) -> None:
+    """While a thread inserts INGEST_ROWS new rows at a time, durably, for INGEST_SECONDS."""
+    latencies, commits = array("f"), array("f")     # seconds
+    is_over = threading.Event()
+
+    def ingest() -> None:
+        first = ROWS
+        while not is_over.is_set():
+            begun = time.perf_counter()
+            ours.table("t").insert(rows(first, INGEST_ROWS))
+            ours.flush()
+            commits.append(time.perf_counter() - begun)
+            first += INGEST_ROWS
+
+    def ask() -> None:
+        until, number = time.monotonic() + INGEST_SECONDS, 0
+        while time.monotonic() < until:
+            begun = time.perf_counter()
+            assert len(ours.query(POINT, (key(number),))) == 1
+            latencies.append(time.perf_counter() - begun)
+            number += 1
+
+    writer = threading.Thread(target=ingest)
+    writer.start()
+    try:
+        benchmark.group = "point, prepared, beside ingest"
+        benchmark.pedantic(ask, rounds=1)
+    finally:
+        is_over.set()
+        writer.join()
+    ms = {f"{what} {name}": round(float(value), 3) for what, times in (("select", latencies), ("commit", commits))
+          for name, value in zip(("p50", "p99", "p999", "max"),
+                                 np.percentile(np.array(times) * 1e3, (50, 99, 99.9, 100)), strict=True)}
+    benchmark.extra_info.update(engine="hummock", rows=len(latencies), commits=len(commits), ms=ms)
+    print(f"\n{len(latencies)} queries, {len(commits)} commits of {INGEST_ROWS} rows, ms: {ms}")
 
 
 def test_prepared_sqlite(benchmark: Any, theirs: sqlite3.Connection) -> None:

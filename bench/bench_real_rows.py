@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,7 @@ def test_short_scans(benchmark: Any, store: tuple[Engine, Path], data: RealRows)
     noted(benchmark, engine, f"scans of {SHORT_ROWS} rows as pairs", SHORT_SCANS, work)
 
 
+@pytest.mark.timeout(INGEST_SECONDS + 300)
 def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
     """Single gets by a thread while another commits INGEST_ROWS rows at a time: milliseconds of both, by percentile."""
     engine, rng = store[0], np.random.default_rng(SEED + 1)
@@ -135,8 +137,7 @@ def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: Re
         keys = keys.take(pc.sort_indices(keys))
         parts.append((keys, real_values(len(keys), rng, np.zeros(len(keys), bool))))
     probes = data.present.to_pylist()[:100_000]
-    gets: list[float] = []
-    commits: list[float] = []
+    gets, commits = array("f"), array("f")      # seconds
     is_over = threading.Event()
 
     def ask() -> None:
