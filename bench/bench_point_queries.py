@@ -105,6 +105,7 @@ def test_prepared_while_updated(benchmark: Any, ours: stream.Session, updates: N
 
 
 @pytest.mark.timeout(INGEST_SECONDS + 300)
+@pytest.mark.usefixtures("prepared_process")
 def test_prepared_beside_ingest(benchmark: Any, ours: stream.Session) -> None:
     """While a thread inserts INGEST_ROWS new rows at a time, durably, for INGEST_SECONDS."""
     latencies, commits = array("f"), array("f")     # seconds

@@ -128,6 +128,7 @@ def test_short_scans(benchmark: Any, store: tuple[Engine, Path], data: RealRows)
 
 
 @pytest.mark.timeout(INGEST_SECONDS + 300)
+@pytest.mark.usefixtures("prepared_process")
 def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
     """Single gets by a thread while another commits INGEST_ROWS rows at a time: milliseconds of both, by percentile."""
     engine, rng = store[0], np.random.default_rng(SEED + 1)

@@ -6,12 +6,25 @@ A benchmark names its group, and in `extra_info` who ran (`engine`), the rows it
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from hummock.base.process import SWITCH_INTERVAL_SECONDS
+
 OURS = "hummock"
+
+
+@pytest.fixture
+def prepared_process() -> Iterator[None]:
+    """The switch interval that a process with busy Python threads beside a store should have."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    yield
+    sys.setswitchinterval(before)
 
 
 def _rate(bench: Any) -> float:
