@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from bench.latencies import milliseconds
 
 ROWS, STEP, RANGE = 2_000_000, 7_919, 1_000
 QUERIES, CHANGES, ROUNDS = 5_000, 2_000, 5
@@ -136,9 +137,7 @@ def test_prepared_beside_ingest(benchmark: Any, ours: stream.Session) -> None:
     finally:
         is_over.set()
         writer.join()
-    ms = {f"{what} {name}": round(float(value), 3) for what, times in (("select", latencies), ("commit", commits))
-          for name, value in zip(("p50", "p99", "p999", "max"),
-                                 np.percentile(np.array(times) * 1e3, (50, 99, 99.9, 100)), strict=True)}
+    ms = milliseconds(select=latencies, commit=commits)
     benchmark.extra_info.update(engine="hummock", rows=len(latencies), commits=len(commits), ms=ms)
     print(f"\n{len(latencies)} queries, {len(commits)} commits of {INGEST_ROWS} rows, ms: {ms}")
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bench.datasets import SEED, RealRows, real_keys, real_rows, real_values
+from bench.latencies import milliseconds
 from bench.peers import Engine, engine_class
 
 ROWS = int(os.environ.get("HUMMOCK_REAL_ROWS", "1000000"))
@@ -165,9 +166,7 @@ def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: Re
     finally:
         is_over.set()
         asking.join()
-    found = {f"{what} {name}": round(float(value), 4) for what, times in (("get", gets), ("commit", commits))
-             for name, value in zip(("p50", "p99", "p999", "max"),
-                                    np.percentile(np.array(times) * 1e3, (50, 99, 99.9, 100)), strict=True)}
+    found = milliseconds(get=gets, commit=commits)
     benchmark.extra_info.update(engine=engine.name, rows=len(commits) * INGEST_ROWS, gets=len(gets), ms=found)
     print(f"\n{engine.name}: {len(commits)} commits, {len(gets)} gets, ms: {found}")
 
