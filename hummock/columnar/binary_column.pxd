@@ -4,6 +4,7 @@
 builds one. Columns are exported through the Arrow C Data Interface without a copy.
 """
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from hummock.base.key cimport Slice
@@ -47,6 +48,13 @@ cdef class BinaryColumn:
             return False
         bit = self.validity_offset + row
         return not (self.validity[bit >> 3] >> (bit & 7)) & 1
+
+    cdef inline object bytes_at(self, Py_ssize_t row):      # None for a null
+        cdef Slice found
+        if self.is_null(row):
+            return None
+        found = self.at(row)
+        return PyBytes_FromStringAndSize(<const char*>found.data, found.size)
 
     cpdef BinaryColumn slice(self, Py_ssize_t start, Py_ssize_t rows)   # shares the memory
     cdef BinaryColumn copy(self)                                        # the same rows in separate memory

@@ -190,13 +190,9 @@ cdef class BinaryColumn:
 
     def __getitem__(self, Py_ssize_t row) -> bytes | None:
         cdef Py_ssize_t at = row + self.rows if row < 0 else row
-        cdef Slice found
         if at < 0 or at >= self.rows:
             raise IndexError(f"row {row} of a column of {self.rows} rows")
-        if self.is_null(at):
-            return None
-        found = self.at(at)
-        return (<const char*>found.data)[:found.size]
+        return self.bytes_at(at)
 
     def __iter__(self):
         cdef Py_ssize_t row

@@ -2,8 +2,8 @@
 
 The pool keeps freed buffers in one list per size class (four classes per power of two) up to a total limit, at which it
 frees buffers of other classes first; sizes outside its classes are not kept. Large buffers are huge pages of their own,
-which grow without a copy. The pool is safe from any thread with or
-without the GIL, so that an Arrow release callback may return memory on any thread.
+which grow without a copy. The pool is safe from any thread with or without the GIL, so that an Arrow release callback
+may return memory on any thread.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo

@@ -6,8 +6,6 @@ is checked once, here, and relied on everywhere else. Both types are immutable a
 
 import pyarrow as pa
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
-
 from hummock.columnar.arrow_export import struct_of
 from hummock.errors import InvalidWriteBatch
 
@@ -69,18 +67,10 @@ cdef class KvPairs:
         if row == self.keys.rows:
             raise StopIteration
         self.row = row + 1
-        return bytes_at(self.keys, row), bytes_at(self.values, row)
+        return self.keys.bytes_at(row), self.values.bytes_at(row)
 
     def __length_hint__(self) -> int:
         return self.keys.rows - self.row
-
-
-cdef inline object bytes_at(BinaryColumn column, Py_ssize_t row):
-    cdef Slice found
-    if column.is_null(row):
-        return None
-    found = column.at(row)
-    return PyBytes_FromStringAndSize(<const char*>found.data, found.size)
 
 
 cdef class WriteBatch(KvBatch):

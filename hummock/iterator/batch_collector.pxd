@@ -38,7 +38,7 @@ cdef class BatchCollector:
         self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
     ) except -1 nogil
     # the same of pulled rows; 0 at the end, too
-    cdef int weigh(self, Py_ssize_t rows, Py_ssize_t left) except -1 nogil
+    cdef int choose_mode(self, Py_ssize_t rows, Py_ssize_t left) except -1 nogil
     # after a step of so many rows, with `left` more to collect: whether to pull from now on
     cdef KvBatch finish(self)           # returns and resets `keys` and `values`
 

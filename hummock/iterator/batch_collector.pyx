@@ -115,7 +115,7 @@ cdef class BatchCollector:
                 rows = self.append_pulled(keys, values, max_rows, max_bytes)
             else:
                 rows = self.append_step(keys, values, max_rows, max_bytes)
-                self.weigh(rows, max_rows - keys.rows)
+                self.choose_mode(rows, max_rows - keys.rows)
         self.last_rows, self.last_key_bytes, self.last_value_bytes = keys.rows, keys.data_bytes, values.data_bytes
         return 0
 
@@ -147,19 +147,18 @@ cdef class BatchCollector:
         self.source.next()
         return 1
 
-    cdef int weigh(self, Py_ssize_t rows, Py_ssize_t left) except -1 nogil:
+    cdef int choose_mode(self, Py_ssize_t rows, Py_ssize_t left) except -1 nogil:
         self.steps += 1
         self.stepped_rows += rows
         if self.steps < STEPS:
             return 0
-        if (self.source.valid and left >= PULLED_ROWS and self.stepped_rows < STEPS * STEP_ROWS
-                and self.source.begin_pull()):
-            self.is_pulling = True
+        if self.source.valid and left >= PULLED_ROWS and self.stepped_rows < STEPS * STEP_ROWS:
             if self.pulled == NULL:
                 self.pulled = <Entry*>malloc(PULLED_ROWS * sizeof(Entry))
-                if self.pulled == NULL:
-                    with gil:
-                        raise MemoryError
+            if self.pulled == NULL:
+                with gil:
+                    raise MemoryError
+            self.is_pulling = self.source.begin_pull()
         self.steps = self.stepped_rows = 0
         return 0
 

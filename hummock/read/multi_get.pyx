@@ -33,10 +33,10 @@ from hummock.sstable.block_search cimport (
     NOT_HERE, UNDECIDED, begin_by_hash, begin_by_heads, finish_by_hash, finish_by_heads, fixed_width_value,
     inner_row_by_slot, row_by_slot,
 )
-from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, SEARCHED_BYTES, used, enqueue_rows
+from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, enqueue_block, enqueue_rows, used
 from hummock.sstable.index cimport even_position
 from hummock.sstable.interpolation_search cimport row_at
-from hummock.sstable.prefetch cimport PrefetchList, issue, prefetch_line, enqueue
+from hummock.sstable.prefetch cimport PrefetchList, enqueue, issue
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 cdef extern from "Python.h":
@@ -416,11 +416,11 @@ cdef class PointReader:
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil:
         """Interleaved searches: each stage prefetches what the next one reads, for all lanes."""
         cdef Py_ssize_t i, left = 0
+        cdef PrefetchList lines
+        lines.count = 0
         for i in range(width):
-            prefetch_line(lanes[i].probe.block)
-            prefetch_line(<const uint8_t*>lanes[i].probe.block + 64)
-            prefetch_line(<const uint8_t*>lanes[i].probe.block + 128)
-            prefetch_line(<const uint8_t*>lanes[i].probe.block + SEARCHED_BYTES - 1)
+            enqueue_block(&lines, lanes[i].probe.block)
+        issue(&lines)
         for i in range(width):
             lanes[i].row = begin_by_hash(lanes[i].probe.block, lanes[i].probe.hash)
         for i in range(width):

@@ -80,8 +80,8 @@ cdef class ReadView:
     def read(self, bytes start not None, bytes end, epoch, bint reverse, options) -> UserIterator:
         """The rows of [start, end) (`end` None: to the last key) at `epoch` (None: the committed one).
 
-        REQUIRES the view to outlive the iterator.
-        Raises EpochTooOld and InvalidEpoch. A file is opened when first needed, and only if it may hold such a row.
+        REQUIRES the view to outlive the iterator. Raises EpochTooOld and InvalidEpoch. A file is opened when first
+        needed, and only if it may hold such a row.
         """
         cdef list children = []
         cdef int direction = REVERSE if reverse else FORWARD

@@ -39,6 +39,7 @@ cdef class Block:
     cdef uint64_t min_epoch
     cdef uint64_t epoch_under               # target of `epochs` when a global epoch overrides those of the entries
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
+    cdef bint is_fixed_width                # one length of keys and of values, one epoch, no deletes, a short prefix
     cdef bint is_for_cache                  # set before `load`: unless it is fixed width, it gets a hash index
     cdef bint will_be_indexed               # a guess set before `load`, so that `parse` need not reallocate
     cdef uint64_t* heads_room               # filled on the first search by key prefixes

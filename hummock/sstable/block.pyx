@@ -191,10 +191,10 @@ cdef class Block:
         if total != <uint64_t>raw_size:
             self.corrupt(index, "sections", raw_size, total)
 
-        is_indexed = self.is_for_cache and rows <= MAX_INDEXED_ROWS and (
-            suffixes_size < MAX_INDEXED_SUFFIXES and values_size < MAX_INDEXED_VALUES) and not (
-            suffix_width == 0 < suffix_length and value_width == 0 < value_length and flags & ONE_EPOCH
-            and bitmap_size == 0 and prefix_size <= NEAR_BYTES)
+        self.is_fixed_width = (suffix_width == 0 < suffix_length and value_width == 0 < value_length
+                               and flags & ONE_EPOCH and bitmap_size == 0 and prefix_size <= NEAR_BYTES)
+        is_indexed = self.is_for_cache and not self.is_fixed_width and rows <= MAX_INDEXED_ROWS and (
+            suffixes_size < MAX_INDEXED_SUFFIXES and values_size < MAX_INDEXED_VALUES)
         self.make_room(room_of(raw_size, rows) + (index_room(rows) if is_indexed else 0), raw_size)
         at = self.memory + HEADER_BYTES
         self.epochs = <const uint64_t*>at
@@ -282,9 +282,7 @@ cdef class Block:
         slot.heads, slot.rows = self.ready_heads(), <uint32_t>self.rows
         slot.values_before = <uint32_t>(<const uint8_t*>self.heads_room - self.values)
         slot.each_suffix, slot.each_value, slot.epoch = self.each_suffix, self.each_value, self.max_epoch
-        slot.is_fixed_width = (self.each_suffix > 0 and self.each_value > 0 and self.one_epoch
-                               and self.tombstones == NULL
-                               and self.prefix.size <= NEAR_BYTES)
+        slot.is_fixed_width = self.is_fixed_width
         if slot.is_fixed_width:
             slot.prefix_size = <uint8_t>self.prefix.size
             memcpy(slot.prefix, self.near_prefix, NEAR_BYTES)

@@ -18,7 +18,7 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.cache.block_cache cimport CacheSlot
 from hummock.sstable.hash_index cimport entry_of, row_of_entry, suffix_of_entry, value_of_entry
 from hummock.sstable.interpolation_search cimport row_at, row_near
-from hummock.sstable.prefetch cimport prefetch_line, prefetch_value
+from hummock.sstable.prefetch cimport PrefetchList, enqueue, enqueue_value, issue
 
 
 cdef enum SearchResult:
@@ -86,18 +86,20 @@ cdef inline Py_ssize_t begin_by_hash(void* block, uint64_t hash) noexcept nogil:
     """Step 1: the row that the hash index names, or UNDECIDED; prefetches what step 2 and the caller read."""
     cdef uint64_t entry
     cdef Py_ssize_t row
+    cdef PrefetchList lines
     if (<Block>block).buckets == NULL:
         return UNDECIDED
     entry = entry_of((<Block>block).buckets, (<Block>block).bucket_count, hash)
     if entry == 0:
         return UNDECIDED
-    row = row_of_entry(entry)
-    prefetch_line((<Block>block).suffix_offsets + row)
-    prefetch_line((<Block>block).value_offsets + row)
+    row, lines.count = row_of_entry(entry), 0
+    enqueue(&lines, (<Block>block).suffix_offsets + row)
+    enqueue(&lines, (<Block>block).value_offsets + row)
     if not (<Block>block).one_epoch:
-        prefetch_line((<Block>block).epochs + row)
-    prefetch_line((<Block>block).suffixes + suffix_of_entry(entry))
-    prefetch_value((<Block>block).values + value_of_entry(entry), (<Block>block).value_bytes)
+        enqueue(&lines, (<Block>block).epochs + row)
+    enqueue(&lines, (<Block>block).suffixes + suffix_of_entry(entry))
+    enqueue_value(&lines, (<Block>block).values + value_of_entry(entry), (<Block>block).value_bytes)
+    issue(&lines)
     return row
 
 

@@ -5,7 +5,7 @@ processor's cache, and all of them are checked. Only the keys, which come first,
 values are decoded up to the requested one. A block that is stored verbatim is read to where it is parsed.
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t
 
 from hummock.base.checksum cimport crc32c
 from hummock.base.codec cimport CODEC_LZ4, CODEC_NONE, can_hold, decompress

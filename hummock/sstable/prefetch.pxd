@@ -47,14 +47,6 @@ cdef inline void enqueue(PrefetchList* lines, const void* address) noexcept nogi
     lines.count += 1
 
 
-cdef inline void prefetch_value(const uint8_t* data, float size) noexcept nogil:
-    cdef const uint8_t* end = data + (<Py_ssize_t>size if size < 64 * VALUE_LINES else 64 * VALUE_LINES)
-    while data < end:
-        prefetch_line(data)
-        data += 64
-    prefetch_line(end - 1)
-
-
 cdef inline void enqueue_value(PrefetchList* lines, const uint8_t* data, float size) noexcept nogil:
     cdef const uint8_t* end = data + (<Py_ssize_t>size if size < 64 * VALUE_LINES else 64 * VALUE_LINES)
     while data < end:

@@ -60,6 +60,14 @@ cdef inline PyObject* used(CacheSlot* slot) noexcept:
     return slot.value
 
 
+cdef inline void enqueue_block(PrefetchList* lines, const void* block) noexcept nogil:
+    """Enqueues what a search reads of the Block itself."""
+    cdef Py_ssize_t at
+    for at in range(0, SEARCHED_BYTES, 64):
+        enqueue(lines, <const uint8_t*>block + at)
+    enqueue(lines, <const uint8_t*>block + SEARCHED_BYTES - 1)
+
+
 cdef inline void enqueue_rows(PrefetchList* lines, CacheSlot* slot, double share, uint64_t hash) noexcept nogil:
     """Enqueues the block, and the bucket of the hash, or the row at fraction `share`."""
     cdef Py_ssize_t row
@@ -73,10 +81,7 @@ cdef inline void enqueue_rows(PrefetchList* lines, CacheSlot* slot, double share
         enqueue_value(lines, <const uint8_t*>slot.heads - slot.values_before + <Py_ssize_t>(slot.value_bytes * row),
                       slot.value_bytes)
     if not slot.is_fixed_width:
-        enqueue(lines, slot.value)
-        enqueue(lines, <const uint8_t*>slot.value + 64)
-        enqueue(lines, <const uint8_t*>slot.value + 128)
-        enqueue(lines, <const uint8_t*>slot.value + SEARCHED_BYTES - 1)
+        enqueue_block(lines, slot.value)
 
 
 cdef class BlockCache:
