@@ -241,7 +241,11 @@ def test_a_reader_of_a_bucket_asks_little(url, monkeypatch):
         monkeypatch.setattr(objects, "get", lambda path, *args: asked.append(path) or get(path, *args))
         with reader.changes("t", reader.committed_epoch) as feed:
             for number in range(5):
-                look()
+                for _ in range(20):         # the first looks may find a merge of the commit before
+                    asked.clear()
+                    look()
+                    if len(asked) == 1:
+                        break
                 (path,) = asked
                 assert path.startswith("meta/")
                 writer.sql(f"INSERT INTO t VALUES ({number}); FLUSH")
