@@ -32,6 +32,14 @@ cdef extern from * nogil:
     #endif
         return fsync(descriptor);
     }
+    static int hummock_start_writeback(int descriptor, off_t position, off_t size) {
+    #ifdef SYNC_FILE_RANGE_WRITE
+        return sync_file_range(descriptor, position, size, SYNC_FILE_RANGE_WRITE);
+    #else
+        (void)descriptor, (void)position, (void)size;
+        return 0;
+    #endif
+    }
     static hummock_file_calls hummock_calls = {
         hummock_open, close, pwrite, hummock_fsync, ftruncate, link, rename, unlink};
     """
@@ -45,6 +53,7 @@ cdef extern from * nogil:
         int (*rename)(const char*, const char*) noexcept nogil
         int (*unlink)(const char*) noexcept nogil
     FileCalls calls "hummock_calls"
+    int start_writeback "hummock_start_writeback"(int, Py_ssize_t, Py_ssize_t) noexcept nogil
     int O_WRONLY, O_RDONLY, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY
 
 STEPS = WRITE, SYNC, PUBLISH, SYNC_DIRECTORY = "write", "sync", "publish", "sync of the directory"
@@ -124,6 +133,8 @@ cdef class FileWriter:
         cdef int failure = self.write_fully(data, size)
         if failure == 0:
             self.appended += size
+            if self.is_durable:         # the disk works while the rest is built; `sync` reports its errors
+                start_writeback(self.descriptor, self.size - size, size)
         return failure
 
     cdef int open(self) noexcept nogil:

@@ -32,6 +32,7 @@ cdef class SstableBuilder:
     cdef ByteBuffer tables              # uint32 ids so far, ascending
     cdef bint is_finished
     cdef int codec
+    cdef uint64_t verbatim_blocks       # newest blocks in a row that compression could not shrink enough
     cdef Py_ssize_t block_bytes         # target of a block's payload
     cdef Py_ssize_t check_at            # bytes of keys and values above which the open block's exact size is computed
     cdef BlockBuilder block
@@ -79,6 +80,7 @@ cdef class SstableBuilder:
     cdef int start_key(self, Slice user_key) except -1 nogil
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
     cdef int cut_block(self) except -1 nogil
+    cdef bint is_worth_compressing(self, Slice payload, uint8_t* scratch) noexcept nogil
     cdef int send_part(self) except -1 nogil
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil
 

@@ -33,6 +33,14 @@ from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, di
 
 cdef Py_ssize_t PAGE_BYTES = 4096        # whole pages are written fastest
 
+cdef enum:                              # blocks that do not compress cost lz4 more time than all else that builds them
+    SAMPLED_AFTER_BLOCKS = 2            # stored verbatim, one after the other
+    SAMPLED_BYTES = 16 << 10            # smaller payloads are just compressed
+    SAMPLE_PIECES = 4                   # spread over the payload, ...
+    SAMPLE_PIECE_BYTES = 1024           # ... of that size
+    SAMPLED_BLOCKS = 4                  # one of so many is sampled, ...
+    TRIED_BLOCKS = 32                   # ... and one of so many is compressed as a whole
+
 
 class SstableOutput(NamedTuple):
     """A finished file. `data` and `meta` support the buffer protocol; their memory is not copied."""
@@ -130,7 +138,7 @@ cdef class SstableBuilder:
         """Ends the block, since no block spans two tables, and looks up the table's rule."""
         if self.block.rows > 0:
             self.cut_block()
-        self.table_id = table_id
+        self.table_id, self.verbatim_blocks = table_id, 0
         self.prefix = self.prefix_of(table_id)
         return self.tables.append(<uint8_t*>&table_id, sizeof(uint32_t))
 
@@ -192,8 +200,9 @@ cdef class SstableBuilder:
         self.block.encode(&payload)
         self.data.reserve(compress_bound(codec, payload.size) + payload.size)
         target = self.data.data + self.data.size
-        if codec != CODEC_NONE:
+        if codec != CODEC_NONE and self.is_worth_compressing(payload, target):
             written = compress(codec, payload.data, payload.size, target, payload.size - (payload.size >> 3))
+        self.verbatim_blocks = self.verbatim_blocks + 1 if written < 0 else 0
         if written < 0:                 # saves less than an eighth: stored uncompressed
             codec, written = CODEC_NONE, payload.size
             memcpy(target, payload.data, <size_t>payload.size)
@@ -210,6 +219,22 @@ cdef class SstableBuilder:
         if 0 < self.part_bytes <= self.data.size:
             self.send_part()
         return 0
+
+    cdef bint is_worth_compressing(self, Slice payload, uint8_t* scratch) noexcept nogil:
+        """Where the table's blocks before saved too little, a block is compressed if a sample of it saves something.
+        A sample misses what repeats farther apart, so some blocks are tried whatever it says.
+        """
+        cdef uint8_t sample[SAMPLE_PIECES * SAMPLE_PIECE_BYTES]
+        cdef Py_ssize_t piece, step = (payload.size - SAMPLE_PIECE_BYTES) // SAMPLE_PIECES
+        if self.verbatim_blocks < SAMPLED_AFTER_BLOCKS or payload.size < SAMPLED_BYTES:
+            return True
+        if self.verbatim_blocks % SAMPLED_BLOCKS != 0:
+            return False
+        if self.verbatim_blocks % TRIED_BLOCKS == 0:
+            return True
+        for piece in range(SAMPLE_PIECES):
+            memcpy(sample + piece * SAMPLE_PIECE_BYTES, payload.data + piece * step, SAMPLE_PIECE_BYTES)
+        return compress(self.codec, sample, sizeof(sample), scratch, sizeof(sample) - (sizeof(sample) >> 4)) >= 0
 
     cdef int end_rows(self) except -1 nogil:
         cdef uint8_t* rest

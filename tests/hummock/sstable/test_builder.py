@@ -133,6 +133,43 @@ def test_bytes_that_do_not_shrink_are_stored_as_they_are():
     assert len(output.data) == output.info.uncompressed_bytes
 
 
+def codecs_of(values, table_of=lambda number: 1, codec="lz4"):
+    """The codec of each block of 16 values."""
+    entries = [(user_key(table_of(number // 16), 0, b"%06d" % number), 1, value) for number, value in enumerate(values)]
+    output = build(entries, block_bytes=16 * (len(values[0]) + 32), codec=codec)
+    return [block.codec for block in opened(output).index], output, entries
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_what_compresses_behind_noise_is_soon_found(codec):
+    rng = random.Random(11)
+    values = [rng.randbytes(2_000) for _ in range(16 * 40)] + [b"%02000d" % n for n in range(16 * 40)]
+    codecs, output, entries = codecs_of(values, codec=codec)
+    first = next(number for number, used in enumerate(codecs) if used)
+    assert 38 <= first <= 40 + 4 and 0 not in codecs[first:]
+    assert entries_of(output) == entries
+
+
+def test_repeats_that_a_sample_misses_are_found_later():
+    rng = random.Random(12)
+    values = []
+    for number in range(16 * 120):          # behind block 40, each value of a block repeats one of 16,000 bytes before
+        values.append(rng.randbytes(2_000) if number < 640 or number % 16 < 8 else values[number - 8])
+    codecs, output, entries = codecs_of(values)
+    first = codecs.index(1)
+    assert 38 <= first <= 40 + 34 and codecs[first:].count(1) > 40
+    assert entries_of(output) == entries
+
+
+def test_the_first_blocks_of_another_table_are_tried_as_a_whole():
+    rng = random.Random(13)
+    noise, values = [rng.randbytes(2_000) for _ in range(16 * 10)], []
+    for number in range(16 * 10):
+        values.append(rng.randbytes(2_000) if number % 16 < 8 else values[number - 8])
+    codecs, _, _ = codecs_of(noise + values, lambda block: 1 + block // 10)
+    assert codecs == [0] * 10 + [1] * 10
+
+
 def test_entries_out_of_order_are_refused_with_both_keys():
     for first, second in (((b"b", 1), (b"a", 1)), ((b"a", 1), (b"a", 1)), ((b"a", 1), (b"a", 2))):
         builder = SstableBuilder(StorageOptions(), filter_policy("none"), NAME)
