@@ -21,6 +21,7 @@ from typing import Protocol, Self
 
 from hummock.base.logs import Event
 from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.picker.early import EARLY_BYTES
 from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.compaction.task import CompactTask, RangeResult
@@ -36,6 +37,7 @@ IDLE_POLL_SECONDS = 10.0        # upper bound of the growing polling interval
 POLL_SECONDS = 1.0              # polling interval for versions of other processes and for tasks to be retried
 EARLY_GAP_SECONDS = 0.05        # at least that long after a merge that is not due the next one begins, ...
 EARLY_GAPS = 19                 # ... and that multiple of its duration: such merges take a twentieth of a core
+REST_BYTES_PER_SECOND = 400 * MIB   # larger ones wait for rest as long as they take, and longer
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not divided further for the sake of more threads
 REPORT_TRIES = 8
 log = logging.getLogger(__name__)
@@ -94,8 +96,10 @@ class Compactor:
         self._changed, self._due = threading.Condition(lock), threading.Condition(lock)
         self._news = 0                          # incremented by every version, request, new and ended attempt
         self._work = 0                          # ... after which there may be a task to get
-        self._has_early = False                 # whether something may be merged before it is due, ...
+        self._early_bytes = 0                   # of what may be merged before it is due, ...
         self._early_at = 0.0                    # ... from then on, monotonic seconds
+        self._gap_until = 0.0                   # end of the gap behind the latest of those merges
+        self._rests_since = 0.0                 # the latest version's arrival
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
         self._is_watched = False                # one idle thread polls: the others sleep
@@ -114,11 +118,11 @@ class Compactor:
             thread.start()
         return self
 
-    def run_one(self, *, is_early: bool = False) -> bool:
-        """Gets one task and runs it on this thread; whether there was one. `is_early`: also one that is not due yet.
-        Raises what the attempt raised.
+    def run_one(self, *, early_bytes: int = 0) -> bool:
+        """Gets one task and runs it on this thread; whether there was one. `early_bytes`: also one that is not due yet
+        and reads at most that. Raises what the attempt raised.
         """
-        got = self._client.get_compact_task(self.node, does_large=self._large is not None, is_early=is_early)
+        got = self._client.get_compact_task(self.node, does_large=self._large is not None, early_bytes=early_bytes)
         if got is None:
             return False
         self._wake()                            # there may be more
@@ -173,27 +177,33 @@ class Compactor:
     def _run(self) -> None:
         while self._is_running():
             seen, began = self._work, monotonic_seconds()
-            is_early = self._takes_early(began)
+            early_bytes = self._take_early(began)
             try:
                 self._client.refresh()
-                busy = self.run_one(is_early=is_early)
+                busy = self.run_one(early_bytes=early_bytes)
             except Exception as error:      # of the attempt or of the meta store: reported in `error`, then retried
                 if repr(error) != repr(self.error):
                     log.warning(Event("compactor failed", node=self.node, error=error))
                 self.error, busy = error, False
-            if is_early:
+            if 0 < early_bytes <= EARLY_BYTES:
                 seconds = monotonic_seconds() - began
                 gap = min(max(EARLY_GAPS * seconds, EARLY_GAP_SECONDS), IDLE_POLL_SECONDS)  # it may have been a due one
-                self._early_at = began + seconds + gap
+                self._begin_gap(began + seconds + gap)
             if not busy:
                 self._idle(seen)
 
-    def _takes_early(self, now: float) -> bool:
-        """Whether this thread is to look for an early merge too; the next version tells whether there is another."""
+    def _take_early(self, now: float) -> int:
+        """Bytes that this thread is to merge before that is due, if it can; the next version tells what is left."""
         with self._changed:
-            takes = self._has_early and now >= self._early_at
-            self._has_early = self._has_early and not takes
-            return takes
+            is_time = self._early_bytes and now >= self._early_at
+            taken, self._early_bytes = (self._early_bytes, 0) if is_time else (0, self._early_bytes)
+            return taken
+
+    def _begin_gap(self, until: float) -> None:
+        with self._changed:
+            self._gap_until = until
+            if self._early_bytes <= EARLY_BYTES:
+                self._early_at = max(self._early_at, until)
 
     def _idle(self, seen: int) -> None:
         """Returns when there may be a task to request; only one of all idle threads polls."""
@@ -213,11 +223,12 @@ class Compactor:
         """Waits for work, for the time of an early merge, or for the next poll; False for that. REQUIRES the lock."""
         until = monotonic_seconds() + self._pause
         while self._work == seen and self._is_running():
-            has_early = self._has_early
-            seconds = (min(until, self._early_at) if has_early else until) - monotonic_seconds()
-            if seconds <= 0:
-                return has_early
-            self._due.wait(seconds)             # that early work is there wakes it, too
+            now = monotonic_seconds()
+            if self._early_bytes and now >= self._early_at:
+                return True
+            if now >= until:
+                return False
+            self._due.wait((min(until, self._early_at) if self._early_bytes else until) - now)
         return True
 
     def _on_news(self, news: HummockVersion | int) -> None:
@@ -225,20 +236,32 @@ class Compactor:
         if isinstance(news, int):
             self._wake()
             return
-        running = [attempt.task for attempt in tuple(self._attempts)]
-        is_work = self._client.is_compaction_due(news, running)
-        self._wake(is_work, not is_work and self._client.has_early_work(news, running))
+        is_work = self._client.is_compaction_due(news, self._running_tasks())
+        self._wake(is_work)
+        self._rests_since = monotonic_seconds()
+        self._plan_early(news, is_work)
 
-    def _wake(self, is_work: bool = True, has_early: bool = False) -> None:
+    def _running_tasks(self) -> list[CompactTask]:
+        return [attempt.task for attempt in tuple(self._attempts)]
+
+    def _plan_early(self, version: HummockVersion, is_work: bool = False) -> None:
+        """Notes what may be merged early: soon, or if that is large, once the store has rested."""
+        early_bytes = 0 if is_work else self._client.early_bytes(version, self._running_tasks())
+        with self._changed:
+            rest = early_bytes / REST_BYTES_PER_SECOND
+            early_at = self._rests_since + rest if early_bytes > EARLY_BYTES else self._gap_until
+            is_earlier = early_bytes and (not self._early_bytes or early_at < self._early_at)
+            self._early_bytes, self._early_at = early_bytes, early_at
+            if is_earlier:
+                self._due.notify_all()          # the one that polls looks earlier
+
+    def _wake(self, is_work: bool = True) -> None:
         with self._changed:
             self._news += 1
             self._changed.notify_all()
             if is_work:
                 self._work += 1
                 self._due.notify()              # which wakes the next one if it gets a task
-            if has_early and not self._has_early:
-                self._has_early = True
-                self._due.notify_all()          # the one that polls looks earlier
 
     def _wait(self, seen: int, seconds: float) -> None:
         """Returns when `_news` differs from `seen`, on close, or after so many seconds."""
@@ -272,6 +295,7 @@ class Compactor:
             with self._changed:
                 self._attempts.discard(attempt)
             self._wake()
+            self._plan_early(self._client.version)      # the one of its report came while it ran
 
     def _results(self, attempt: _Attempt) -> list[RangeResult]:
         task, options, prefix = attempt.task, self.options, name_prefix(attempt.token)

@@ -114,16 +114,16 @@ class HummockMetaClient(Protocol):
         """Ends the registration of `prefixes`. Raises nothing: remaining rows expire."""
 
     def get_compact_task(self, holder: str, *, does_large: bool = False,
-                         is_early: bool = False) -> tuple[CompactTask, str] | None:
-        """A task and the token of this attempt; None: nothing is due, nor, if `is_early`, will be soon. Large tasks are
-        reserved for callers that `does_large`, while there are any.
+                         early_bytes: int = 0) -> tuple[CompactTask, str] | None:
+        """A task and the token of this attempt; None: nothing is due, nor worth merging early by reading at most
+        `early_bytes`. Large tasks are reserved for callers that `does_large`, while there are any.
         """
 
     def is_compaction_due(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> bool:
         """Whether `get_compact_task` may have work because of `version`, while the caller runs these tasks."""
 
-    def has_early_work(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> bool:
-        """Whether there is something to merge early, while the caller runs these tasks."""
+    def early_bytes(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> int:
+        """Bytes of what may be merged early, while the caller runs these tasks; 0: nothing."""
 
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
         """Renews the attempt's lease. Raises `TaskRefused` if it was lost."""

@@ -368,15 +368,16 @@ class HummockManager:
         return self._compaction.options
 
     def get_compact_task(self, holder: str, *, does_large: bool = False,
-                         is_early: bool = False) -> tuple[CompactTask, str] | None:
-        """A task and the token of the attempt at it; None: there is nothing to do, nor to merge early, if `is_early`.
+                         early_bytes: int = 0) -> tuple[CompactTask, str] | None:
+        """A task and the token of the attempt at it; None: nothing is due, nor worth merging early by reading at most
+        `early_bytes`.
 
         Trivial moves, file drops and merges of inline files are done by this call. A task whose holder sent no
         heartbeat, or made no progress, for too long is reassigned: its former token is invalid from then on. While any
         compactor `does_large`, the others get no task of `large_task_bytes` or more; for such tasks the results of an
         attempt count for the next one too.
         """
-        return self._compaction.get(holder, does_large, is_early)
+        return self._compaction.get(holder, does_large, early_bytes)
 
     def is_compaction_due(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> bool:
         """Whether `get_compact_task` may have work because of `version`, while a compactor runs these tasks; for tasks
@@ -384,9 +385,9 @@ class HummockManager:
         """
         return self._compaction.is_due(version, running)
 
-    def has_early_work(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> bool:
-        """Whether `get_compact_task` would find something to merge early, while a compactor runs these tasks."""
-        return self._compaction.has_early_work(version, running)
+    def early_bytes(self, version: HummockVersion, running: Sequence[CompactTask] = ()) -> int:
+        """Bytes of what `get_compact_task` would merge early, while a compactor runs these tasks; 0: nothing."""
+        return self._compaction.early_bytes(version, running)
 
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
         """Renews the attempt's lease. Raises `TaskRefused` if it was lost."""

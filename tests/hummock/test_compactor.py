@@ -10,6 +10,7 @@ import pytest
 import hummock.compactor
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
+from hummock.compaction.picker import early
 from hummock.compaction.task import TaskKind
 from hummock.compactor import Compactor
 from hummock.errors import Corruption, ObjectStoreError
@@ -117,6 +118,37 @@ def test_early_merges_take_a_small_share_of_the_time(monkeypatch):
         assert 1 <= merges <= 1 + (time.monotonic() - begun) / 0.5
         seen = len(store.manager.version.levels[0].runs)
     assert seen > 1, "merged each"
+
+
+def test_large_runs_are_merged_once_the_store_has_rested(monkeypatch):
+    monkeypatch.setattr(hummock.compactor, "EARLY_BYTES", 100)
+    monkeypatch.setattr(early, "EARLY_BYTES", 100)
+    monkeypatch.setattr(hummock.compactor, "REST_BYTES_PER_SECOND", 1 << 17)
+    store = Store(options=replace(OPTIONS, l0_runs=64, l0_base_bytes=1 << 30)).write(3)
+    before, size = store.rows(), sum(info.data_bytes for info in store.manager.version.sstables)
+    with store.compactor() as compactor:
+        begun = time.monotonic()
+        while store.manager.version.levels[0].runs and time.monotonic() < begun + 60:
+            time.sleep(0.005)
+        rested = time.monotonic() - begun
+        assert compactor.error is None
+    assert rested >= size / (1 << 17) * 0.99 and store.rows() == before
+    assert [len(level.runs) for level in store.manager.version.levels if level.runs] == [1]
+
+
+def test_writes_put_off_what_waits_for_rest(monkeypatch):
+    monkeypatch.setattr(hummock.compactor, "EARLY_BYTES", 100)
+    monkeypatch.setattr(early, "EARLY_BYTES", 100)
+    monkeypatch.setattr(hummock.compactor, "REST_BYTES_PER_SECOND", 1 << 13)
+    store = Store(options=replace(OPTIONS, l0_runs=64, l0_runs_slowdown=999, l0_runs_limit=1000,
+                                    l0_base_bytes=1 << 30)).write(3)
+    rest = sum(info.data_bytes for info in store.manager.version.sstables) / (1 << 13)
+    with store.compactor():
+        begun = time.monotonic()
+        while time.monotonic() < begun + 1.5 * rest:
+            store.write(1, rows=1)
+            time.sleep(rest / 20)
+        assert task_answers(store.manager) == []
 
 
 def test_metrics_and_progress_report_the_work():

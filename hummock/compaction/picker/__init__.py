@@ -7,12 +7,14 @@ is picked that conflicts with a running task, and nothing that would lead to the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from hummock.base.key import KeyRange
-from hummock.compaction.picker.candidate import Compaction, CompactionCandidate, VersionEdit
+from hummock.compaction.picker.candidate import Compaction, CompactionCandidate, VersionEdit, input_bytes
 from hummock.compaction.picker.context import PickerContext
-from hummock.compaction.picker.l0 import pick_early, pick_emergency, pick_like_sizes, pick_to_base
+from hummock.compaction.picker.early import pick_early
+from hummock.compaction.picker.l0 import pick_emergency, pick_like_sizes, pick_to_base
 from hummock.compaction.picker.levels import pick_level
 from hummock.compaction.picker.reclaim import has_garbage, pick_reclaim
 from hummock.compaction.picker.tombstones import inputs_of_range, pick_tombstones
@@ -27,22 +29,23 @@ PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_tomb
 
 
 def pick_compaction(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions,
-                    watermark: Epoch, *, is_early: bool = False) -> CompactionCandidate | VersionEdit | None:
+                    watermark: Epoch, *, early_bytes: int = 0) -> CompactionCandidate | VersionEdit | None:
     """The next work; None: nothing is due, or all of it must wait for running tasks.
 
-    `watermark`: the watermark of a task that starts now. `is_early`: where nothing is due, what will be if writes go
-    on as they do.
+    `watermark`: the watermark of a task that starts now. `early_bytes`: where nothing is due, that much may be merged
+    nevertheless.
     """
     context = PickerContext(version, running, options, watermark)
     for pick in PICKERS:
         if (work := pick(context)) is not None:
             return work
-    return pick_early(context) if is_early else None
+    return pick_early(context, early_bytes) if early_bytes else None
 
 
-def has_early_work(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions) -> bool:
-    """Whether there is something to merge that is not due yet."""
-    return pick_early(PickerContext(version, running, options, version.safe_epoch)) is not None
+def early_bytes_of(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions) -> int:
+    """Bytes of the next merge that is not due yet, 0: there is none. More than EARLY_BYTES should wait for rest."""
+    pick = pick_early(PickerContext(version, running, options, version.safe_epoch), sys.maxsize)
+    return 0 if pick is None else input_bytes(pick)
 
 
 def pick_range(version: HummockVersion, running: Sequence[Compaction], options: CompactionOptions,

@@ -19,13 +19,13 @@ from hummock.version import Run
 
 SMALLEST_TIER_BYTES = MIB       # smaller runs are all in one tier
 INLINE_TIER = -1                # but those of inline files, which are merged in the version as long as they can be
-EARLY_BYTES = 64 * MIB          # most that is merged before it is due
 OVERFULL = 1.5                  # a base level above that multiple of its target accepts nothing
 MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down
 
 
-def pick_to_base(context: PickerContext) -> CompactionCandidate | None:
-    """Merges the oldest free runs of level 0 into the base level, if they justify it and that is not too large.
+def pick_to_base(context: PickerContext, trigger_bytes: int | None = None) -> CompactionCandidate | None:
+    """Merges the oldest free runs of level 0 into the base level, if that is not too large and they have at least
+    `trigger_bytes`, by default those of `base_trigger_bytes`.
 
     What exceeds one task moves down by key slices. If no slice is small enough, because the files of the runs are too
     wide, the oldest runs are merged into one first, whose files are narrower.
@@ -33,7 +33,7 @@ def pick_to_base(context: PickerContext) -> CompactionCandidate | None:
     if context.level_score(context.base_level) > OVERFULL:
         return None
     runs = tuple(_oldest_free(context))
-    if sum(run.data_bytes for run in runs) < base_trigger_bytes(context):
+    if sum(run.data_bytes for run in runs) < (base_trigger_bytes(context) if trigger_bytes is None else trigger_bytes):
         return None
     whole = into_base(context, [TaskInput(0, run.id, run.sstables) for run in runs])
     if whole is not None and input_bytes(whole) <= context.options.task_bytes:
@@ -57,21 +57,6 @@ def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
             if counted >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
                 return pick
     return None
-
-
-def pick_early(context: PickerContext) -> CompactionCandidate | None:
-    """Merges the newest runs of level 0 into one before there are enough of them: as many as are each no larger than
-    all newer ones together, so that few and growing runs are left to look into.
-    """
-    total = count = 0
-    newest = context.version.levels[0].runs[:context.options.task_runs]
-    for position, run in enumerate(newest):
-        if not context.are_free(run.sstables) or total + run.data_bytes > EARLY_BYTES:
-            break
-        if position and run.data_bytes <= total:
-            count = position + 1
-        total += run.data_bytes
-    return merged(context, TaskKind.INTRA_L0, newest[:count]) if count else None
 
 
 def pick_emergency(context: PickerContext) -> CompactionCandidate | None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from hummock.base.key import KeyRange
 from hummock.compaction.inline_merge import is_inline, merge_inline
-from hummock.compaction.picker import has_early_work, is_compacted, pick_compaction, pick_range
+from hummock.compaction.picker import early_bytes_of, is_compacted, pick_compaction, pick_range
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
@@ -76,7 +76,7 @@ class _Grant:
     holder: str
     token: str
     does_large: bool = False
-    is_early: bool = False
+    early_bytes: int = 0
     task: CompactTask | None = None
     is_over: bool = False       # no further step is needed
 
@@ -96,9 +96,9 @@ class CompactionManager:
 
     # -- assigning tasks ------------------------------------------------------------------------------------
 
-    def get(self, holder: str, does_large: bool = False, is_early: bool = False) -> tuple[CompactTask, str] | None:
+    def get(self, holder: str, does_large: bool = False, early_bytes: int = 0) -> tuple[CompactTask, str] | None:
         lease_key(holder)
-        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex(), does_large, is_early)
+        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex(), does_large, early_bytes)
         if does_large:
             self._meta_store.transaction(claim_large(self._clock() + self.options.task_lease_ms))
         while grant.task is None and not grant.is_over:
@@ -156,7 +156,7 @@ class CompactionManager:
         if board.wanted:
             return None         # the request waits for running tasks; new ones would delay it
         picked = pick_compaction(version, running, self.options, self._reachable_watermark(version),
-                                 is_early=grant.is_early)
+                                 early_bytes=grant.early_bytes)
         if picked is None:
             return None
         if isinstance(picked, CompactionCandidate):
@@ -343,9 +343,9 @@ class CompactionManager:
         """Whether a task could be picked for `version` while only these run."""
         return pick_compaction(version, running, self.options, version.max_committed_epoch) is not None
 
-    def has_early_work(self, version: HummockVersion, running: Sequence[CompactTask]) -> bool:
-        """Whether there is something to merge early while only these run."""
-        return has_early_work(version, running, self.options)
+    def early_bytes(self, version: HummockVersion, running: Sequence[CompactTask]) -> int:
+        """Bytes of what may be merged early while only these run."""
+        return early_bytes_of(version, running, self.options)
 
     def is_compacted(self, key_range: KeyRange) -> bool:
         version = self._keeper.refresh()

@@ -10,9 +10,10 @@ import pytest
 from hummock.base.key import KeyRange, user_key
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
-from hummock.compaction.picker import has_early_work, pick_compaction, pick_range, tombstones
+from hummock.compaction.picker import early as picker_early
+from hummock.compaction.picker import early_bytes_of, pick_compaction, pick_range, tombstones
 from hummock.compaction.picker import l0 as picker_l0
-from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, key_bounds
+from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, input_bytes, key_bounds
 from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.key_slices import pick_slice
 from hummock.compaction.picker.l0 import pick_to_base
@@ -31,6 +32,7 @@ OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, 
 def small_tiers(monkeypatch):
     monkeypatch.setattr(picker_l0, "SMALLEST_TIER_BYTES", 10)
     monkeypatch.setattr(picker_l0, "MERGED_SHARE", 1)
+    monkeypatch.setattr(picker_early, "EARLY_BYTES", 64)
     monkeypatch.setattr(tombstones, "DENSE_ROWS", 100)
 
 
@@ -54,7 +56,7 @@ class Tree:
 
     def __init__(self):
         self.levels, self.running, self.options = {0: []}, [], OPTIONS
-        self.watermark, self.dropped, self.tables, self.range, self.is_early = 0, set(), {}, None, False
+        self.watermark, self.dropped, self.tables, self.range, self.early_bytes = 0, set(), {}, None, 0
 
     def read(self, line):
         if run_line := re.match(r"L(\d+) (\d+): (.*)", line):
@@ -74,8 +76,8 @@ class Tree:
             rules = self.tables.get(int(words[0]), TableRules())
             mark = KeyWatermark(int(words[2][1:]) << 16, ((0, 0, words[1].encode()),))
             self.tables[int(words[0])] = replace(rules, watermarks=(mark, *rules.watermarks))
-        elif verb == "early":
-            self.is_early = True
+        elif verb in ("early", "rest"):
+            self.early_bytes = {"early": picker_early.EARLY_BYTES, "rest": 1 << 40}[verb]
         elif verb == "range":
             self.range = KeyRange(*(user_key(1, 0, word.encode()) for word in words))
             self.range = replace(self.range, end=self.range.end + b"\0")
@@ -93,9 +95,11 @@ class Tree:
             running.append(CompactionCandidate(TaskKind.LEVEL, inputs, target, inputs[0].run if target == 0 else 0))
         if self.range is not None:
             return pick_range(version, running, self.options, self.range)[1]
-        found = pick_compaction(version, running, self.options, self.watermark, is_early=self.is_early)
-        if self.is_early and pick_compaction(version, running, self.options, self.watermark) is None:
-            assert has_early_work(version, running, self.options) == (found is not None)
+        found = pick_compaction(version, running, self.options, self.watermark, early_bytes=self.early_bytes)
+        if self.early_bytes and pick_compaction(version, running, self.options, self.watermark) is None:
+            early_bytes = early_bytes_of(version, running, self.options)
+            assert (0 < early_bytes <= self.early_bytes) == (found is not None)
+            assert found is None or early_bytes == input_bytes(found)
         return found
 
 
