@@ -110,8 +110,7 @@ class Hummock(Engine):
         return found.to_arrow().num_rows
 
     def pairs(self, start: bytes, rows: int) -> Iterable[tuple[bytes, bytes]]:
-        with self.store.scan(hummock.KeyRange(start, None), limit=rows) as found:
-            yield from found
+        return self.store.scan(hummock.KeyRange(start, None), limit=rows)
 
     def lookups(self) -> tuple[int, int]:
         stats = self.store.stats()
@@ -147,7 +146,8 @@ class RocksDb(Engine):
         if counts:
             options.enable_statistics()
         self.options = options
-        self.db = rocksdict.Rdict(str(folder), options=options)
+        # without its column family, a store that exists is opened with options of its own and a cache of 8 MB
+        self.db = rocksdict.Rdict(str(folder), options=options, column_families={"default": options})
         self.write_options = rocksdict.WriteOptions()
         self.write_options.disable_wal = True
 

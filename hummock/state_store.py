@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -81,8 +82,7 @@ class StateStoreIterator(ClosedAtExit):
         """The next rows, 1 to `max_rows` of them (None: the store's own limits); None at the end."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        while (batch := self.next_batch()) is not None:
-            yield from batch
+        return chain.from_iterable(iter(self.next_batch, None))
 
     def to_arrow(self) -> pa.Table:
         """All remaining rows as a table (key: binary, value: binary), one chunk per batch; closes."""
@@ -105,8 +105,7 @@ class StateStoreChanges(ClosedAtExit):
         """The next changes, 1 to `max_rows` of them (None: the store's own limits); None at the end."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        while (batch := self.next_batch()) is not None:
-            yield from batch
+        return chain.from_iterable(iter(self.next_batch, None))
 
 
 class StateStore(Protocol):
