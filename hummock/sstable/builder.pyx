@@ -38,8 +38,8 @@ cdef enum:                              # blocks that do not compress cost lz4 m
     SAMPLED_BYTES = 16 << 10            # smaller payloads are just compressed
     SAMPLE_PIECES = 4                   # spread over the payload, ...
     SAMPLE_PIECE_BYTES = 1024           # ... of that size
-    SAMPLED_BLOCKS = 4                  # one of so many is sampled, ...
-    TRIED_BLOCKS = 32                   # ... and one of so many is compressed as a whole
+    SAMPLED_BLOCKS = 8                  # one of so many is sampled, ...
+    TRIED_BLOCKS = 64                   # ... and one of so many is compressed as a whole
 
 
 class SstableOutput(NamedTuple):

@@ -18,7 +18,7 @@ from hummock.compaction.task import TaskKind
 from hummock.options import MIB
 from hummock.version import Run
 
-EARLY_BYTES = 64 * MIB          # what is larger waits for rest
+EARLY_BYTES = 16 * MIB          # what is larger waits for rest
 EARLY_RATIO = 1.25              # a run is at most so large in proportion to all newer ones together, ...
 REST_SHARE = 8                  # ... and at rest so; level 0 is then at least that part of the base level
 
