@@ -272,7 +272,8 @@ cdef Py_ssize_t row_beside_cache(
         if reader.file is None or reader.file.is_closing:
             return NEEDS_IO
         answer.admission = ADMITTED if reader.admits(opened, block) else REFUSED
-        if answer.admission == ADMITTED or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
+        if answer.admission == ADMITTED or scratch.read(
+                reader.file, opened.index, block, False, True) == NOT_READ:
             return NEEDS_IO
     except (Corruption, MemoryError):
         return NEEDS_IO                 # the slow path reports the error

@@ -95,7 +95,8 @@ cdef class UncachedGets:
                     stop = first + 1
                     while stop < end and probes[stop].block_index == probes[first].block_index:
                         stop += 1
-                    if scratch.read(file, opened.index, probes[first].block_index, True) != NOT_READ:
+                    if scratch.read(
+                            file, opened.index, probes[first].block_index, True, stop == first + 1) != NOT_READ:
                         self.answer(scratch, first, stop, newest)
                     first = stop
         except Corruption:

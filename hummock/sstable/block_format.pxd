@@ -12,7 +12,8 @@ Payload of a block before compression (little endian; specified with an example 
     suffixes, values    the rest of each user key, concatenated, then the values, concatenated
 
 `.data` holds the payload of a block compressed by a codec, or verbatim; the index in `.meta` holds codec, sizes and
-the crc32c of the stored bytes. Columns instead of interleaved entries: a scan copies whole columns.
+the crc32c of the stored bytes, and those of pieces of a verbatim block, so that a lookup reads only some. Columns
+instead of interleaved entries: a scan copies whole columns.
 """
 
 from libc.stdint cimport uint32_t
@@ -24,6 +25,7 @@ cdef enum:
     UNIQUE_KEYS = 4
     KNOWN_FLAGS = 7
     MAX_RAW_BYTES = 1 << 29         # of a payload: the largest block target and one entry more
+    PIECE_BYTES = 8 << 10           # of a verbatim block that have a checksum of their own; the last has the rest
 
 
 cdef inline int width_of(uint32_t shortest, uint32_t longest) noexcept nogil:
@@ -31,3 +33,8 @@ cdef inline int width_of(uint32_t shortest, uint32_t longest) noexcept nogil:
     if shortest == longest:
         return 0
     return 1 if longest < 1 << 8 else (2 if longest < 1 << 16 else 4)
+
+
+cdef inline Py_ssize_t pieces_of(bint is_verbatim, Py_ssize_t size) noexcept nogil:
+    """How many pieces of a stored block have checksums; 0 if it is checked as a whole only."""
+    return (size + PIECE_BYTES - 1) // PIECE_BYTES if is_verbatim and size > PIECE_BYTES else 0

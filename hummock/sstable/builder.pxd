@@ -48,6 +48,7 @@ cdef class SstableBuilder:
     cdef uint64_t content_hash          # of the encoded blocks
     cdef uint64_t open_hash             # of the open block
     cdef ByteBuffer block_hashes        # uint64 of each encoded block
+    cdef ByteBuffer piece_checksums     # uint32 of the pieces of blocks stored verbatim
     cdef Py_ssize_t stale_rows
     cdef Py_ssize_t tombstones
     cdef uint64_t uncompressed_bytes
@@ -72,6 +73,7 @@ cdef class SstableBuilder:
     # `.data` so far, and the keys and values of the open block before encoding
     cdef int order_of(self, const Entry* entry) noexcept nogil
     # compares the newest user key added with the entry's: negative: before, 0: equal, positive: after
+    cdef int check_pieces(self, const uint8_t* stored, Py_ssize_t size) except -1 nogil
     cdef int end_rows(self) except -1 nogil
     # encodes the open block and sends all data to the sink, if any: leaves no per-row work to `finish`
     cdef int enter_table(self, uint32_t table_id) except -1 nogil

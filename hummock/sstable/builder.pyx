@@ -21,6 +21,7 @@ from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_acquir
 from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 from hummock.iterator.base cimport Entry, low_of
 from hummock.sstable.block_builder cimport BlockBuilder
+from hummock.sstable.block_format cimport PIECE_BYTES, pieces_of
 from hummock.sstable.filter.prefix_extractor cimport PrefixExtractor
 from hummock.sstable.index cimport IndexBuilder
 
@@ -83,7 +84,7 @@ cdef class SstableBuilder:
             self.part_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
-        self.block_hashes = ByteBuffer()
+        self.block_hashes, self.piece_checksums = ByteBuffer(), ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
 
     def __dealloc__(self):
@@ -206,6 +207,7 @@ cdef class SstableBuilder:
         if written < 0:                 # saves less than an eighth: stored uncompressed
             codec, written = CODEC_NONE, payload.size
             memcpy(target, payload.data, <size_t>payload.size)
+            self.check_pieces(target, written)
         first.data, first.size = self.block.keys, self.block.first_key_size
         self.index.add(
             first, first_epoch, self.block.max_epoch, <uint32_t>written, <uint32_t>payload.size,
@@ -218,6 +220,15 @@ cdef class SstableBuilder:
         self.block.clear()
         if 0 < self.part_bytes <= self.data.size:
             self.send_part()
+        return 0
+
+    cdef int check_pieces(self, const uint8_t* stored, Py_ssize_t size) except -1 nogil:
+        """Computes the checksums of the pieces of a block stored verbatim."""
+        cdef Py_ssize_t piece
+        cdef uint32_t checksum
+        for piece in range(pieces_of(True, size)):
+            checksum = crc32c(stored + piece * PIECE_BYTES, min(PIECE_BYTES, size - piece * PIECE_BYTES))
+            self.piece_checksums.append(<uint8_t*>&checksum, 4)
         return 0
 
     cdef bint is_worth_compressing(self, Slice payload, uint8_t* scratch) noexcept nogil:
@@ -313,7 +324,7 @@ cdef class SstableBuilder:
         index = self.index.encode()
         filter = self.policy.build(np.frombuffer(self.hashes, np.uint64))
         samples = split_samples(SstableIndex.decode(index, self.name, info.data_bytes, info.rows))
-        meta = encode_meta(info, index, filter, self.block_hashes.to_bytes(), samples)
+        meta = encode_meta(info, index, filter, self.block_hashes.to_bytes(), samples, self.piece_checksums.to_bytes())
         info = replace(info, meta_bytes=len(meta), meta_digest=digest_of(meta))
         return SstableOutput(self.name, self.data, meta, info)
 

@@ -47,6 +47,9 @@ cdef class SstableIndex:
     cdef const uint8_t* codecs
     cdef const uint64_t* hashes             # content hash of each block as readers see it; NULL: not loaded
     cdef ByteBuffer hashes_held
+    cdef const uint32_t* piece_checksums    # crc32c of the pieces of blocks stored verbatim; NULL: not loaded
+    cdef const uint32_t* piece_starts       # blocks + 1 positions in `piece_checksums`
+    cdef ByteBuffer pieces_held
     cdef uint8_t* memory                    # from a slab
     cdef Py_ssize_t memory_bytes
 
@@ -65,6 +68,12 @@ cdef class SstableIndex:
     cdef str fault_in(self, uint32_t keys_bytes, uint64_t data_bytes, uint64_t rows)
     cdef void point_into_memory(self) noexcept nogil
     cdef void derive(self) noexcept nogil
+
+    cdef inline const uint32_t* pieces_in(self, Py_ssize_t block) noexcept nogil:
+        """The checksums of the block's pieces; NULL: it has none."""
+        if self.piece_checksums == NULL or self.piece_starts[block] == self.piece_starts[block + 1]:
+            return NULL
+        return self.piece_checksums + self.piece_starts[block]
 
     cdef inline Slice first_key(self, Py_ssize_t block) noexcept nogil:
         cdef Slice out

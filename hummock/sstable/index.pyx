@@ -15,13 +15,13 @@ from typing import NamedTuple
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from hummock.base.codec cimport CODEC_ZSTD
+from hummock.base.codec cimport CODEC_NONE, CODEC_ZSTD
 from hummock.base.coding cimport get_u32
 from hummock.base.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, slice_of
 from hummock.base.row_digest cimport hash_under
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
-from hummock.sstable.block_format cimport MAX_RAW_BYTES
+from hummock.sstable.block_format cimport MAX_RAW_BYTES, pieces_of
 from hummock.sstable.interpolation_search cimport row_near
 
 from hummock.errors import Corruption
@@ -151,6 +151,27 @@ cdef class SstableIndex:
             total += self.hashes[block]
         if total != content_hash:
             raise Corruption(object_name, "sum of the content hashes", content_hash, total)
+
+    def set_piece_checksums(self, const uint8_t[::1] data, str object_name) -> None:
+        """Loads the checksums of the pieces of all blocks stored verbatim. Corruption unless there are as many.
+
+        REQUIRES the only reference to the index.
+        """
+        cdef Py_ssize_t block, size = data.shape[0]
+        cdef uint32_t* starts
+        if size == 0 or size % 4 != 0:
+            raise Corruption(object_name, "checksums of pieces", "some u32", f"{size} bytes")
+        self.pieces_held = ByteBuffer(size + 4 * (self.blocks + 1))
+        self.pieces_held.append(&data[0], size)
+        starts = <uint32_t*>(self.pieces_held.data + size)
+        starts[0] = 0
+        for block in range(self.blocks):
+            starts[block + 1] = starts[block] + <uint32_t>pieces_of(
+                self.codecs[block] == CODEC_NONE, self.offsets[block + 1] - self.offsets[block])
+        if size != 4 * <Py_ssize_t>starts[self.blocks]:
+            raise Corruption(object_name, "checksums of pieces", f"{starts[self.blocks]} of them", f"{size} bytes")
+        self.piece_checksums, self.piece_starts = <const uint32_t*>self.pieces_held.data, starts
+        self.size_bytes += self.pieces_held.capacity
 
     def override_epochs(self, uint64_t epoch, str object_name) -> None:
         """Overrides the epoch of every entry. Corruption unless the first user keys of all blocks differ.

@@ -35,7 +35,7 @@ SAMPLE = struct.Struct("<QI")
 HEADER_MAGIC, TRAILER_MAGIC = b"HUMMOCKM", b"HUMMOCKE"
 
 REQUIRED = 1
-INFO, INDEX, FILTER, SAMPLES, HASHES = 1, 2, 3, 4, 7    # tags; 5 is reserved for entry offsets, 6 for entry heads
+INFO, INDEX, FILTER, SAMPLES, HASHES, PIECES = 1, 2, 3, 4, 7, 8     # tags; 5 and 6 are reserved
 MOST_SECTIONS = 1_000
 MOST_SAMPLES = 64
 SAMPLE_KEY_BYTES = 64                           # split keys are truncated to this; any bytes can split user keys
@@ -70,6 +70,8 @@ class SstableMeta:
         if a checksum, a length or the two records differ.
         """
         info, index, sections = _decode(data, info, object_name)
+        if PIECES in sections:
+            index.set_piece_checksums(sections[PIECES], object_name)
         return cls(info, index, load_filter(info.filter_policy, bytes(sections.get(FILTER, b"")), object_name))
 
 
@@ -83,13 +85,17 @@ def digest_of(data: bytes | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def encode_meta(info: SstableInfo, index: bytes, filter: bytes, hashes: bytes, samples: Sequence[SplitSample]) -> bytes:
-    """The bytes of `.meta`. `info` has no `meta_bytes` and `meta_digest` yet; `hashes`: u64 of each block."""
+def encode_meta(info: SstableInfo, index: bytes, filter: bytes, hashes: bytes, samples: Sequence[SplitSample],
+                piece_checksums: bytes = b"") -> bytes:
+    """The bytes of `.meta`. `info` has no `meta_bytes` and `meta_digest` yet; `hashes`: u64 of each block;
+    `piece_checksums`: u32 of each piece of the blocks stored verbatim.
+    """
     sections = [
         (INFO, REQUIRED, json.dumps(info.to_json(), sort_keys=True, separators=(",", ":")).encode()),
         (INDEX, REQUIRED, index),
         *([(FILTER, 0, filter)] if filter else []),
         *([(HASHES, 0, hashes)] if hashes else []),
+        *([(PIECES, 0, piece_checksums)] if piece_checksums else []),
         (SAMPLES, 0, encode_samples(samples)),
     ]
     parts = [HEADER.pack(HEADER_MAGIC, FORMAT_VERSION, len(sections))]
@@ -125,7 +131,7 @@ def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memor
         tag, flags, payload, at = read_section(data, at, len(data) - TRAILER.size, object_name)
         if tag in sections:
             raise Corruption(object_name, "sections", "each once", tag)
-        if flags & REQUIRED and tag not in (INFO, INDEX, FILTER, SAMPLES, HASHES):
+        if flags & REQUIRED and tag not in (INFO, INDEX, FILTER, SAMPLES, HASHES, PIECES):
             raise FormatTooNew(object_name, f"{version} with a section {tag}", FORMAT_VERSION)
         sections[tag] = payload
     if at != len(data) - TRAILER.size:
