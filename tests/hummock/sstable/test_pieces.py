@@ -40,8 +40,8 @@ def disk_folder():
 
 def rows_of(rng, count, sizes, key_bytes=0):
     """Rows in key order, with noise as values and at the end of keys, and a few deletes."""
-    return [(user_key(1, 0, b"%06d" % number + rng.randbytes(key_bytes)), rng.randbytes(rng.choice(sizes)) if rng.random() < .97 else None)
-            for number in range(count)]
+    return [(user_key(1, 0, b"%06d" % number + rng.randbytes(key_bytes)),
+             rng.randbytes(rng.choice(sizes)) if rng.random() < .97 else None) for number in range(count)]
 
 
 def store_at(directory, cache_bytes=1, **options):
@@ -148,8 +148,8 @@ def test_a_damaged_piece_is_named_and_the_others_are_read(folder, ways):
     data = damaged(folder, rows, rows[near][1])
     with store_at(folder) as store:
         def ask(number):
-            key = rows[number][0]
-            return store.get(key) if ways == "get" else store.get_many(pa.array([key], pa.binary())).to_arrow()[0].as_py()
+            keys = pa.array([rows[number][0]], pa.binary())
+            return store.get(keys[0].as_py()) if ways == "get" else store.get_many(keys).to_arrow()[0].as_py()
 
         assert ask(3) == rows[3][1]
         with pytest.raises(Corruption, match=data.name):
@@ -159,7 +159,7 @@ def test_a_damaged_piece_is_named_and_the_others_are_read(folder, ways):
 
 def test_keys_in_a_damaged_piece_are_not_looked_for(folder):
     rows = rows_of(random.Random(8), 1_000, (230,))
-    data = damaged(folder, rows, bytes(rows[0][0][:6]))       # the prefix, which is in the first piece of the first block
+    data = damaged(folder, rows, rows[0][0][:6])      # the prefix of keys, in the first piece of the first block
     with store_at(folder) as store, pytest.raises(Corruption, match=data.name):
         store.get(rows[0][0])
 
