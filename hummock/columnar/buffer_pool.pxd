@@ -8,7 +8,11 @@ GIL.
 from libc.stdint cimport uint8_t
 
 cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil
-# allocates at least `size` bytes, aligned for any type, contents undefined; NULL if out of memory
+# allocates at least `size` bytes, contents undefined, aligned for any type, and to a huge page from that size on; NULL
+# if out of memory
+
+cdef uint8_t* pool_reuse(Py_ssize_t size) noexcept nogil
+# `pool_acquire` of memory that was used before; NULL if none is kept
 
 cdef void pool_release(uint8_t* memory, Py_ssize_t size) noexcept nogil
 # frees what `pool_acquire(size)` returned: the SAME size; NULL is allowed

@@ -66,14 +66,14 @@ cdef Py_ssize_t pool_capacity(Py_ssize_t size) noexcept nogil:
     return class_bytes(index)
 
 
-cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil:
+cdef uint8_t* pool_reuse(Py_ssize_t size) noexcept nogil:
     cdef int index = class_of(size)
-    cdef uint8_t* found
-    if index >= 0:
-        found = pop_kept(index)
-        if found != NULL:
-            return found
-    return fresh(pool_capacity(size))
+    return pop_kept(index) if index >= 0 else NULL
+
+
+cdef uint8_t* pool_acquire(Py_ssize_t size) noexcept nogil:
+    cdef uint8_t* found = pool_reuse(size)
+    return found if found != NULL else fresh(pool_capacity(size))
 
 
 cdef inline uint8_t* fresh(Py_ssize_t capacity) noexcept nogil:

@@ -1,16 +1,17 @@
 """Slab allocator for cached objects: slabs of huge pages, each divided into slots of one size class.
 
 There are eight classes per power of two, so that a slot is at most an eighth larger than its object. An empty slab can
-serve any class; beyond KEPT_BYTES of empty slabs they are unmapped. Sizes outside the classes are left to the pool. The
-first FIRST_BYTES are ordinary pages, and so is the first slab of a class of small slots: few objects cost no more than
-themselves, and the first ones do not wait until huge pages are cleared. All slabs are if the system has no huge pages.
+serve any class; beyond KEPT_BYTES of empty slabs they are unmapped. Sizes outside the classes are left to the pool, and
+small slabs are taken from it too: fresh pages take longer than what is put there. Where it has none, the first
+FIRST_BYTES are ordinary pages, and so is the first slab of a class of small slots: few objects cost no more than
+themselves. All slabs are if the system has no huge pages.
 """
 
 from libc.stdint cimport uint8_t, uintptr_t
 
 from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
 from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_release, pool_acquire
+from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_release, pool_reuse
 from hummock.columnar.size_class cimport size_class, size_of_class
 
 cdef extern from "sys/mman.h" nogil:
@@ -33,7 +34,7 @@ cdef enum:
     HUGE_SLAB = 32 << 20
     HEADER_BYTES = 64
     KEPT_BYTES = 8 << 20
-    FIRST_BYTES = 64 << 20
+    FIRST_BYTES = 4 << 20
 
 cdef struct FreeSlot:           # the first bytes of a free slot
     FreeSlot* next
@@ -44,6 +45,7 @@ cdef struct Slab:               # at the front of its memory, which is aligned t
     FreeSlot* free              # slots that were freed
     int taken
     int cut                     # slots ever allocated; those behind them are untouched
+    bint is_pooled              # memory of the pool
 
 cdef pthread_mutex_t lock
 cdef Slab* with_room[CLASSES]   # all below is guarded by `lock`
@@ -123,15 +125,31 @@ cdef Slab* new_slab(int index) noexcept nogil:
         delist(kept, slab)
         empty_bytes -= size
     else:
-        slab = map_slab(size)
+        slab = fresh_slab(index)
         if slab == NULL:
             return NULL
         mapped_bytes += size
-    if mapped_bytes > FIRST_BYTES and (slabs_of[index] > 0 or size > SMALL_SLAB):
-        ask_huge(slab, <size_t>size)
     slabs_of[index] += 1
     slab.free, slab.taken, slab.cut = NULL, 0, 0
     enlist(&with_room[index], slab)
+    return slab
+
+
+cdef Slab* fresh_slab(int index) noexcept nogil:
+    """Memory for a slab of the class, from the pool or the system; NULL if out of memory. REQUIRES the lock."""
+    cdef Py_ssize_t size = slab_bytes(index)
+    cdef bint is_large = size > SMALL_SLAB, is_early = mapped_bytes < FIRST_BYTES or slabs_of[index] == 0
+    cdef Slab* slab = NULL
+    if not is_large:
+        slab = <Slab*>(pool_reuse(size) if is_early else pool_acquire(size))
+    if slab != NULL:
+        slab.is_pooled = True
+        return slab
+    slab = map_slab(size)
+    if slab != NULL and is_large and mapped_bytes >= FIRST_BYTES:
+        ask_huge(slab, <size_t>size)
+    if slab != NULL:
+        slab.is_pooled = False
     return slab
 
 
@@ -187,7 +205,9 @@ cdef void slab_release(uint8_t* memory, Py_ssize_t size) noexcept nogil:
             enlist(empty_of(slab_bytes(index)), slab)
             empty_bytes += slab_bytes(index)
     pthread_mutex_unlock(&lock)
-    if is_surplus:
+    if is_surplus and slab.is_pooled:
+        pool_release(<uint8_t*>slab, slab_bytes(index))
+    elif is_surplus:
         munmap(slab, <size_t>slab_bytes(index))
 
 

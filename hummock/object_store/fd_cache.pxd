@@ -19,6 +19,7 @@ cdef class CachedFd:
     cdef int users                      # between `enter` and `leave`; guarded by the GIL, as the next two
     cdef bint is_closing                # close when `users` drops to 0
     cdef bint was_used                  # since it last reached the old end of its table
+    cdef bint is_cold                   # the page cache lacked what `read_now` was asked for last; a hint, unguarded
 
     cdef bint enter(self) noexcept              # False: closed, get another one from the store
     cdef void leave(self) noexcept

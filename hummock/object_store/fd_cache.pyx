@@ -114,6 +114,7 @@ cdef class CachedFd:
         cdef Py_ssize_t got = read_of_memory(self.descriptor, target, <size_t>size, <int64_t>start)
         if got > 0:
             self.count(got)
+        self.is_cold = got != size
         return got
 
     cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil:

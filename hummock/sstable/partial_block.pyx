@@ -43,7 +43,8 @@ cdef class PartialBlock:
             return NOT_READ
         self.block.make_room(room_of(raw_size, rows) + LZ4_SLACK, 0)        # decoding must not reallocate
         self.may_wait = may_wait
-        self.checksums = index.pieces_in(number) if is_for_one and size >= FEWEST_PIECES * PIECE_BYTES else NULL
+        self.checksums = index.pieces_in(number) if (
+            is_for_one and size >= FEWEST_PIECES * PIECE_BYTES and not file.is_cold) else NULL
         if self.checksums != NULL and not self.read_front(file, index, number):
             self.checksums = NULL
             if not may_wait:            # the caller comes back and waits, for all of the block at once
@@ -68,17 +69,18 @@ cdef class PartialBlock:
             self.make_room(size + LZ4_SLACK)
         self.is_partial = index.codecs[number] == CODEC_LZ4
         target = self.block.memory if is_verbatim else self.stored
-        if may_wait:
+        got = file.read_now(target, size, index.offsets[number])
+        if got != size and may_wait:
             got = file.read(target, size, index.offsets[number])
-        else:
-            got = file.read_now(target, size, index.offsets[number])
         if got != size or crc32c(target, size) != index.checksums[number]:
             return False
         return is_verbatim or self.unpack(index, number, size)
 
     cdef bint read_front(self, CachedFd file, SstableIndex index, Py_ssize_t number) except -1 nogil:
         """Reads the pieces before the values, if the page cache has them: one read of the disk takes less time than
-        one of the front and another one of a value."""
+        one of the front and another one of a value. So a file that the page cache lacked is read by whole blocks, until
+        it has one.
+        """
         cdef Py_ssize_t front
         self.is_partial, self.file, self.checked = False, <void*>file, 0
         self.offset, self.size = index.offsets[number], index.raw_sizes[number]
