@@ -22,7 +22,7 @@ from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, StoreClosed
 from hummock.iterator.batch_collector import BatchCollector
-from hummock.options import StorageOptions
+from hummock.options import ARROW_BYTES_LIMIT, StorageOptions
 from hummock.read.changes import ChangeReader
 from hummock.read.get import read_one
 from hummock.read.multi_get import read_many
@@ -40,6 +40,7 @@ from hummock.state_store import (
 from hummock.store.stats import ReadCounts
 
 NO_LIMIT = 1 << 62  # rows
+TABLE_BATCH_SHARE = 4  # bytes of a table's chunks in proportion to a batch: then most of their memory is huge pages
 
 Result = TypeVar("Result")
 Explain = Callable[[ReadView, HummockError], HummockError]
@@ -114,8 +115,8 @@ class HummockScan(_OnView, StateStoreIterator):
 
     def next_batches(self) -> list[KvBatch]:
         """The next large batches, a few per acquisition of the GIL; none at the end."""
-        return self._next(lambda: self._collector.next_batches(
-            self._left, TABLE_BATCH_ROWS, self._options.scan_batch_bytes))
+        most_bytes = min(TABLE_BATCH_SHARE * self._options.scan_batch_bytes, ARROW_BYTES_LIMIT)
+        return self._next(lambda: self._collector.next_batches(self._left, TABLE_BATCH_ROWS, most_bytes))
 
     def to_arrow(self) -> pa.Table:
         found: list[KvBatch] = []
