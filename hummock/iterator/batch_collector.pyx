@@ -45,7 +45,7 @@ cdef extern from * nogil:
 
 
 cdef enum:
-    STRETCH_BATCHES = 4                 # filled per release of the GIL
+    STRETCH_BATCHES = 8                 # filled per release of the GIL
     PULLED_ROWS = 256
     STEPS = 64                          # after so many, rows are pulled unless a step had STEP_ROWS of them on average
     STEP_ROWS = 8

@@ -40,7 +40,7 @@ from hummock.state_store import (
 from hummock.store.stats import ReadCounts
 
 NO_LIMIT = 1 << 62  # rows
-TABLE_BATCH_SHARE = 4  # bytes of a table's chunks in proportion to a batch: then most of their memory is huge pages
+TABLE_BATCH_SHARE = 2  # bytes of a table's chunks in proportion to a batch: then most of their memory is huge pages
 
 Result = TypeVar("Result")
 Explain = Callable[[ReadView, HummockError], HummockError]
