@@ -110,6 +110,18 @@ def test_scan(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> Non
     noted(benchmark, engine, "scan to Arrow", len(data.present), work)
 
 
+def test_scan_to_fresh_memory(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
+    """Each result is kept, so that the next one is in memory that the process has not used before."""
+    engine = store[0]
+    kept: list[pa.Table] = []
+
+    def work(number: int) -> None:
+        kept.append(engine.scan())
+        assert kept[-1].num_rows == len(data.present)
+
+    noted(benchmark, engine, "scan to Arrow, fresh memory", len(data.present), work)
+
+
 def test_pairs(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
     engine = store[0]
 

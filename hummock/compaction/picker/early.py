@@ -36,7 +36,9 @@ def _pick_newest(context: PickerContext) -> CompactionCandidate | None:
 
 
 def _pick_at_rest(context: PickerContext) -> CompactionCandidate | None:
-    """Merges level 0 into the base level, or else its runs into one, where that is more than EARLY_BYTES."""
+    """Merges level 0 into the base level, or else its runs into one, where that is more than EARLY_BYTES and no more
+    than a task takes.
+    """
     runs, base = context.version.levels[0].runs, context.run(context.base_level)
     total = sum(run.data_bytes for run in runs)
     if not runs or not all(context.are_free(run.sstables) for run in runs):
@@ -46,7 +48,7 @@ def _pick_at_rest(context: PickerContext) -> CompactionCandidate | None:
         pick = pick_to_base(context, trigger_bytes=0)
     elif chosen := _growing(context, REST_SHARE, context.options.task_bytes):
         pick = merged(context, TaskKind.INTRA_L0, chosen)
-    return pick if pick is not None and input_bytes(pick) > EARLY_BYTES else None
+    return pick if pick is not None and EARLY_BYTES < input_bytes(pick) <= context.options.task_bytes else None
 
 
 def _growing(context: PickerContext, ratio: float, most_bytes: int) -> Sequence[Run]:
