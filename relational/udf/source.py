@@ -118,10 +118,10 @@ def source_of(function: Callable[..., Any]) -> tuple[str, str]:
                         "define it inside, or make it an argument")
     try:
         lines, _ = inspect.getsourcelines(function)
-    except (OSError, TypeError) as error:
+        text = textwrap.dedent("".join(lines))
+        (definition,) = ast.parse(text).body
+    except (OSError, TypeError, SyntaxError, ValueError) as error:     # from Python 3.13 on, lines of `python -c`
         raise BindError(f"the source of function {name!r} is not in a file: pass its text") from error
-    text = textwrap.dedent("".join(lines))
-    (definition,) = ast.parse(text).body
     if not isinstance(definition, ast.FunctionDef):
         raise BindError(f"{name!r} is no plain function: pass one defined by def, or the source text of a module")
     definition_text = "\n".join(text.splitlines()[definition.lineno - 1 :])

@@ -115,10 +115,10 @@ class ObjectFile(io.RawIOBase):
 
     def __init__(self, store: ObjectStore, path: str, ahead: ThreadPoolExecutor | None = None) -> None:
         self._store, self._path, self._ahead = store, path, ahead
-        self._size, self._position = store.head(path).size_bytes, 0
-        self._in_order = self._end = 0  # reads, and the end of the last one
         self._range, self._data = range(0), memoryview(b"")  # was fetched ahead
         self._next: tuple[range, Future[bytes]] | None = None  # is fetched ahead
+        self._in_order = self._end = 0  # reads, and the end of the last one
+        self._size, self._position = store.head(path).size_bytes, 0
 
     def readable(self) -> bool:
         return True

@@ -161,7 +161,7 @@ def test_s6_point_reads_are_compiled_and_get_is_get_many_of_one(lab):
     wanted = [b"%d" % row for row in range(120)]
     found = lab.store.get_many(pa.array(wanted, pa.binary()), at(8)).to_arrow().to_pylist()
     assert found == [lab.store.get(key, at(8)) for key in wanted]
-    assert work_of(lambda: lab.store.get(b"50", at(8))) < 20       # objects and lines, for any number of runs
+    assert work_of(lambda: lab.store.get(b"50", at(8))) < 30       # objects and lines, for any number of runs
 
 
 def work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]]:
