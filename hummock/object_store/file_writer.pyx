@@ -1,7 +1,8 @@
 """FileWriter: writes, syncs and publishes a file without the GIL.
 
 Beside a busy Python thread, each system call that releases the GIL waits a switch interval to reacquire it; here all
-steps run under one release. Every system call goes through a table, so that tests can inject faults.
+steps run under one release. Every system call whose failure matters goes through a table, so that tests can inject
+faults.
 """
 
 from libc.errno cimport EINTR, EIO, errno

@@ -73,7 +73,7 @@ cdef class SstableBuilder:
     # `.data` so far, and the keys and values of the open block before encoding
     cdef int order_of(self, const Entry* entry) noexcept nogil
     # compares the newest user key added with the entry's: negative: before, 0: equal, positive: after
-    cdef int check_pieces(self, const uint8_t* stored, Py_ssize_t size) except -1 nogil
+    cdef int add_piece_checksums(self, const uint8_t* stored, Py_ssize_t size) except -1 nogil
     cdef int end_rows(self) except -1 nogil
     # encodes the open block and sends all data to the sink, if any: leaves no per-row work to `finish`
     cdef int enter_table(self, uint32_t table_id) except -1 nogil

@@ -207,7 +207,7 @@ cdef class SstableBuilder:
         if written < 0:                 # saves less than an eighth: stored uncompressed
             codec, written = CODEC_NONE, payload.size
             memcpy(target, payload.data, <size_t>payload.size)
-            self.check_pieces(target, written)
+            self.add_piece_checksums(target, written)
         first.data, first.size = self.block.keys, self.block.first_key_size
         self.index.add(
             first, first_epoch, self.block.max_epoch, <uint32_t>written, <uint32_t>payload.size,
@@ -222,7 +222,7 @@ cdef class SstableBuilder:
             self.send_part()
         return 0
 
-    cdef int check_pieces(self, const uint8_t* stored, Py_ssize_t size) except -1 nogil:
+    cdef int add_piece_checksums(self, const uint8_t* stored, Py_ssize_t size) except -1 nogil:
         """Computes the checksums of the pieces of a block stored verbatim."""
         cdef Py_ssize_t piece
         cdef uint32_t checksum
