@@ -20,6 +20,10 @@ cdef class CachedFd:
     cdef bint is_closing                # close when `users` drops to 0
     cdef bint was_used                  # since it last reached the old end of its table
     cdef bint is_cold                   # the page cache lacked what `read_now` was asked for last; a hint, unguarded
+    cdef int64_t size                   # of the object
+    cdef readonly int64_t warmed        # bytes from the start that `warm` has read, or more than `size`
+    cdef int64_t waited_bytes           # for which lookups waited since `waited_since`; a hint, unguarded
+    cdef int64_t waited_since           # nanoseconds of a clock that only rises
 
     cdef bint enter(self) noexcept              # False: closed, get another one from the store
     cdef void leave(self) noexcept
@@ -31,6 +35,9 @@ cdef class CachedFd:
     # `read` from the page cache only: -1 or fewer bytes if it would block on the disk
     cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil
     # announces a read of these bytes to the kernel's readahead
+    cdef void waited(self, Py_ssize_t size) noexcept nogil
+    # a lookup waited for the disk: a file of which much was read in this way is read as a whole, in steps, once
+    cdef void warm(self) noexcept nogil
 
 
 cdef class FdCache:

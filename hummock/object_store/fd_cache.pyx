@@ -4,13 +4,19 @@ Objects are immutable, so a descriptor reads the same bytes even after its name 
 are short. After a short read or a checksum mismatch the caller falls back to the store's `get`, which reports the
 error. A reader calls `enter` and `leave` under the GIL; a file evicted from the table is closed when it has no readers.
 A forked child has its own descriptors, and reads are positional, so nothing but the bytes is shared.
+
+Lookups in a file that the page cache lacks wait for the disk one by one. Once they have waited for an eighth of its
+bytes within a second, about half the time in which a disk reads all of it in order, each further wait reads a step of
+the file in order as well, and the kernel reads ahead of it. This is done once for each open file, so that files which
+memory cannot hold cost one more reading.
 """
 
 import resource
 
 cimport cython
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 cdef extern from "fcntl.h" nogil:
     int O_CLOEXEC
@@ -24,14 +30,18 @@ cdef extern from "unistd.h" nogil:
 
 cdef extern from * nogil:
     """
+    #include <errno.h>
     #include <fcntl.h>
+    #include <sys/stat.h>
     #include <sys/uio.h>
+    #include <time.h>
     /* What of the bytes is in memory; -1 if nothing, or if the system does not tell. */
     static ssize_t read_of_memory(int descriptor, void *target, size_t size, int64_t start) {
     #if defined(RWF_NOWAIT) && !defined(HUMMOCK_PORTABLE)
         struct iovec part = {target, size};
         return preadv2(descriptor, &part, 1, start, RWF_NOWAIT);
     #else
+        errno = EOPNOTSUPP;
         return -1;
     #endif
     }
@@ -39,6 +49,12 @@ cdef extern from * nogil:
     static void read_at_random(int descriptor) {
     #if defined(POSIX_FADV_RANDOM) && !defined(HUMMOCK_PORTABLE)
         (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);
+    #endif
+    }
+    /* The kernel reads ahead of reads in order. */
+    static void read_in_order(int descriptor) {
+    #if defined(POSIX_FADV_SEQUENTIAL) && !defined(HUMMOCK_PORTABLE)
+        (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
     #endif
     }
     /* A hint that these bytes are read soon; of no effect where the system takes none. */
@@ -51,13 +67,30 @@ cdef extern from * nogil:
         (void)fcntl(descriptor, F_RDADVISE, &wanted);
     #endif
     }
+    static int64_t size_of(int descriptor) {
+        struct stat found;
+        return fstat(descriptor, &found) ? 0 : (int64_t)found.st_size;
+    }
+    static int64_t now_ns(void) {
+        struct timespec now;
+        return clock_gettime(CLOCK_MONOTONIC, &now) ? 0 : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
     """
+    int64_t size_of(int descriptor) noexcept
+    int64_t now_ns() noexcept
     void read_at_random(int descriptor) noexcept
+    void read_in_order(int descriptor) noexcept
     void read_soon(int descriptor, int64_t start, int64_t size) noexcept
     Py_ssize_t read_of_memory(int descriptor, void* target, size_t size, int64_t start) noexcept
     int64_t add_to "__atomic_add_fetch"(int64_t* counter, int64_t more, int order) noexcept
     int64_t exchange "__atomic_exchange_n"(int64_t* counter, int64_t value, int order) noexcept
     int __ATOMIC_RELAXED
+
+cdef enum:
+    WARM_SHARE = 8                      # waits for one in so many of its bytes, and a file is read as a whole
+    WARM_WITHIN_NS = 1_000_000_000
+    WARM_STEP = 1 << 20                 # bytes
+    SCRATCH_BYTES = 64 << 10
 
 FILES_LIMIT = 1_024                     # open files
 FILES_SHARE = 4                         # and at most one in four of the process's descriptors
@@ -114,11 +147,38 @@ cdef class CachedFd:
         cdef Py_ssize_t got = read_of_memory(self.descriptor, target, <size_t>size, <int64_t>start)
         if got > 0:
             self.count(got)
+        elif got < 0 and errno == EOPNOTSUPP:
+            self.warmed = self.size     # what waits is unknown
         self.is_cold = got != size
         return got
 
     cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil:
         read_soon(self.descriptor, <int64_t>start, <int64_t>size)
+
+    cdef void waited(self, Py_ssize_t size) noexcept nogil:
+        cdef int64_t now
+        if self.warmed >= self.size:
+            return
+        now = now_ns()
+        if now - self.waited_since > WARM_WITHIN_NS:
+            self.waited_since, self.waited_bytes = now, 0
+        self.waited_bytes += size
+        if self.waited_bytes * WARM_SHARE >= self.size:
+            self.warm()
+
+    cdef void warm(self) noexcept nogil:
+        """Reads the next step of the file into the page cache."""
+        cdef int64_t at = add_to(&self.warmed, WARM_STEP, __ATOMIC_RELAXED) - WARM_STEP, end = at + WARM_STEP
+        cdef void* scratch = malloc(SCRATCH_BYTES)
+        cdef Py_ssize_t got = SCRATCH_BYTES
+        if at == 0:
+            read_in_order(self.descriptor)
+        while scratch != NULL and at < end and got > 0:
+            got = pread(self.descriptor, scratch, SCRATCH_BYTES, at)
+            at += got
+        free(scratch)
+        if end >= self.size:
+            read_at_random(self.descriptor)
 
     cdef void count(self, Py_ssize_t size) noexcept nogil:
         add_to(&self.reads.calls, 1, __ATOMIC_RELAXED)
@@ -169,6 +229,7 @@ cdef class FdCache:
         if found.descriptor < 0:
             return None
         read_at_random(found.descriptor)
+        found.size = size_of(found.descriptor)
         other = self.files.get(path)
         if other is not None:               # another thread was first
             return other

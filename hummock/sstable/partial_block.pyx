@@ -72,6 +72,7 @@ cdef class PartialBlock:
         got = file.read_now(target, size, index.offsets[number])
         if got != size and may_wait:
             got = file.read(target, size, index.offsets[number])
+            file.waited(size)
         if got != size or crc32c(target, size) != index.checksums[number]:
             return False
         return is_verbatim or self.unpack(index, number, size)

@@ -1,5 +1,6 @@
 """Pieces of verbatim blocks: their checksums, lookups that read some of them, and damage."""
 
+import contextlib
 import os
 import random
 import struct
@@ -129,6 +130,32 @@ def test_a_lookup_reads_a_few_pieces(folder):
     rows = rows_of(random.Random(6), 20_000, (200, 250))
     write(folder, rows)
     assert 0 < bytes_of_a_first_lookup(folder, rows) <= 3 * PIECE_BYTES
+
+
+@pytest.mark.parametrize("asked", [15, 600])
+def test_a_file_that_lookups_keep_waiting_for_is_read_in_order_too(folder, asked):
+    """Once they have waited for an eighth of its 200 blocks; a few lookups do not read it."""
+    rows = rows_of(random.Random(7), 50_000, (230, 280))
+    data = write(folder, rows)
+    forget_pages(data)
+    some = random.Random(11).choices(rows, k=asked)
+    with store_at(folder) as store:
+        file = store._sstable_store.object_store.open_file(f"sst/{data.name}")
+        assert [store.get(key) for key, _ in some] == [value for _, value in some]
+        assert (file.warmed > 0) == (asked == 600)
+
+
+def forget_pages(path):
+    """The page cache of the system has no page of the file afterwards, or the test is skipped."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        with contextlib.suppress(BlockingIOError):
+            if os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT):
+                pytest.skip("the system keeps the pages of a file that it is asked to drop")
+    finally:
+        os.close(descriptor)
 
 
 def damaged(folder, rows, value):
