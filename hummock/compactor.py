@@ -24,7 +24,7 @@ from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.picker.early import EARLY_BYTES
 from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import boundaries_of
-from hummock.compaction.task import CompactTask, RangeResult
+from hummock.compaction.task import CompactTask, RangeResult, TaskKind
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError, MetaStoreError, TaskCancelled, TaskRefused
 from hummock.meta_client import HummockMetaClient
@@ -38,6 +38,8 @@ POLL_SECONDS = 1.0              # polling interval for versions of other process
 EARLY_GAP_SECONDS = 0.05        # at least that long after a merge that is not due the next one begins, ...
 EARLY_GAPS = 19                 # ... and that multiple of its duration: such merges take a twentieth of a core
 REST_BYTES_PER_SECOND = 400 * MIB   # larger ones wait for rest as long as they take, and longer
+WRITES_SECONDS = 1.0            # so long after a commit there is a writer beside compaction
+CALM_KINDS = frozenset((TaskKind.INTRA_L0, TaskKind.L0_TO_BASE, TaskKind.LEVEL))    # of tasks that may take their time
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not divided further for the sake of more threads
 REPORT_TRIES = 8
 log = logging.getLogger(__name__)
@@ -126,7 +128,7 @@ class Compactor:
         if got is None:
             return False
         self._wake()                            # there may be more
-        self._attempt(*got)
+        self._attempt(*got, is_at_rest=early_bytes > EARLY_BYTES)
         return True
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -270,13 +272,14 @@ class Compactor:
 
     # -- one attempt ---------------------------------------------------------------------------------------
 
-    def _attempt(self, task: CompactTask, token: str) -> None:
+    def _attempt(self, task: CompactTask, token: str, *, is_at_rest: bool) -> None:
         attempt, began = _Attempt(task, token), monotonic_seconds()
         with self._changed:
             self._attempts.add(attempt)
         outcome = "failed"
         try:
-            results = self._results(attempt)
+            leaves_cores = not is_at_rest and self._leaves_cores(task)
+            results = self._results(attempt, 1 if leaves_cores else self.options.threads)
             self._report(attempt, results)
             outcome, self.error = "done", None
             self._count(task, results)
@@ -297,7 +300,14 @@ class Compactor:
             self._wake()
             self._plan_early(self._client.version)      # the one of its report came while it ran
 
-    def _results(self, attempt: _Attempt) -> list[RangeResult]:
+    def _leaves_cores(self, task: CompactTask) -> bool:
+        """Whether the cores that one thread does not use are left to a writer: level 0 is shallow. As in RocksDB,
+        compaction speeds up once it falls behind."""
+        is_beside_writer = monotonic_seconds() - self._rests_since < WRITES_SECONDS
+        is_shallow = len(self._client.version.levels[0].runs) < 2 * self.options.l0_runs
+        return task.kind in CALM_KINDS and is_beside_writer and is_shallow
+
+    def _results(self, attempt: _Attempt, threads: int) -> list[RangeResult]:
         task, options, prefix = attempt.task, self.options, name_prefix(attempt.token)
 
         def progress(rows: int) -> None:
@@ -310,9 +320,9 @@ class Compactor:
 
         if self._large is not None and task.input_bytes >= options.large_task_bytes:
             return self._large.run(task, prefix, progress=progress, is_cancelled=is_cancelled)
-        share = max(SMALL_RANGE_BYTES, task.input_bytes // options.threads)
+        share = max(SMALL_RANGE_BYTES, task.input_bytes // threads)
         cuts = boundaries_of(task.input_files, self._object_store, min(options.range_bytes, share))
-        return self._threads_runner.run(replace(task, cuts=cuts).ranges(), prefix, progress=progress,
+        return self._threads_runner.run(replace(task, cuts=cuts).ranges(), prefix, at_once=threads, progress=progress,
                                         is_cancelled=is_cancelled)
 
     def _report(self, attempt: _Attempt, results: list[RangeResult]) -> None:

@@ -34,16 +34,17 @@ class ThreadRunner:
         self.slots = threads
         self._store, self._memory_bytes, self._mint = store, memory_bytes, mint
 
-    def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, progress: Progress | None = None,
-            is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
+    def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, at_once: int | None = None,
+            progress: Progress | None = None, is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
         """The results of `specs`, in their order. Specs are started in it too, so put the largest first.
 
-        File names begin with `prefix`. `progress` is called with the rows read so far, as far as known; `is_cancelled`
+        `at_once` of them merge at once, at most `threads`. File names begin with `prefix`. `progress` is called with the rows read so far, as far as known; `is_cancelled`
         is polled; both may be called on several threads. The first error ends the other ranges too. Raises
         `TaskCancelled`, `Corruption` naming the object, or what the store raises.
         """
-        workers = max(1, min(2 * self.slots, len(specs)))
-        merge_slots, indexes = threading.Semaphore(self.slots), IndexCache()
+        slots = min(at_once or self.slots, self.slots)
+        workers = max(1, min(2 * slots, len(specs)))
+        merge_slots, indexes = threading.Semaphore(slots), IndexCache()
         rows: dict[int, int] = {}
         failed = threading.Event()
 

@@ -151,6 +151,40 @@ def test_writes_put_off_what_waits_for_rest(monkeypatch):
         assert task_answers(store.manager) == []
 
 
+@pytest.mark.parametrize(("commits", "writes_seconds", "threads"), [(5, 60.0, 1), (9, 60.0, 2), (5, 0.0, 2)],
+                         ids=["beside a writer", "behind", "after the writer"])
+def test_a_task_beside_a_writer_leaves_cores_to_it_until_compaction_falls_behind(
+        monkeypatch, commits, writes_seconds, threads):
+    monkeypatch.setattr(hummock.compactor, "WRITES_SECONDS", writes_seconds)
+    store = Store()
+    compactor = store.compactor()
+    store.write(commits)
+    assert merged_at_once(compactor, monkeypatch) == threads
+
+
+def test_a_requested_task_has_all_threads(monkeypatch):
+    monkeypatch.setattr(hummock.compactor, "WRITES_SECONDS", 60.0)
+    store = Store()
+    compactor = store.compactor()
+    store.write(3)
+    store.manager.compact_range(EVERYTHING)
+    assert merged_at_once(compactor, monkeypatch) == 2
+
+
+def merged_at_once(compactor, monkeypatch):
+    """How many ranges of the next task may merge at once."""
+    seen, run = [], compactor._threads_runner.run
+
+    def noted(specs, prefix, *, at_once, **options):
+        seen.append(at_once)
+        return run(specs, prefix, at_once=at_once, **options)
+
+    monkeypatch.setattr(compactor._threads_runner, "run", noted)
+    assert compactor.run_one()
+    (at_once,) = seen
+    return at_once
+
+
 def test_metrics_and_progress_report_the_work():
     progress, store = [], Store().write(8)
     with store.compactor(on_progress=lambda task, rows: progress.append((task.id, rows))) as compactor:
