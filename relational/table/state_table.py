@@ -40,7 +40,16 @@ from relational.table.overlay import merged
 from relational.table.row_cache import RowCache
 from relational.table.row_layout import CachedRows
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.scan import all_under, between, concatenated, first_under, in_key_order, laid_over, within
+from relational.table.scan import (
+    PREFIXES_AT_ONCE,
+    all_under,
+    between,
+    concatenated,
+    first_under,
+    in_key_order,
+    laid_over,
+    within,
+)
 from relational.table.slice_buffer import SliceBuffer
 from relational.table.store_rules import rules_of
 from relational.table.write_budget import WriteBudget
@@ -245,12 +254,17 @@ class StateTable:
         keys, _ = self.serde.keys_of_pks(pks.columns, pks.capacity)
         if len(keys) > 1:
             keys = BinaryColumn.from_pylist(sorted(set(keys)))
+        found, rows = self._rows_at(keys)
+        return iter([rows] if len(found) else [])
+
+    def _rows_at(self, keys: BinaryColumn) -> tuple[np.ndarray, DataChunk]:
+        """(int32: those of the keys that are there, ascending; their rows)."""
         values = self._values_of(keys)
+        found = np.flatnonzero(present_in(values)).astype(np.int32)
         if values.null_count:
-            found = np.flatnonzero(present_in(values))
             kept = KvBatch(keys.to_arrow().take(found), values.to_arrow().take(found))
             keys, values = kept.keys, kept.values
-        return iter([self.serde.decode(keys, values)] if len(keys) else [])
+        return found, self.serde.decode(keys, values)
 
     def scan_keys(self) -> Iterator[DataChunk]:
         """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""
@@ -261,7 +275,7 @@ class StateTable:
     def rows_under(self, prefixes: DataChunk) -> Iterator[tuple[np.ndarray, DataChunk]]:
         """All rows under each visible row of leading pk columns, in the form of `first_rows` but in key order within
         each vnode, some of the prefixes at a time: the read of a join for a chunk of keys. Writes between two parts are
-        visible to the later parts.
+        visible to the later parts. Whole keys are looked up, others read as ranges.
         """
         prefixes = prefixes.compact()
         if self.serde.covers_distribution(len(prefixes.columns)):
@@ -270,6 +284,11 @@ class StateTable:
             share = 1
         else:
             keys, share = self._keys_of_vnodes(prefixes)
+        if len(prefixes.columns) == len(self.serde.pk):
+            for start in range(0, len(keys), PREFIXES_AT_ONCE):
+                found, rows = self._rows_at(keys.slice(start, min(PREFIXES_AT_ONCE, len(keys) - start)))
+                yield found + np.int32(start), rows
+            return
         for owners, batch in all_under(self._stored, lambda: (self._own_writes, self._read_epoch), keys):
             yield owners // share, self.serde.decode(batch.keys, batch.values)
 
