@@ -2,7 +2,7 @@
 
 A fragment with vnodes gets as many actors as the parallelism of its job says, at most one for each vnode, and at most
 one for each split of its source. Their vnodes are contiguous ranges of equal size. A fragment that only scans, filters
-and projects has as many actors as write the table. Where the actors that write a table own the same ranges as those
+and projects has as many actors as write the table, unless another one has its actors from it. Where the actors that write a table own the same ranges as those
 that scan it, each is followed by one; else the rows are distributed by the table's distribution key [R35].
 """
 
@@ -101,10 +101,12 @@ def schedule(beginning: Beginning, upstreams: Mapping[int, Layout], next_id: Cal
     KeyError with the id of one that is missing."""
     job = beginning.job
     fragments = fragments_of(job.plan)
+    followed = {leaf.fragment for fragment in fragments if fragment.vnode_count is not None
+                for leaf in fragment.leaves if isinstance(leaf, MergeNode) and leaf.key is None}
     layouts: list[Layout] = []
     specs: list[ActorSpec] = []
     for number, fragment in enumerate(fragments):
-        layout = _layout(fragment, job, layouts, upstreams, next_id)
+        layout = _layout(fragment, job, layouts, upstreams, next_id, is_followed=number in followed)
         leaves = [leaf for leaf in fragment.leaves if not (beginning.is_detached and isinstance(leaf, StreamScanNode))]
         edges = [_edge(job, number, at, leaf, layout, layouts, upstreams) for at, leaf in enumerate(leaves)]
         layouts.append(layout)
@@ -126,6 +128,8 @@ def _layout(
     layouts: Sequence[Layout],
     upstreams: Mapping[int, Layout],
     next_id: Callable[[], int],
+    *,
+    is_followed: bool,
 ) -> Layout:
     followed = [layouts[leaf.fragment] for leaf in fragment.leaves if isinstance(leaf, MergeNode) and leaf.key is None]
     if fragment.vnode_count is None or any(each.vnodes is None for each in followed):
@@ -133,7 +137,7 @@ def _layout(
     actors = min(job.parallelism, fragment.vnode_count)
     scans = [leaf for leaf in fragment.leaves if isinstance(leaf, StreamScanNode)]
     scanned = [upstreams[leaf.table.id] for leaf in scans] if upstreams else []
-    if scanned and all(isinstance(node, STATELESS) for node in fragment.root.walk()):
+    if scanned and not is_followed and all(isinstance(node, STATELESS) for node in fragment.root.walk()):
         actors = len(scanned[0].actors)
         if scanned[0].vnodes is None:
             return Layout((next_id(),))

@@ -71,7 +71,7 @@ def test_figures_of_a_join_agree_with_the_values_that_it_keeps(db):
     assert states["left rows"]["beside_bytes"] > 0
     assert process["resident_bytes"] > sum(each["beside_bytes"] + each["column_bytes"] for each in states.values())
     budgets = sum(each["budget_bytes"] for each in states.values())
-    assert budgets == 512 << 20, "both sides share the budget of the only actor"
+    assert budgets == 2 * (512 << 20), "both sides share the budget of each actor"
 
 
 def test_after_an_eviction_rows_are_fewer_and_the_budget_holds(tmp_path):

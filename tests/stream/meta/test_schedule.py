@@ -9,10 +9,10 @@ import pytest
 from relational.catalog.objects import TableKind
 from relational.chunk.vnode_map import VnodeMap
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
-from relational.expr.expression import InputRef
-from relational.plan.logical import Aggregate, Project, Scan
+from relational.expr.expression import Call, InputRef
+from relational.plan.logical import Aggregate, Join, JoinKind, Project, Scan
 from relational.plan.serialize import plan_to_text
-from relational.types import Schema
+from relational.types import DataType, Schema
 from stream.meta.schedule import Beginning, Job, Layout, schedule
 from stream.plan.planner import plan_of_one_actor, plan_query, plan_table
 from tests.support.drivers.catalogs import table_catalog
@@ -81,6 +81,18 @@ def test_a_fragment_that_only_scans_has_the_actors_of_its_table():
 
     assert scans(ONE) == [([(5,)], None)]
     assert scans(THREE) == [([(5,)], 86), ([(6,)], 85), ([(7,)], 85)]
+
+
+def test_a_scan_that_a_join_has_its_actors_from_has_all_actors_of_the_job():
+    other = table_catalog("u", Schema.of(id="bigint", t="bigint"), (0,), table_id=3)
+    on = Call("equal", (InputRef(0, DataType.BIGINT), InputRef(4, DataType.BIGINT)), DataType.BOOLEAN)
+    join = Join(Scan(T), Scan(other), JoinKind.INNER, on, is_keyed=True)
+    numbers = itertools.count(10)
+    graph = schedule(Beginning(Job(2, plan_of(join, join.stream_key), {}, 2)), {1: ONE, 3: ONE}, lambda: next(numbers))
+    assert shown(graph)[:2] == [(0, [(5,)], [True], 128)] * 2
+    joins = [spec for spec in graph.specs if len(spec.inputs) == 2]
+    assert [spec.inputs[0].upstreams for spec in joins] == [(10,), (11,)]
+    assert [int(spec.vnodes.sum()) for spec in joins] == [128, 128]
 
 
 def test_an_aggregation_by_the_key_of_the_table_needs_no_exchange():
