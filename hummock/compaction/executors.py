@@ -38,9 +38,10 @@ class ThreadRunner:
             progress: Progress | None = None, is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
         """The results of `specs`, in their order. Specs are started in it too, so put the largest first.
 
-        `at_once` of them merge at once, at most `threads`. File names begin with `prefix`. `progress` is called with the rows read so far, as far as known; `is_cancelled`
-        is polled; both may be called on several threads. The first error ends the other ranges too. Raises
-        `TaskCancelled`, `Corruption` naming the object, or what the store raises.
+        `at_once` of them merge at once, at most `threads`. File names begin with `prefix`. `progress` is called with
+        the rows read so far, as far as known; `is_cancelled` is polled; both may be called on several threads. The
+        first error ends the other ranges too. Raises `TaskCancelled`, `Corruption` naming the object, or what the store
+        raises.
         """
         slots = min(at_once or self.slots, self.slots)
         workers = max(1, min(2 * slots, len(specs)))

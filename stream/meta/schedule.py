@@ -2,8 +2,9 @@
 
 A fragment with vnodes gets as many actors as the parallelism of its job says, at most one for each vnode, and at most
 one for each split of its source. Their vnodes are contiguous ranges of equal size. A fragment that only scans, filters
-and projects has as many actors as write the table, unless another one has its actors from it. Where the actors that write a table own the same ranges as those
-that scan it, each is followed by one; else the rows are distributed by the table's distribution key [R35].
+and projects has as many actors as write the table, unless another one has its actors from it. Where the actors that
+write a table own the same ranges as those that scan it, each is followed by one; else the rows are distributed by the
+table's distribution key [R35].
 """
 
 from __future__ import annotations
