@@ -266,6 +266,22 @@ class StateTable:
             keys, values = kept.keys, kept.values
         return found, self.serde.decode(keys, values)
 
+    def _rows_in_parts(self, keys: BinaryColumn) -> Iterator[tuple[np.ndarray, DataChunk]]:
+        """`_rows_at`, some keys at a time: fewer where their rows exceed a column."""
+        waiting = [(start, min(start + PREFIXES_AT_ONCE, len(keys)))
+                   for start in reversed(range(0, len(keys), PREFIXES_AT_ONCE))]
+        while waiting:
+            start, end = waiting.pop()
+            try:
+                found, rows = self._rows_at(keys.slice(start, end - start))
+            except OverflowError:
+                if end - start == 1:
+                    raise
+                middle = (start + end) // 2
+                waiting += [(middle, end), (start, middle)]
+            else:
+                yield found + np.int32(start), rows
+
     def scan_keys(self) -> Iterator[DataChunk]:
         """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""
         mem = self._own_writes
@@ -285,9 +301,7 @@ class StateTable:
         else:
             keys, share = self._keys_of_vnodes(prefixes)
         if len(prefixes.columns) == len(self.serde.pk):
-            for start in range(0, len(keys), PREFIXES_AT_ONCE):
-                found, rows = self._rows_at(keys.slice(start, min(PREFIXES_AT_ONCE, len(keys) - start)))
-                yield found + np.int32(start), rows
+            yield from self._rows_in_parts(keys)
             return
         for owners, batch in all_under(self._stored, lambda: (self._own_writes, self._read_epoch), keys):
             yield owners // share, self.serde.decode(batch.keys, batch.values)

@@ -234,18 +234,24 @@ def limited(scan_prefixes):
     return answer
 
 
-@pytest.mark.parametrize("at_once", [2, 7, scan.ROWS_AT_ONCE])
-@pytest.mark.parametrize("distribution", [[0], []])
-def test_all_rows_under_many_prefixes(store, epochs, distribution, at_once, monkeypatch):
-    monkeypatch.setattr(scan, "ROWS_AT_ONCE", at_once)
+def changed_table(store, epochs, distribution):
+    """A table with rows of this epoch, and the rows that it had before."""
     columns = {"a": "int", "b": "int", "v": "varchar"}
-    table = opened(table_of(columns, [(0, ASC), (1, ASC)], distribution or [1]), store, epochs)
+    table = opened(table_of(columns, [(0, ASC), (1, ASC)], distribution), store, epochs)
     rows = [(a, b, f"{a}.{b}") for a in range(5) for b in range(7)]
     for row in rows:
         table.insert_row(row)
     table.commit(epochs.step())
     table.delete_row(rows[8])
     table.insert_row((1, 99, "new"))
+    return table, rows
+
+
+@pytest.mark.parametrize("at_once", [2, 7, scan.ROWS_AT_ONCE])
+@pytest.mark.parametrize("distribution", [[0], []])
+def test_all_rows_under_many_prefixes(store, epochs, distribution, at_once, monkeypatch):
+    monkeypatch.setattr(scan, "ROWS_AT_ONCE", at_once)
+    table, rows = changed_table(store, epochs, distribution or [1])
     asked = DataChunk.from_rows(Schema.of(a="int"), [(1,), (9,), (4,), (1,)])
     expected = [row for row in rows if row != rows[8]] + [(1, 99, "new")]
     for _ in range(2):
@@ -255,6 +261,25 @@ def test_all_rows_under_many_prefixes(store, epochs, distribution, at_once, monk
         wanted = [(at, row) for at, (a,) in enumerate(asked.rows()) for row in expected if row[0] == a]
         assert sorted(found) == sorted(wanted)
         monkeypatch.setattr(store, "scan_prefixes", limited(store.scan_prefixes))
+
+
+def test_rows_under_whole_keys_are_looked_up_fewer_at_a_time_where_they_are_large(store, epochs, monkeypatch):
+    table, _ = changed_table(store, epochs, [0])
+    asked = DataChunk.from_rows(Schema.of(a="int", b="int"), [(3, 3), (1, 99), (1, 1), (9, 9), (0, 6), (2, 0), (4, 6)])
+    get_many, sizes = table._stored.get_many, []
+
+    def limited_get(keys, epoch):
+        sizes.append(len(keys))
+        if len(keys) > 3:
+            raise OverflowError("as if the rows exceeded 2 GiB")
+        return get_many(keys, epoch)
+
+    monkeypatch.setattr(table._stored, "get_many", limited_get)
+    found = [(int(owner), row) for owners, part in table.rows_under(asked)
+             for owner, row in zip(owners, part.rows(), strict=True)]
+    assert [row for _, row in found] == [(3, 3, "3.3"), (1, 99, "new"), (0, 6, "0.6"), (2, 0, "2.0"), (4, 6, "4.6")]
+    assert [owner for owner, _ in found] == [0, 1, 4, 5, 6]
+    assert max(sizes) > 3 >= min(sizes)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
