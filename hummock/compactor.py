@@ -102,6 +102,8 @@ class Compactor:
         self._early_at = 0.0                    # ... from then on, monotonic seconds
         self._gap_until = 0.0                   # end of the gap behind the latest of those merges
         self._rests_since = 0.0                 # the latest version's arrival
+        self._written_at = 0.0                  # that of the latest one with another epoch
+        self._written_epoch = client.version.max_committed_epoch
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
         self._is_watched = False                # one idle thread polls: the others sleep
@@ -241,6 +243,8 @@ class Compactor:
         is_work = self._client.is_compaction_due(news, self._running_tasks())
         self._wake(is_work)
         self._rests_since = monotonic_seconds()
+        if news.max_committed_epoch != self._written_epoch:     # else it is compaction's own
+            self._written_epoch, self._written_at = news.max_committed_epoch, self._rests_since
         self._plan_early(news, is_work)
 
     def _running_tasks(self) -> list[CompactTask]:
@@ -303,7 +307,7 @@ class Compactor:
     def _leaves_cores(self, task: CompactTask) -> bool:
         """Whether the cores that one thread does not use are left to a writer: level 0 is shallow. As in RocksDB,
         compaction speeds up once it falls behind."""
-        is_beside_writer = monotonic_seconds() - self._rests_since < WRITES_SECONDS
+        is_beside_writer = monotonic_seconds() - self._written_at < WRITES_SECONDS
         is_shallow = len(self._client.version.levels[0].runs) < 2 * self.options.l0_runs
         return task.kind in CALM_KINDS and is_beside_writer and is_shallow
 

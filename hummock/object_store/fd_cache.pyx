@@ -87,7 +87,7 @@ cdef extern from * nogil:
     int __ATOMIC_RELAXED
 
 cdef enum:
-    WARM_SHARE = 8                      # waits for one in so many of its bytes, and a file is read as a whole
+    WARM_SHARE = 8                      # a file is read in order after waits for one in so many of its bytes
     WARM_WITHIN_NS = 1_000_000_000
     WARM_STEP = 1 << 20                 # bytes
     SCRATCH_BYTES = 64 << 10

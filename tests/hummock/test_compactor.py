@@ -162,6 +162,14 @@ def test_a_task_beside_a_writer_leaves_cores_to_it_until_compaction_falls_behind
     assert merged_at_once(compactor, monkeypatch) == threads
 
 
+def test_versions_of_compaction_itself_are_no_writer(monkeypatch):
+    monkeypatch.setattr(hummock.compactor, "WRITES_SECONDS", 60.0)
+    store = Store().write(5)
+    compactor = store.compactor()
+    compactor._on_news(store.manager.version)
+    assert merged_at_once(compactor, monkeypatch) == 2
+
+
 def test_a_requested_task_has_all_threads(monkeypatch):
     monkeypatch.setattr(hummock.compactor, "WRITES_SECONDS", 60.0)
     store = Store()
