@@ -83,6 +83,20 @@ def test_documented_vnodes():
         assert vnodes_of(columns, 1000)[0] == int(crc, 16) % 1000
 
 
+@pytest.mark.parametrize("is_second", [False, True])
+def test_texts_of_every_length(is_second, rng):
+    """Near the end of a column too, behind which nothing may be read."""
+    sizes = [*range(70), *rng.sample(range(70), 70), *range(70, -1, -1)]
+    texts = [rng.randbytes(size) for size in sizes for _ in range(9)]
+    numbers = [rng.getrandbits(63) for _ in texts]
+    heads = [number.to_bytes(8, "little") if is_second else b"" for number in numbers]
+    columns = [pa.array(numbers)] * is_second + [pa.array(texts, pa.binary())]
+    expected = [zlib.crc32(head + text + b"\xff") % 32_768 for head, text in zip(heads, texts, strict=True)]
+    assert vnodes_of(columns, 32_768).tolist() == expected
+    for first in range(len(texts) - 20, len(texts)):
+        assert vnodes_of([column[first:] for column in columns], 32_768).tolist() == expected[first:]
+
+
 @pytest.mark.parametrize("count", [1, 7, 256, 1_024, 32_768])
 def test_a_vnode_is_the_documented_checksum_modulo_the_count(count, rng):
     examples = [(types, values, int(crc, 16)) for types, values, _, crc, _ in documented("Examples of vnodes\n")]
