@@ -142,7 +142,7 @@ class CompactionOptions:
     base_level_bytes: int = 2 << 30         # least target of a level above the last one
     level_multiplier: int = 10
     l0_runs: int = 8                        # so many runs of similar size in level 0 become one
-    l0_base_bytes: int = 128 * MIB          # level 0 is merged down from this size, and from that of the base level
+    l0_base_bytes: int = 128 * MIB          # level 0 is merged down from this size on, and that of the base level (raw)
     l0_runs_slowdown: int = 32              # from here on writers are delayed, gradually
     l0_runs_limit: int = 64                 # writers are delayed most
     task_bytes: int = 2 << 30               # maximum input of one task, unless it must take more

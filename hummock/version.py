@@ -43,6 +43,10 @@ class Run:
         return sum(info.data_bytes for info in self.sstables)
 
     @cached_property
+    def uncompressed_bytes(self) -> int:
+        return sum(info.uncompressed_bytes for info in self.sstables)
+
+    @cached_property
     def inline_bytes(self) -> int:
         """Of inline files."""
         return sum(len(info.inline_data) for info in self.sstables)

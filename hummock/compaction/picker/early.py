@@ -20,7 +20,7 @@ from hummock.version import Run
 
 EARLY_BYTES = 16 * MIB          # what is larger waits for rest
 EARLY_RATIO = 1.25              # a run is at most so large in proportion to all newer ones together, ...
-REST_SHARE = 8                  # ... and at rest so; level 0 is then at least that part of the base level
+REST_SHARE = 8                  # ... and at rest so; level 0 is then at least that part of the base level, uncompressed
 
 
 def pick_early(context: PickerContext, most_bytes: int) -> CompactionCandidate | None:
@@ -40,11 +40,11 @@ def _pick_at_rest(context: PickerContext) -> CompactionCandidate | None:
     than a task takes.
     """
     runs, base = context.version.levels[0].runs, context.run(context.base_level)
-    total = sum(run.data_bytes for run in runs)
+    total = sum(run.uncompressed_bytes for run in runs)
     if not runs or not all(context.are_free(run.sstables) for run in runs):
         return None
     pick = None
-    if total * REST_SHARE >= base.data_bytes and (len(runs) > 1 or base.sstables):
+    if total * REST_SHARE >= base.uncompressed_bytes and (len(runs) > 1 or base.sstables):
         pick = pick_to_base(context, trigger_bytes=0)
     elif chosen := _growing(context, REST_SHARE, context.options.task_bytes):
         pick = merged(context, TaskKind.INTRA_L0, chosen)

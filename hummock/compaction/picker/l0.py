@@ -3,7 +3,8 @@ level.
 
 A run's tier is the logarithm of its bytes to the base of `l0_runs`. So many adjacent runs of one tier or below it
 become one run of the next, so a row is rewritten once per tier. Level 0 is merged into the base level when it is as
-large as that, within bounds: then rows that move down rewrite about as many that are there.
+large as that, within bounds: then rows that move down rewrite about as many that are there. That counts uncompressed
+bytes, since the files of commits are not compressed and those of the base level are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MERGED_SHARE = 4                # a merge within level 0 writes at most that par
 
 def pick_to_base(context: PickerContext, trigger_bytes: int | None = None) -> CompactionCandidate | None:
     """Merges the oldest free runs of level 0 into the base level, if that is not too large and they have at least
-    `trigger_bytes`, by default those of `base_trigger_bytes`.
+    `trigger_bytes`, uncompressed, by default those of `base_trigger_bytes`.
 
     What exceeds one task moves down by key slices. If no slice is small enough, because the files of the runs are too
     wide, the oldest runs are merged into one first, whose files are narrower.
@@ -33,7 +34,8 @@ def pick_to_base(context: PickerContext, trigger_bytes: int | None = None) -> Co
     if context.level_score(context.base_level) > OVERFULL:
         return None
     runs = tuple(_oldest_free(context))
-    if sum(run.data_bytes for run in runs) < (base_trigger_bytes(context) if trigger_bytes is None else trigger_bytes):
+    least = base_trigger_bytes(context) if trigger_bytes is None else trigger_bytes
+    if sum(run.uncompressed_bytes for run in runs) < least:
         return None
     whole = into_base(context, [TaskInput(0, run.id, run.sstables) for run in runs])
     if whole is not None and input_bytes(whole) <= context.options.task_bytes:
@@ -77,9 +79,9 @@ def merged(context: PickerContext, kind: TaskKind, runs: Sequence[Run]) -> Compa
 
 
 def base_trigger_bytes(context: PickerContext) -> int:
-    """Size from which on level 0 is merged into the base level."""
+    """Uncompressed size from which on level 0 is merged into the base level."""
     options = context.options
-    return min(max(context.run(context.base_level).data_bytes, options.l0_base_bytes), options.base_level_bytes)
+    return min(max(context.run(context.base_level).uncompressed_bytes, options.l0_base_bytes), options.base_level_bytes)
 
 
 def tier_of(run: Run, options: CompactionOptions) -> int:

@@ -23,7 +23,8 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, Level, Run
 
 CASES = Path(__file__).parents[3] / "cases" / "picker.txt"
-FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(i?)(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
+FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(?:/(\d+))?(i?)"
+                  r"(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, l0_runs_slowdown=8, l0_runs_limit=16,
                             sstable_bytes=64, task_bytes=10_000, codecs=("none",))
 
@@ -37,10 +38,10 @@ def small_tiers(monkeypatch):
 
 
 def file_of(match):
-    number, first, last, size, inline, tables, low, high, stale, later_tables = match
+    number, first, last, size, raw, inline, tables, low, high, stale, later_tables = match
     ids = tuple(map(int, (tables or later_tables or "1").split(",")))
     return SstableInfo(f"{int(number):032x}", user_key(ids[0], 0, first.encode()),
-                       user_key(ids[-1], 0, last.encode()), 100, int(size), int(size), ids, int(low or 1) << 16,
+                       user_key(ids[-1], 0, last.encode()), 100, int(size), int(raw or size), ids, int(low or 1) << 16,
                        int(high or 1) << 16, int(stale or 0), id=int(number), inline_data=bytes(bool(inline)))
 
 
