@@ -37,7 +37,8 @@ IDLE_POLL_SECONDS = 10.0        # upper bound of the growing polling interval
 POLL_SECONDS = 1.0              # polling interval for versions of other processes and for tasks to be retried
 EARLY_GAP_SECONDS = 0.05        # at least that long after a merge that is not due the next one begins, ...
 EARLY_GAPS = 19                 # ... and that multiple of its duration: such merges take a twentieth of a core
-REST_BYTES_PER_SECOND = 400 * MIB   # larger ones wait for rest as long as they take, and longer
+REST_BYTES_PER_SECOND = 400 * MIB   # larger ones wait for rest as long as they take, ...
+REST_GAPS, REST_SECONDS = 3, 5.0    # ... and for that multiple of the pauses between commits, up to so long
 WRITES_SECONDS = 1.0            # so long after a commit there is a writer beside compaction
 CALM_KINDS = frozenset((TaskKind.INTRA_L0, TaskKind.L0_TO_BASE, TaskKind.LEVEL))    # of tasks that may take their time
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not divided further for the sake of more threads
@@ -103,6 +104,7 @@ class Compactor:
         self._gap_until = 0.0                   # end of the gap behind the latest of those merges
         self._rests_since = 0.0                 # the latest version's arrival
         self._written_at = 0.0                  # that of the latest one with another epoch
+        self._commit_gap = 0.0                  # longest time between two of those; halved by each
         self._written_epoch = client.version.max_committed_epoch
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
@@ -244,6 +246,8 @@ class Compactor:
         self._wake(is_work)
         self._rests_since = monotonic_seconds()
         if news.max_committed_epoch != self._written_epoch:     # else it is compaction's own
+            gap = self._rests_since - self._written_at if self._written_at else 0.0
+            self._commit_gap = max(gap, self._commit_gap / 2)
             self._written_epoch, self._written_at = news.max_committed_epoch, self._rests_since
         self._plan_early(news, is_work)
 
@@ -254,7 +258,7 @@ class Compactor:
         """Notes what may be merged early: soon, or if that is large, once the store has rested."""
         early_bytes = 0 if is_work else self._client.early_bytes(version, self._running_tasks())
         with self._changed:
-            rest = early_bytes / REST_BYTES_PER_SECOND
+            rest = max(early_bytes / REST_BYTES_PER_SECOND, min(REST_GAPS * self._commit_gap, REST_SECONDS))
             early_at = self._rests_since + rest if early_bytes > EARLY_BYTES else self._gap_until
             is_earlier = early_bytes and (not self._early_bytes or early_at < self._early_at)
             self._early_bytes, self._early_at = early_bytes, early_at

@@ -151,6 +151,21 @@ def test_writes_put_off_what_waits_for_rest(monkeypatch):
         assert task_answers(store.manager) == []
 
 
+@pytest.mark.parametrize(("gaps", "merges"), [(0, True), (100, False)])
+def test_a_writer_that_pauses_is_not_at_rest(monkeypatch, gaps, merges):
+    """Its pauses, of a tenth of a second, suffice for a merge that does not ask how long they are."""
+    monkeypatch.setattr(hummock.compactor, "EARLY_BYTES", 100)
+    monkeypatch.setattr(early, "EARLY_BYTES", 100)
+    monkeypatch.setattr(hummock.compactor, "REST_GAPS", gaps)
+    store = Store(options=replace(OPTIONS, l0_runs=64, l0_runs_slowdown=999, l0_runs_limit=1000,
+                                  l0_base_bytes=1 << 30))
+    with store.compactor():
+        for _ in range(10):
+            store.write(1)
+            time.sleep(0.1)
+        assert bool(task_answers(store.manager)) == merges
+
+
 @pytest.mark.parametrize(("commits", "writes_seconds", "threads"), [(5, 60.0, 1), (9, 60.0, 2), (5, 0.0, 2)],
                          ids=["beside a writer", "behind", "after the writer"])
 def test_a_task_beside_a_writer_leaves_cores_to_it_until_compaction_falls_behind(
