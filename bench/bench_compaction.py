@@ -3,7 +3,8 @@
 Two runs of N rows (16 B keys, 100 B values, 64 KB blocks, lz4) become one, with fsync: `2N to N` writes the same
 keys twice, of which a watermark above leaves the newer; `2N to 2N` interleaves disjoint keys. RocksDB does the
 same with automatic compaction off; LevelDB cannot be kept from merging while it is loaded, so its figure flatters
-it. The groups that say "wall" are measured by the clock on the wall and want a quiet machine.
+it. `limit in C` (limits.py) goes from memory to memory, without files. The groups that say "wall" are measured by the
+clock on the wall and want a quiet machine.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench import limits
 from bench.cpus import confined
 from bench.datasets import KEY_BYTES, SEED, VALUE_BYTES, keys, values
 from bench.peers import Engine, LevelDb, RocksDb
@@ -143,6 +145,23 @@ def test_compaction_without_compression(benchmark: Any, shape: str, tmp_path: Pa
 
 
 @by_cpu
+@pytest.mark.parametrize("codec", ["lz4", "none"])
+def test_compaction_limit(benchmark: Any, shape: str, codec: str) -> None:
+    rng = np.random.default_rng(SEED)
+    ids = ids_of(shape, ROWS)[::-1]
+    parts = [(keys(part), values(ROWS, rng)) for part in ids]
+    compaction = limits.Compaction([limits.stored(part, codec) for part in parts], codec)
+    left, newest = np.unique(np.concatenate(ids), return_index=True)
+    scan = limits.Scan(compaction.run(), codec, len(left) * KEY_BYTES, len(left) * VALUE_BYTES)
+    assert scan.run() == len(left)
+    assert scan.out.column("key", len(left)).equals(keys(left))
+    assert scan.out.column("value", len(left)).equals(pa.concat_arrays([part[1] for part in parts]).take(newest))
+    group = f"compact {shape}, MB" if codec == "lz4" else f"compact {shape}, no codec, MB"
+    describe(benchmark, group, limits.Limit.name, 2 * ROWS * ROW_BYTES, limits.Limit.settings)
+    measure(benchmark, compaction.run, lambda: None)
+
+
+@by_cpu
 @pytest.mark.parametrize("peer", ["rocksdb", "leveldb"])
 def test_compaction_of_peers(benchmark: Any, shape: str, peer: str, tmp_path: Path) -> None:
     kinds: dict[str, type[Engine]] = {"rocksdb": RocksDb, "leveldb": LevelDb}
@@ -233,23 +252,46 @@ def parts_of(count: int) -> list[tuple[pa.BinaryArray, pa.BinaryArray]]:
     return [(keys(ids[owner == part]), values(int((owner == part).sum()), rng)) for part in range(count)]
 
 
+def batches_of(count: int) -> list[SharedBufferBatch]:
+    """Those parts as batches of the shared buffer."""
+    return [SharedBufferBatch(WriteBatch(*part), (count - number) << 16)
+            for number, part in enumerate(parts_of(count))]
+
+
+def collected(batches: list[SharedBufferBatch]) -> tuple[Any, Any, np.ndarray]:
+    """All entries as (keys, values, epochs)."""
+    merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in batches])
+    collector = EntryCollector(merged, MERGE_ROWS * VALUE_BYTES)
+    return collector.next_batch(MERGE_ROWS, 2 * MERGE_ROWS * VALUE_BYTES)
+
+
 @by_cpu
 @pytest.mark.parametrize("count", [2, 8, 32])
 def test_merge_in_memory(benchmark: Any, count: int) -> None:
     """Batches of the shared buffer into one pair of columns, by row."""
-    batches = [SharedBufferBatch(WriteBatch(*part), (count - number) << 16)
-               for number, part in enumerate(parts_of(count))]
+    batches = batches_of(count)
 
     def merge() -> int:
-        merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in batches])
-        collector = EntryCollector(merged, MERGE_ROWS * VALUE_BYTES)
-        return len(collector.next_batch(MERGE_ROWS, 2 * MERGE_ROWS * VALUE_BYTES)[0])
+        return len(collected(batches)[0])
 
     set_pool_limit(0)       # what other benches left there would push this one's columns out
     set_pool_limit(256 << 20)
     assert merge() == MERGE_ROWS
     describe(benchmark, f"merge of {count:2}, rows", "hummock", MERGE_ROWS)
     benchmark.pedantic(merge, rounds=ROUNDS, warmup_rounds=2)
+
+
+@by_cpu
+@pytest.mark.parametrize("count", [2, 8, 32])
+def test_merge_limit(benchmark: Any, count: int) -> None:
+    """A loser tree over the same columns."""
+    merge = limits.Merge(parts_of(count))
+    assert merge.run() == MERGE_ROWS
+    found = collected(batches_of(count))
+    assert all(merge.out.column(name, MERGE_ROWS).equals(column.to_arrow())
+               for name, column in zip(("key", "value"), found[:2], strict=True))
+    describe(benchmark, f"merge of {count:2}, rows", limits.Limit.name, MERGE_ROWS, limits.Limit.settings)
+    benchmark.pedantic(merge.run, rounds=ROUNDS, warmup_rounds=2)
 
 
 @by_cpu

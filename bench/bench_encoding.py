@@ -1,7 +1,8 @@
 """Keys, values and vnodes: rows to bytes and back, a chunk of 4,096 rows at a time, on one core.
 
 Peers do the nearest thing: polars' row format and DuckDB's sort keys order as keys do, but are not for storing; numpy
-swaps the bytes of one column and writes no tags. pyarrow has no row format that Python can call.
+swaps the bytes of one column and writes no tags. pyarrow has no row format that Python can call. `limit in C`
+(limits.py) is the same bytes for rows without nulls, and checks nothing when it decodes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench import limits
 from relational.chunk import Column, vnodes_of
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import DataType
@@ -76,6 +78,20 @@ def test_decode(benchmark: Any, form: str, shape: str) -> None:
     encoder = (KeyEncoder if form == "key" else ValueEncoder)([column.data_type for column in taken])
     encoded = encoder.encode(taken)
     measure(benchmark, f"{form} decode ({shape})", "hummock", lambda: encoder.decode(encoded))
+
+
+@pytest.mark.parametrize("way", ["encode", "decode"])
+@pytest.mark.parametrize(("form", "shape"), [("key", "bigint, varchar"), ("value", "bigint, double, varchar")])
+def test_limit(benchmark: Any, form: str, shape: str, way: str) -> None:
+    taken = [COLUMNS[name] for name in SHAPES[shape]]
+    encoder = (KeyEncoder if form == "key" else ValueEncoder)([column.data_type for column in taken])
+    codec = limits.RowCodec(form, limits.TableRows.of(*(COLUMNS[n].array for n in ("bigint", "double", "varchar"))))
+    codec.encode()
+    assert codec.encoded().equals(encoder.encode(taken).to_arrow())
+    codec.decode()
+    decoded = codec.target.columns()
+    assert all(decoded[name].equals(COLUMNS[name].array) for name in SHAPES[shape])
+    measure(benchmark, f"{form} {way} ({shape})", limits.Limit.name, codec.encode if way == "encode" else codec.decode)
 
 
 @pytest.mark.parametrize("wanted", [[0], [WIDE - 1], [0, WIDE - 1]], ids=str)

@@ -2,7 +2,8 @@
 
 A million groups, count and sum; a quarter of the changes retract an earlier row; a barrier each million
 changes. It is compared with an engine without state: pyarrow's group_by over the rows that are
-left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored. The same
+left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored; `limit
+in C` (limits.py) is one table with int64 sums that does not know which groups it changed. The same
 for the DISTINCT calls of Nexmark q15 (one group) and q16 (groups by channel), from nothing.
 
 CPU seconds. Run with POLARS_MAX_THREADS=1.
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from bench import limits
 from bench.nexmark import batch
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.agg import AggGroups, AggSpec
@@ -179,6 +181,29 @@ def test_update_step(benchmark: Any, chunk_rows: int) -> None:
     rows = size * chunk_rows
     benchmark.extra_info |= {"engine": f"hummock {chunk_rows}" if chunk_rows > 4_096 else "hummock", "rows": rows}
     benchmark.pedantic(update, setup=setup, rounds=20, warmup_rounds=4)
+
+
+def test_update_step_limit(benchmark: Any) -> None:
+    chunks, left = changes(4_096)
+    columns = [(*(np.asarray(column.array) for column in chunk.project((1, 2)).columns), np.asarray(chunk.ops))
+               for chunk in chunks]
+
+    def update_all(groups: limits.Aggregation, parts: list[tuple[np.ndarray, ...]]) -> None:
+        for k, v, ops in parts:
+            groups.apply(k, v, ops)
+
+    update_all(table := limits.Aggregation(GROUPS), columns)
+    found = table.groups()
+    expected = left.group_by("k").aggregate([("v", "count"), ("v", "sum")]).sort_by("k")
+    assert np.array_equal(found[found[:, 1] > 0], np.column_stack([expected[i].to_numpy() for i in range(3)]))
+    grown, every = limits.Aggregation(GROUPS), np.random.default_rng(SEED).permutation(GROUPS)
+    grown.apply(every, every, np.zeros(GROUPS, np.uint8))
+    size = EPOCH_CHANGES // 4_096
+    epochs = cycle([columns[first : first + size] for first in range(0, len(columns) - size + 1, size)])
+    benchmark.group = "update step, 1e6 live groups"
+    benchmark.extra_info |= {"engine": limits.Limit.name, "rows": size * 4_096,
+                             "settings": f"{limits.Limit.settings}; the live groups, the changes of hummock's"}
+    benchmark.pedantic(update_all, setup=lambda: ((grown, next(epochs)), {}), rounds=20, warmup_rounds=4)
 
 
 def bids() -> list[tuple[DataChunk, list[np.ndarray | None]]]:

@@ -4,6 +4,7 @@ ten epochs, deletes; by wall, with CPU microseconds beside it in `extra_info`.
 Each round asks for other keys, of a store that has rested for REST_SECONDS after the last epoch. 1,000,000 operations
 unless HUMMOCK_REAL_ROWS says otherwise. Both engines have 64 KB blocks, lz4, a bloom filter of 10 bits, a block cache
 of CACHE_BYTES, and compact beside all that is measured. Where fresh memory is measured, free pages are backed before.
+`limit in C` (limits.py) reads one run of the rows that are left, in memory: with lz4 to scan it, without to look up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from bench import limits
 from bench.datasets import SEED, RealRows, real_keys, real_rows, real_values
 from bench.latencies import milliseconds
 from bench.peers import Engine, engine_class
@@ -56,7 +58,23 @@ def store(
     engine.close()
 
 
-def noted(benchmark: Any, engine: Engine, group: str, of_round: int, work: Callable[[int], object],
+@pytest.fixture(scope="module")
+def left(data: RealRows) -> pa.Table:
+    """The newest version of each key that is not deleted, by key."""
+    versions = pa.concat_tables([pa.table([*columns, pa.repeat(epoch, len(columns[0]))], ["key", "value", "epoch"])
+                                 for epoch, columns in enumerate(data.epochs)])
+    ordered = versions.sort_by([("key", "ascending"), ("epoch", "descending")]).combine_chunks()
+    found = ordered["key"].combine_chunks()
+    is_newest = np.concatenate([[True], pc.not_equal(found[1:], found[:-1]).to_numpy(zero_copy_only=False)])
+    return ordered.filter(pc.and_(pa.array(is_newest), ordered["value"].is_valid())).select([0, 1]).combine_chunks()
+
+
+def one_run(data: RealRows, codec: str) -> limits.Stored:
+    """All epochs, compacted by the limit itself."""
+    return limits.Compaction([limits.stored(epoch, codec) for epoch in reversed(data.epochs)], codec).run()
+
+
+def noted(benchmark: Any, engine: Engine | type[limits.Limit], group: str, of_round: int, work: Callable[[int], object],
           rounds: int = ROUNDS, prepare: Callable[[], object] = lambda: None) -> None:
     """Measures `work(number of the round)`, of which each does so many. `prepare`: before each, not measured."""
     spent: list[float] = []
@@ -102,6 +120,31 @@ def test_get_many(benchmark: Any, store: tuple[Engine, Path], data: RealRows) ->
     noted(benchmark, engine, "get_many of 1,000", ROUND_KEYS, work)
 
 
+def test_get_many_limit(benchmark: Any, data: RealRows, left: pa.Table) -> None:
+    """`miss_ns`: of a key that is not there, of which nearly all end at the filter."""
+    lookup = limits.Lookup(one_run(data, "none"), CALL_KEYS, CALL_KEYS * 512)
+
+    def calls(keys: pa.BinaryArray) -> list[limits.Rows]:
+        return [limits.Rows.of(part, part)
+                for part in (keys[first : first + CALL_KEYS] for first in range(0, ROUND_KEYS, CALL_KEYS))]
+
+    asked = [calls(fresh(data.present, number + ROUNDS)) for number in range(ROUNDS + 1)]
+    absent = calls(data.absent[:ROUND_KEYS])
+    keys = data.present[:CALL_KEYS]
+    assert lookup.run(limits.Rows.of(keys, keys)) == CALL_KEYS
+    assert lookup.out.column("value", CALL_KEYS).equals(
+        left["value"].take(pc.index_in(keys, left["key"])).combine_chunks())
+
+    def work(number: int) -> None:
+        assert sum(map(lookup.run, asked[number])) == ROUND_KEYS
+
+    noted(benchmark, limits.Limit, "get_many of 1,000", ROUND_KEYS, work)
+    begun = time.perf_counter()
+    assert sum(map(lookup.run, absent)) == 0
+    benchmark.extra_info["miss_ns"] = round((time.perf_counter() - begun) / ROUND_KEYS * 1e9, 1)
+    print(f"\n{limits.Limit.name}: {benchmark.extra_info['miss_ns']} ns a key that is not there")
+
+
 def test_scan(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
     engine = store[0]
 
@@ -109,6 +152,17 @@ def test_scan(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> Non
         assert engine.scan().num_rows == len(data.present)
 
     noted(benchmark, engine, "scan to Arrow", len(data.present), work)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "none"])
+def test_scan_limit(benchmark: Any, data: RealRows, left: pa.Table, codec: str) -> None:
+    sizes = (len(limits.binary_parts(left[name].combine_chunks())[1]) for name in ("key", "value"))
+    scan = limits.Scan(one_run(data, codec), codec, *sizes)
+    assert scan.run() == left.num_rows
+    assert all(scan.out.column(name, left.num_rows).equals(left[name].combine_chunks()) for name in ("key", "value"))
+    noted(benchmark, limits.Limit, "scan to Arrow", left.num_rows, lambda number: scan.run())
+    if codec == "none":
+        benchmark.extra_info["engine"] = "limit, no lz4"
 
 
 def test_scan_to_fresh_memory(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
@@ -147,8 +201,10 @@ def test_short_scans(benchmark: Any, store: tuple[Engine, Path], data: RealRows)
 
 @pytest.mark.timeout(INGEST_SECONDS + 300)
 @pytest.mark.usefixtures("prepared_process")
-def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows) -> None:
-    """Single gets by a thread while another commits INGEST_ROWS rows at a time: milliseconds of both, by percentile."""
+@pytest.mark.parametrize("asked", ["get", "scan"])
+def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows, asked: str) -> None:
+    """Single gets, or scans of SHORT_ROWS rows as pairs, by a thread while another commits INGEST_ROWS rows at a time:
+    milliseconds of both, by percentile."""
     engine, rng = store[0], np.random.default_rng(SEED + 1)
     parts = []
     for _ in range(INGEST_BATCHES):
@@ -156,16 +212,17 @@ def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: Re
         keys = keys.take(pc.sort_indices(keys))
         parts.append((keys, real_values(len(keys), rng, np.zeros(len(keys), bool))))
     probes = data.present.to_pylist()[:100_000]
-    gets, commits = array("f"), array("f")      # seconds
+    answers, commits = array("f"), array("f")      # seconds
     is_over = threading.Event()
 
     def ask() -> None:
         number = 0
         while not is_over.is_set():
+            key = probes[number % len(probes)]
             begun = time.perf_counter()
-            found = engine.get([probes[number % len(probes)]])
-            gets.append(time.perf_counter() - begun)
-            assert found == 1
+            found = engine.get([key]) if asked == "get" else len(list(engine.pairs(key, SHORT_ROWS)))
+            answers.append(time.perf_counter() - begun)
+            assert found >= 1
             number += 1
 
     def ingest() -> None:
@@ -175,7 +232,7 @@ def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: Re
             engine.ingest([parts[len(commits) % INGEST_BATCHES]])
             commits.append(time.perf_counter() - begun)
 
-    benchmark.group = "commits beside gets"
+    benchmark.group = f"commits beside {asked}s"
     asking = threading.Thread(target=ask)
     asking.start()
     try:
@@ -183,9 +240,10 @@ def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: Re
     finally:
         is_over.set()
         asking.join()
-    found = milliseconds(get=gets, commit=commits)
-    benchmark.extra_info.update(engine=engine.name, rows=len(commits) * INGEST_ROWS, gets=len(gets), ms=found)
-    print(f"\n{engine.name}: {len(commits)} commits, {len(gets)} gets, ms: {found}")
+    found = milliseconds(**{asked: answers}, commit=commits)
+    benchmark.extra_info.update(engine=engine.name, rows=len(commits) * INGEST_ROWS, ms=found)
+    benchmark.extra_info[f"{asked}s"] = len(answers)
+    print(f"\n{engine.name}: {len(commits)} commits, {len(answers)} {asked}s, ms: {found}")
 
 
 @pytest.mark.parametrize("pages", ["warm", "cold"])
@@ -257,9 +315,14 @@ def test_ingest(benchmark: Any, data: RealRows, tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_space_at_rest(benchmark: Any, data: RealRows, tmp_path: Path, name: str) -> None:
-    """Bytes on disk for each byte of the rows that are left, compacted; the clock has the ingest and the compaction."""
+    """Bytes on disk for each byte of the rows that are left, compacted; the clock has the ingest and the compaction.
+
+    `write_amplification`: bytes that the process passed to the system's write calls meanwhile, logs included, for each
+    byte of the keys and values that were put in.
+    """
     kind, folder = engine_class(name), tmp_path / "db"
-    engine = kind(folder)
+    put = sum(len(limits.binary_parts(column)[1]) for epoch in data.epochs for column in epoch)
+    engine, before = kind(folder), written_bytes()
 
     def work(number: int) -> None:
         for epoch in data.epochs:
@@ -269,10 +332,16 @@ def test_space_at_rest(benchmark: Any, data: RealRows, tmp_path: Path, name: str
     noted(benchmark, engine, "ten epochs, and compaction", ROWS, work, rounds=1)
     if name == "hummock":
         engine.store.vacuum()                               # type: ignore[attr-defined]
+    amplification = (written_bytes() - before) / put
     stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     engine.close()
-    benchmark.extra_info["space"] = round(stored / data.bytes, 3)
-    print(f"\n{name}: {stored / data.bytes:.2f} bytes on disk a byte of rows")
+    benchmark.extra_info.update(space=round(stored / data.bytes, 3), write_amplification=round(amplification, 3))
+    print(f"\n{name}: {stored / data.bytes:.2f} bytes on disk a byte of rows, {amplification:.2f} written a byte put")
+
+
+def written_bytes() -> int:
+    """`wchar` of this process: unlike `write_bytes`, it also counts what is written to a tmpfs, or deleted at once."""
+    return int(Path("/proc/self/io").read_text().partition("wchar: ")[2].split()[0])
 
 
 def back_free_pages(size: int) -> None:
