@@ -2,7 +2,8 @@
 
 `build` and `probe` are ours alone: changes into the index; rows to matches to two columns of the matching rows, in
 chunks. Keys are distinct, or skewed: 100,000 of them, of which the first has a twelfth of the rows. `join` is both,
-beside what engines do once with the whole tables in memory. Rows: those that went in plus those that asked.
+beside what engines do once with the whole tables in memory, for keys 0 to 999,999, which DuckDB takes as positions of
+an array, and for as many of any 64 bits. Rows: those that went in plus those that asked.
 
 A round finds its memory warm, as the one before left it; the first build of the process is reported as "first".
 CPU seconds. Run with POLARS_MAX_THREADS=1.
@@ -34,6 +35,13 @@ def tables(built: int = BUILT, asked: int = ASKED) -> tuple[pa.Table, pa.Table]:
     rng = np.random.default_rng(SEED)
     rows = {"id": np.arange(built), "k": rng.permutation(built), "v": rng.integers(-1000, 1000, built)}
     return pa.table(rows), pa.table({"k": rng.integers(0, built, asked)})
+
+
+def scattered(built: pa.Table, asked: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The same tables with a random number for each k."""
+    numbers = np.random.default_rng(SEED + 1).integers(-(2**63), 2**63 - 1, len(built))
+    return (built.set_column(1, "k", pa.array(numbers[built["k"].to_numpy()])),
+            asked.set_column(0, "k", pa.array(numbers[asked["k"].to_numpy()])))
 
 
 def skewed(built: int = BUILT, keys: int = 100_000) -> pa.Table:
@@ -105,15 +113,16 @@ def test_probe(benchmark: Any, chunk_rows: int) -> None:
     assert benchmark.pedantic(probe, (index, rows), rounds=3, warmup_rounds=1) == ASKED
 
 
+@pytest.mark.parametrize("keys", ["dense", "scattered"])
 @pytest.mark.parametrize("engine", ["hummock", "duckdb", "polars"])
-def test_join(benchmark: Any, engine: str) -> None:
-    built, asked = tables()
+def test_join(benchmark: Any, engine: str, keys: str) -> None:
+    built, asked = tables() if keys == "dense" else scattered(*tables())
     rows = chunks(built, 65_536), chunks(asked, 65_536)
     run: dict[str, Callable[[], Callable[[], Any]]] = {
         "hummock": lambda: lambda: probe(build(rows[0]), rows[1]),
         "duckdb": lambda: duckdb_join(built, asked),
         "polars": lambda: polars_join(built, asked),
     }
-    benchmark.group = "join of 1e6 and 1e7 rows"
+    benchmark.group = f"join of 1e6 and 1e7 rows, {keys} keys"
     benchmark.extra_info |= {"engine": engine, "rows": BUILT + ASKED}
     benchmark.pedantic(run[engine](), rounds=3, warmup_rounds=1)
