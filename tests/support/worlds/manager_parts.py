@@ -39,7 +39,7 @@ class Files:
 
     def make(self, number, first=b"a", last=b"z", **fields):
         known = {"name": self._rng.randbytes(16).hex(), "smallest": first, "largest": last, "rows": 10,
-                 "data_bytes": 1000, "uncompressed_bytes": 2000, "table_ids": (1,),
+                 "data_bytes": 1000, "uncompressed_bytes": 1000, "table_ids": (1,),
                  "min_epoch": epoch_of(number), "max_epoch": epoch_of(number), "meta_bytes": 100,
                  "content_hash": self._rng.getrandbits(64)}
         return SstableInfo(**{**known, **fields})
