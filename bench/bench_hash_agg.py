@@ -28,6 +28,7 @@ from relational.agg import AggGroups, AggSpec
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind
+from relational.memory_budget import MemoryBudget
 from relational.plan.logical import Aggregate, Scan
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
@@ -104,7 +105,7 @@ def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
         (),
         (),
         ErrorCounts(),
-        cache_bytes=1 << 30,
+        memory=MemoryBudget(1 << 30),
         flush_groups=GROUPS,
         chunk_rows=4096,
     )

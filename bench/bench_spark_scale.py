@@ -101,7 +101,7 @@ def task_of(actors: tuple[ActorSpec, ...], version: HummockVersion) -> bytes:
     prefixes = tuple(f"{number:016x}" for number in range(16))
     return EpochTask(actors, epoch, Epoch(EPOCH + (2 << SPILL_BITS)), version.narrowed(ranges_read(actors)),
                      "s3://bucket/prefix", prefixes, StorageOptions(), 65_536, ROWS // SPLITS, 1_000,
-                     StreamOptions().aggregation_cache_bytes).to_bytes()
+                     StreamOptions().state_cache_bytes).to_bytes()
 
 
 def sent_by(rng: random.Random, receivers: int) -> ShufflePart:

@@ -6,7 +6,7 @@ over tables with a primary key. Sixteen rows have a key; of the right side of th
 the columns of a row, and bytes of all buffers beside them by capacity, with the memory of the process.
 
 "a quarter": the same join over tables with a primary key, once with everything in memory and once with
-`join_cache_bytes` at a quarter of what that took, keys in any order, or near each other in time; the digests of both
+`state_cache_bytes` at a quarter of what that took, keys in any order, or near each other in time; the digests of both
 are compared. Printed: the slowdown.
 
 "dimension row": a view joins HUMMOCK_DIMENSION_ROWS rows with one, which is updated. Printed: what the join and the
@@ -108,7 +108,7 @@ def test_kept(benchmark: Any, operator: str, kind: str, tmp_path: Path) -> None:
 def test_a_quarter(benchmark: Any, is_near: bool, tmp_path: Path) -> None:
     def run(name: str, budget: int) -> tuple[float, Any, int]:
         """(Seconds, the answer, bytes in memory.)"""
-        with stream.connect(f"file://{tmp_path}/{name}", create=True, parallelism=1, join_cache_bytes=budget) as db:
+        with stream.connect(f"file://{tmp_path}/{name}", create=True, parallelism=1, state_cache_bytes=budget) as db:
             db.sql(TABLES["retracting"])
             db.sql(f"CREATE SINK kept AS {OPERATORS['join']} WITH (connector = 'digest')")
             began = time.perf_counter()
@@ -207,7 +207,8 @@ class Beside:
 
 @pytest.mark.parametrize("budget", [512 << 20, UNBOUNDED], ids=["default budget", "all in memory"])
 def test_dimension_row(benchmark: Any, budget: int, tmp_path: Path) -> None:
-    with stream.connect(f"file://{tmp_path}", create=True, join_cache_bytes=budget, barrier_timeout_ms=3_600_000) as db:
+    options = {"state_cache_bytes": budget, "barrier_timeout_ms": 3_600_000}
+    with stream.connect(f"file://{tmp_path}", create=True, **options) as db:
         db.sql("CREATE TABLE fact (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
         db.sql("CREATE TABLE dimension (id BIGINT PRIMARY KEY, name VARCHAR)")
         db.sql("INSERT INTO dimension VALUES (1, 'before')")

@@ -22,16 +22,23 @@ class MemoryBudget:
 
     def share(self) -> MemoryShare:
         """Another one, which uses nothing yet."""
-        with self._lock:
-            made = MemoryShare(self)
-            self._shares.add(made)
-            return made
+        made = MemoryShare(self)
+        self._add(made)
+        return made
 
     @property
     def used_bytes(self) -> int:
         """What all shares use, as of their last reports."""
         with self._lock:
             return sum(each.used_bytes for each in self._shares)
+
+    def _add(self, share: MemoryShare) -> None:
+        with self._lock:
+            self._shares.add(share)
+
+    def _remove(self, share: MemoryShare) -> None:
+        with self._lock:
+            self._shares.discard(share)
 
     def _capacity_of(self, share: MemoryShare, used_bytes: int) -> int:
         with self._lock:
@@ -60,3 +67,10 @@ class MemoryShare:
         """What the operator may use, if it uses `used_bytes` now. At least 1."""
         self.capacity_bytes = self._budget._capacity_of(self, used_bytes)
         return self.capacity_bytes
+
+    def move_to(self, budget: MemoryBudget) -> None:
+        """From here on it is one of `budget`."""
+        self._budget._remove(self)
+        self._budget = budget
+        budget._add(self)
+        self.report(self.used_bytes)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
     """`rows` that are kept. `column_bytes`: of their columns alone; `used_bytes`: of all buffers, with these, by
-    capacity. `budget_bytes`, beyond which rows are evicted, None: no own budget. `evicted`: keys that have left memory
-    so far, each with all of its rows."""
+    capacity. `budget_bytes`: what it may use now, beyond which rows are evicted; of several the largest; None: within
+    that of another one. `evicted`: keys that have left memory so far, each with all of its rows."""
 
     rows: int
     column_bytes: int
@@ -24,7 +24,7 @@ class MemoryUse:
             self.rows + other.rows,
             self.column_bytes + other.column_bytes,
             self.used_bytes + other.used_bytes,
-            sum(budgets) if budgets else None,
+            max(budgets, default=None),
             self.evicted + other.evicted,
         )
 

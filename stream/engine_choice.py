@@ -12,7 +12,6 @@ forth. Either engine goes on from any committed epoch of the other.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 BUSY_SHARE, IDLE_SHARE = 0.7, 0.3
@@ -54,8 +53,3 @@ def choose_engine(figures: EngineFigures) -> EngineChoice:
     if busy < IDLE_SHARE and state < STATE_SHARE / 2:
         return EngineChoice(PROCESS, f"{busy_text}, and {state_text}: this machine is enough")
     return EngineChoice(figures.engine, f"{busy_text}, and {state_text}: neither engine is clearly the better one")
-
-
-def memory_of_machine() -> int:
-    """Bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

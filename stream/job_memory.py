@@ -9,7 +9,8 @@
     beside_bytes     of all buffers without them: indexes, ids, chains, tags, keys that are kept twice, free lists, and
                      capacity that is not used yet
     beside_per_row   bytes
-    budget_bytes     beyond which rows are evicted; NULL: within the budget of the first state of the operator
+    budget_bytes     what an actor may use of state_cache_bytes now: all that others leave, at least an equal part;
+                     beyond it rows are evicted; NULL: within the budget of the first state of the operator
     evicted          keys, groups or values that have left memory since the actors began
     resident_bytes   of the process, in the last row alone
 

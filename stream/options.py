@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from hummock.base.process import usable_memory_bytes
 from hummock.errors import InvalidOption
 from hummock.options import MIB, MS_LIMIT, StorageKeywords, check_range
 
 TASK_MEMORY_BYTES = 512 * MIB
 """Of rows that a task of a bulk load buffers, unless the load says otherwise."""
+TASK_CACHE_BYTES = 256 * MIB
+"""At most, of the state that the executors of one Spark task have in memory."""
 NAME_PREFIXES = 16
 """Of the objects of a bulk load or backfill: a bucket serves a few thousand requests a second for each."""
 
+CACHE_SHARE = 4     # of the memory that is usable, where the options do not say how much
 ROWS_LIMIT = 1 << 40
 BYTES_LIMIT = 1 << 62
 RANGES = {
@@ -32,11 +36,8 @@ RANGES = {
     "transaction_bytes": (1, BYTES_LIMIT),
     "inbox_poll_ms": (0, MS_LIMIT),
     "state_write_bytes": (1, BYTES_LIMIT),
-    "aggregation_cache_bytes": (1, BYTES_LIMIT),
+    "state_cache_bytes": (0, BYTES_LIMIT),
     "aggregation_flush_groups": (1, ROWS_LIMIT),
-    "join_cache_bytes": (1, BYTES_LIMIT),
-    "top_n_cache_bytes": (1, BYTES_LIMIT),
-    "over_window_cache_bytes": (1, BYTES_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "recursion_rounds": (1, ROWS_LIMIT),
@@ -99,20 +100,13 @@ class StreamOptions:
     state_write_bytes: int = 256 << 20
     """Memory for what all executors wrote to their state tables within the epoch; beyond it the larger ones hand their
     writes to the store before the barrier, and so does each table beyond 64 MiB."""
-    aggregation_cache_bytes: int = 256 << 20
-    """Memory for the groups of one aggregation; beyond it clean groups are evicted at barriers."""
+    state_cache_bytes: int = 0
+    """Memory for the state that all executors keep: groups, rows of joins, first rows of top-n, last rows of window
+    functions; 0: a quarter of the memory of the machine, or of the container. Beyond it those that have more than
+    their equal part evict at barriers what was looked up longest ago, and read it from the store when it is needed."""
     aggregation_flush_groups: int = 1_000_000
     """Dirty groups of one actor of an aggregation beyond which its changes are emitted before the barrier; where few
     groups change twice in an epoch, from 65,536 on."""
-    join_cache_bytes: int = 512 << 20
-    """Memory for the rows of both inputs of one actor of a join; beyond it those of the keys that were looked up
-    longest ago are evicted at barriers."""
-    top_n_cache_bytes: int = 256 << 20
-    """Memory for the first rows of the groups of one actor of a top-n; beyond it those of the groups that were looked
-    up longest ago are evicted at barriers."""
-    over_window_cache_bytes: int = 256 << 20
-    """Memory for the last rows of the partitions of one actor of window functions; beyond it those of the partitions
-    that were looked up longest ago are evicted at barriers."""
     allow_user_functions: bool = False
     """Whether the Python text of user functions may run in this session: functions can be created and called, and a
     store whose views call some can be opened. The text is part of the store, so whoever can write a bucket can have
@@ -182,11 +176,8 @@ class SessionKeywords(StorageKeywords, total=False):
     transaction_bytes: int
     inbox_poll_ms: int
     state_write_bytes: int
-    aggregation_cache_bytes: int
+    state_cache_bytes: int
     aggregation_flush_groups: int
-    join_cache_bytes: int
-    top_n_cache_bytes: int
-    over_window_cache_bytes: int
     allow_user_functions: bool
     replacement_scans: bool
     sources_paused: bool
@@ -225,3 +216,13 @@ class SessionKeywords(StorageKeywords, total=False):
     threads: int
     memory_bytes: int
     codecs: tuple[str, ...]
+
+
+def cache_bytes_of(options: StreamOptions) -> int:
+    """For the state of all executors of a session."""
+    return options.state_cache_bytes or usable_memory_bytes() // CACHE_SHARE
+
+
+def task_cache_bytes(options: StreamOptions) -> int:
+    """For the state of all executors of a Spark task, of which a machine runs several."""
+    return min(options.state_cache_bytes or TASK_CACHE_BYTES, TASK_CACHE_BYTES)

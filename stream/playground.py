@@ -36,6 +36,7 @@ from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
+from relational.memory_budget import MemoryBudget
 from relational.table.scan_positions import stored_since
 from relational.table.storage_table import StorageTable
 from relational.table.store_rules import missing_rules
@@ -46,7 +47,7 @@ from stream.error_counts import RunningErrorCounts
 from stream.job_memory import OperatorMemory
 from stream.job_profile import FragmentProfile
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
-from stream.options import StreamOptions
+from stream.options import StreamOptions, cache_bytes_of
 from stream.protocol import Step, StepObserver, unobserved
 from stream.runtime.actor_pool import ActorPool
 from stream.sink_delivery import SinkDeliveries
@@ -115,6 +116,7 @@ class Playground:
         self.feeds: WeakSet[ClosedAtExit] = WeakSet()
         """Readers of changes, which end with it."""
         self.metrics = metrics or Metrics()
+        self._state_memory = MemoryBudget(cache_bytes_of(options.stream))
         self.node_name = f"playground-{random_bytes(8).hex()}"
         with contextlib.ExitStack() as undo:
             undo.callback(object_store.close)
@@ -163,6 +165,7 @@ class Playground:
             lambda: self.meta.request_barrier(),
             self.deliveries.progress,
             handover=self._handover,
+            memory=self._state_memory,
         )
         self.errors = builder.errors
         return ComputeNode(
@@ -257,6 +260,7 @@ class Playground:
             lambda load_id: self.manager.load_answer(load_id) is not None,
             self._handover,
             lambda: self.node.is_busy,
+            self._state_memory,
         )
 
     def _stored_since(self, table: TableCatalog) -> Epoch | None:

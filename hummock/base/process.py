@@ -7,7 +7,10 @@ import importlib.metadata
 import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3           # as <malloc.h> has it
@@ -48,6 +51,30 @@ def installed_version() -> str:
         return importlib.metadata.version("hummock")
     except importlib.metadata.PackageNotFoundError:
         return "(run from its source tree)"
+
+
+def usable_memory_bytes(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """The memory of the machine, or the limit of the container or control group that this process is in. `cgroups`:
+    where that file system is."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError):
+        found += limits_of_groups(Path("/proc/self/cgroup").read_text(), cgroups)
+    return min(found)
+
+
+def limits_of_groups(text: str, cgroups: Path) -> Iterator[int]:
+    """Bytes that control groups allow, of version 2 or 1, and those around them. `text`: as /proc/self/cgroup names
+    them."""
+    for line in text.splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        folder = cgroups / controllers / group.lstrip("/")
+        for each in (folder, *folder.parents):
+            if each.is_relative_to(cgroups / controllers):
+                with suppress(OSError, ValueError):         # there is none, or it is "max"
+                    name = "memory.limit_in_bytes" if controllers else "memory.max"
+                    yield int((each / name).read_text())
 
 
 def peak_memory_bytes() -> int:

@@ -21,6 +21,7 @@ from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.key_ids import KeyInterner
+from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.types import DataType
 
@@ -35,7 +36,7 @@ ReadRows: TypeAlias = Callable[[DataChunk], tuple[DataChunk, np.ndarray]]
 
 class DistinctValues:
     """The values of column `argument` for the calls numbered `calls`, which may lose them if `has_counts`.
-    `group_numbers`: those of the groups. `capacity_bytes`: of the whole aggregation."""
+    `group_numbers`: those of the groups. `memory`: of the whole aggregation."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class DistinctValues:
         calls: Sequence[int],
         has_counts: bool,
         group_numbers: KeyInterner,
-        capacity_bytes: int | None,
+        memory: MemoryShare | None,
     ) -> None:
         self.argument, self.calls = argument, tuple(calls)
         self._values = KeyInterner([data_type])
         self._records = DistinctRecords(len(self.calls), has_counts)
         self._group_numbers = group_numbers
-        self._evicted = EvictedKeys(capacity_bytes)
+        self._evicted = EvictedKeys(memory)
         self._vanished = 0  # approximate number of entries in memory without rows
 
     @property

@@ -43,10 +43,11 @@ from relational.errors import ConsistencyError
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
+from relational.memory_budget import MemoryBudget, MemoryShare
 from relational.memory_use import MemoryUse
 from relational.types import DataType
 
-MOST_FILLED = 3 / 2  # of the capacity, with the saved records of dirty groups
+EXCESS_BYTES = 512 << 20  # beyond the capacity, or half of it, with the saved records of dirty groups
 EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
 FLUSH_GROUPS = 32_768  # in one piece of a flush; twice as many take as long per group, half as many 5 % longer
 COLLECTED_ROWS = 1 << 18  # in one piece of a flush, of rows that are read for calls that collect, unless of one group
@@ -102,14 +103,14 @@ class AggGroups:
         specs: Sequence[AggSpec],
         *,
         strict: bool = False,
-        capacity_bytes: int | None = None,
+        memory: MemoryShare | None = None,
     ):
         """`group_by` are columns of the input chunks. `strict`: a result that does not fit its type is an
-        EvaluationError, else NULL. Above `capacity_bytes` a flush evicts clean groups, oldest first; the caller must be
-        able to load them again.
+        EvaluationError, else NULL. Above the capacity of `memory` a flush evicts clean groups, oldest first; the
+        caller must be able to load them again.
         """
         self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
-        self.capacity_bytes = capacity_bytes
+        self._memory = memory
         self._numbers = KeyInterner(self.group_types)
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
         self._calls = tuple(
@@ -127,9 +128,9 @@ class AggGroups:
         self._had_row = False  # the global group had a row at the last flush
         self._vanished = 0  # approximate number of groups in memory that no longer exist
         self._forget_at = MIN_CLOSED  # keys in memory by which a watermark is compared with all groups
-        self._evicted = EvictedKeys(capacity_bytes)
+        self._evicted = EvictedKeys(memory)
         self.distinct = tuple(
-            DistinctValues(argument, data_type, calls, has_counts, self._numbers, capacity_bytes)
+            DistinctValues(argument, data_type, calls, has_counts, self._numbers, memory)
             for argument, data_type, calls, has_counts in _distinct_arguments(self.specs)
         )
         """For each argument of DISTINCT calls its values."""
@@ -159,16 +160,25 @@ class AggGroups:
         parts = (self._numbers, self._states, *self._states.kernels, *self.distinct)
         return sum(part.size_bytes for part in parts)
 
+    def move_to(self, budget: MemoryBudget) -> None:
+        """From here on its memory is a share of `budget`. REQUIRES that it has a share of one."""
+        assert self._memory is not None
+        self._memory.move_to(budget)
+
     def memory(self) -> MemoryUse:
         """Of the groups without their distinct values, whose budget is this one. From any thread."""
         used = self.size_bytes - sum(values.size_bytes for values in self.distinct) + self._evicted.size_bytes
         columns = self._numbers.column_bytes + self._states.column_bytes
-        return MemoryUse(self.groups, columns, used, self.capacity_bytes, self._evicted.count)
+        budget = None if self._memory is None else self._memory.capacity_bytes
+        return MemoryUse(self.groups, columns, used, budget, self._evicted.count)
 
     @property
     def is_full(self) -> bool:
         """Whether the groups and what a flush releases exceed the capacity by so much that they should be flushed."""
-        return self.capacity_bytes is not None and self.size_bytes > MOST_FILLED * self.capacity_bytes
+        if self._memory is None:
+            return False
+        capacity = self._memory.capacity_bytes
+        return self.size_bytes > capacity + min(capacity // 2, EXCESS_BYTES)
 
     @property
     def overflows(self) -> int:
@@ -490,8 +500,9 @@ class AggGroups:
         which it yields no change."""
         self._vanished += vanished
         share = of_values = 1.0
-        if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
-            share, of_values = self._kept_shares(self.capacity_bytes * EVICTION_SHARE)
+        capacity = None if self._memory is None else self._memory.report(self.size_bytes)
+        if capacity is not None and self.size_bytes > capacity:
+            share, of_values = self._kept_shares(capacity * EVICTION_SHARE)
         elif self._vanished < max(MIN_VANISHED, self.groups // 2) and not any(each.is_sparse for each in self.distinct):
             return
         exists = np.ones(self.groups, bool)
@@ -505,6 +516,8 @@ class AggGroups:
             for _ in values.evict(of_values, kept, self.groups):
                 yield NO_CHANGE
         self._keep(kept)
+        if self._memory is not None:
+            self._memory.report(self.size_bytes)
 
     def _kept_shares(self, wanted: float) -> tuple[float, float]:
         """Which share of groups, and of distinct values, fit into so many bytes. Values leave first, down to a half of

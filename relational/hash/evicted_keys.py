@@ -9,6 +9,7 @@ import numpy as np
 
 from relational.chunk.data_chunk import DataChunk
 from relational.hash.key_filter import KeyFilter
+from relational.memory_budget import MemoryShare
 
 FILTER_SHARE = 1 / 8  # of the capacity of what is in memory that the filter of evicted keys may use besides
 ADDED_KEYS = 32_768  # at a time
@@ -16,10 +17,10 @@ Columns: TypeAlias = Callable[[np.ndarray], DataChunk]
 
 
 class EvictedKeys:
-    """Keys by number, whose columns `keys(ids)` returns. `capacity_bytes`: of what is in memory, None: any."""
+    """Keys by number, whose columns `keys(ids)` returns. `memory`: of what is in memory, None: any."""
 
-    def __init__(self, capacity_bytes: int | None) -> None:
-        self._capacity_bytes = capacity_bytes
+    def __init__(self, memory: MemoryShare | None) -> None:
+        self._memory = memory
         self._filter: KeyFilter | None = None  # of all keys that are only in the store; None: unknown
         self.count = 0
         """Keys that have left memory so far."""
@@ -47,5 +48,5 @@ class EvictedKeys:
             return
         for first in range(0, len(ids), ADDED_KEYS):
             self._filter.add(keys(ids[first : first + ADDED_KEYS]))
-        if self._capacity_bytes is not None and self._filter.size_bytes > FILTER_SHARE * self._capacity_bytes:
+        if self._memory is not None and self._filter.size_bytes > FILTER_SHARE * self._memory.capacity_bytes:
             self._filter = None

@@ -20,7 +20,7 @@ cdef class JoinIndex(JoinRows):
     cdef readonly tuple key_columns     # indices in a row of this input
     cdef readonly tuple null_safe       # per key column: NULL equals NULL (else NULL equals nothing)
     cdef readonly tuple stream_key      # indices; empty: the input is append-only
-    cdef readonly object capacity_bytes # None: no budget
+    cdef readonly object memory_share   # MemoryShare; None: no budget
     cdef readonly bint is_complete      # nothing was ever evicted
     cdef readonly uint32_t epoch        # number of the current epoch
     cdef readonly Py_ssize_t generation # incremented when ids change
@@ -29,5 +29,5 @@ cdef class JoinIndex(JoinRows):
     cdef object form                    # StoredForm
     cdef object evicted                 # EvictedKeys
 
-    cdef int evict(self, double share) except -1    # keys beyond this share of the budget, touched longest ago
+    cdef int evict(self, Py_ssize_t kept_bytes) except -1   # keys beyond so many bytes, touched longest ago
     cdef int repack(self, const int32_t[::1] keys) except -1    # keeps only `keys` and their rows

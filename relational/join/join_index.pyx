@@ -1,6 +1,6 @@
 """JoinIndex: the rows of one input of a join in memory.
 
-    index = JoinIndex(types, key_columns, stream_key, null_safe=(False,), capacity_bytes=1 << 30)
+    index = JoinIndex(types, key_columns, stream_key, null_safe=(False,), memory=MemoryBudget(1 << 30).share())
     located = index.locate(key columns, visibility)             # ids int32[rows], new_ids int32[n]
     index.load(stored rows of the keys in new_ids)              # unless nothing is stored anywhere
     index.apply(chunk, located.ids)                             # chunk: changes of this input
@@ -41,7 +41,7 @@ cdef enum:
     MIN_FORGOTTEN = 4096        # keys and rows in memory below which none are forgotten
 
 cdef double EVICTION_SHARE = 0.6    # of the capacity remains filled after an eviction, and is moved
-cdef int EXCESS = 2                 # times the capacity may be filled within an epoch
+cdef Py_ssize_t EXCESS_BYTES = 512 << 20    # beyond the capacity, or as much as it, within an epoch
 
 
 @cython.final
@@ -50,7 +50,7 @@ cdef class JoinIndex(JoinRows):
     `end_epoch` or `limit_memory`.
     """
 
-    def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None, has_degrees=False):
+    def __init__(self, types, key_columns, stream_key, *, null_safe=None, memory=None, has_degrees=False):
         """Rows of `types`; `key_columns` and `stream_key` are indices into them. Without a stream key the input is
         append-only: a delete is an error, and no time or memory is spent on locating rows. `has_degrees`: each row has
         a degree.
@@ -60,12 +60,12 @@ cdef class JoinIndex(JoinRows):
         self.null_safe = (False,) * len(self.key_columns) if null_safe is None else tuple(null_safe)
         if len(self.null_safe) != len(self.key_columns) or not self.key_columns:
             raise ValueError(f"keys {self.key_columns}, null_safe {self.null_safe}, stream key {self.stream_key}")
-        self.capacity_bytes = capacity_bytes
+        self.memory_share = memory
         self.key_numbers = KeyInterner([types[column] for column in self.key_columns])
         self.form = StoredForm(types, self.stream_key)
         super().__init__(self.form.types, self.form.name, has_degrees)
         self.is_complete, self.epoch, self.forget_at = True, 1, MIN_FORGOTTEN
-        self.evicted = EvictedKeys(capacity_bytes)
+        self.evicted = EvictedKeys(memory)
 
     @property
     def rows(self):
@@ -76,6 +76,11 @@ cdef class JoinIndex(JoinRows):
     def keys(self):
         """The number of known keys, including those without rows."""
         return self.lists.keys
+
+    @property
+    def capacity_bytes(self):
+        """What it may use, as of the last barrier; None: any."""
+        return None if self.memory_share is None else self.memory_share.capacity_bytes
 
     @property
     def size_bytes(self):
@@ -198,15 +203,18 @@ cdef class JoinIndex(JoinRows):
         """At a barrier: closes gaps if there are many, and enforces the budget. Returns the number of evicted keys.
         Invalidates all key and row ids.
         """
-        cdef Py_ssize_t before
-        cdef double share = EVICTION_SHARE
+        cdef Py_ssize_t before, capacity
+        cdef double kept = EVICTION_SHARE
         if self.has_waste():
             self.repack(self.worth_keeping())
         self.lists.pack()
         before = self.lists.keys
-        while self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes and self.lists.keys:
-            self.evict(share)
-            share /= 2
+        if self.memory_share is not None:
+            capacity = self.memory_share.report(self.size_bytes)
+            while self.size_bytes > capacity and self.lists.keys:
+                self.evict(<Py_ssize_t>(capacity * kept))
+                kept /= 2
+            self.memory_share.report(self.size_bytes)
         self.epoch += 1
         return before - self.lists.keys
 
@@ -229,9 +237,12 @@ cdef class JoinIndex(JoinRows):
         self.repack(np.setdiff1d(np.arange(self.lists.keys, dtype=np.int32), ids, True))
 
     def limit_memory(self):
-        """Within an epoch: evicts as `end_epoch`, once rows take EXCESS times the capacity."""
-        if self.capacity_bytes is not None and self.size_bytes > EXCESS * self.capacity_bytes:
-            self.end_epoch()
+        """Within an epoch: evicts as `end_epoch`, once rows take twice the capacity, or EXCESS_BYTES more."""
+        cdef Py_ssize_t capacity
+        if self.memory_share is not None:
+            capacity = self.memory_share.capacity_bytes
+            if self.size_bytes > capacity + min(capacity, EXCESS_BYTES):
+                self.end_epoch()
 
     def comparable(self, columns, visibility):
         """`visibility` without the rows whose key equals nothing."""
@@ -307,8 +318,8 @@ cdef class JoinIndex(JoinRows):
         taken = np.cumsum(rows[order] * per_row + per_key) <= wanted_bytes
         return np.sort(order[taken]).astype(np.int32)
 
-    cdef int evict(self, double share) except -1:
-        kept = self.latest(int(self.capacity_bytes * share))
+    cdef int evict(self, Py_ssize_t kept_bytes) except -1:
+        kept = self.latest(kept_bytes)
         self.evicted.add(np.setdiff1d(np.arange(self.lists.keys, dtype=np.int32), kept, True), self.keys_of)
         self.is_complete = False
         return self.repack(kept)

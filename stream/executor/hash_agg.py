@@ -30,6 +30,7 @@ from relational.chunk import DataChunk, StreamChunk
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import Evaluator, masks_of
 from relational.expr.eval_context import ErrorCounts
+from relational.memory_budget import MemoryBudget, MemoryShare
 from relational.memory_use import MemoryUse
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
@@ -51,7 +52,7 @@ class HashAggExecutor(Executor):
 
     `extremes` are the tables of the minima and maxima that a retraction can change, `distinct` those of the values of
     DISTINCT calls, in the order of their first calls, `ordered` those of the rows of calls that collect. `state_table`
-    has the columns that `AggGroups` flushes. Clean groups and the rows of groups beyond `cache_bytes`, in equal parts,
+    has the columns that `AggGroups` flushes. Clean groups and the rows of groups beyond their shares of `memory`
     are evicted after a flush. Far beyond it groups are flushed before the barrier, and so are as many dirty ones as
     FlushPace says, between `early_groups` and `flush_groups`. `errors` counts rows whose FILTER failed, rows dropped
     because a key made of them is too long for the store [R55], and groups whose sum or average exceeds its type, or
@@ -73,7 +74,7 @@ class HashAggExecutor(Executor):
         ordered: Sequence[OrderedInput],
         errors: ErrorCounts,
         *,
-        cache_bytes: int,
+        memory: MemoryBudget,
         flush_groups: int,
         chunk_rows: int,
         early_groups: int = EARLY_GROUPS,
@@ -90,12 +91,13 @@ class HashAggExecutor(Executor):
         self._ordered = tuple(ordered)
         self._collecting = [f"rows of {calls[each.calls[0]].kind}" for each in self._ordered]
         self._width = len(types)
-        cache_bytes = max(cache_bytes // (1 + len(self._ordered)), 1)
         for each in self._ordered:
-            each.open(calls, types, cache_bytes)
+            each.open(calls, types, memory.share())
         if groups is None:
             groups = agg_groups(
-                group_by, types, calls, extremes, distinct, cache_bytes, state_table.catalog, self._ordered)
+                group_by, types, calls, extremes, distinct, memory.share(), state_table.catalog, self._ordered)
+        else:
+            groups.move_to(memory)
         self._groups = groups
         self._is_global = not group_by
         self._state_table = state_table
@@ -261,7 +263,7 @@ def agg_groups(
     calls: Sequence[AggCall],
     extremes: Sequence[ExtremeTable],
     distinct: Sequence[DistinctTable],
-    cache_bytes: int,
+    memory: MemoryShare | None,
     state_table: TableCatalog,
     ordered: Sequence[OrderedInput] = (),
 ) -> AggGroups:
@@ -290,4 +292,4 @@ def agg_groups(
         )
         for number, call in enumerate(calls)
     ]
-    return AggGroups(group_by, [types[index] for index in group_by], specs, capacity_bytes=cache_bytes)
+    return AggGroups(group_by, [types[index] for index in group_by], specs, memory=memory)

@@ -24,6 +24,7 @@ from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.large_keys import UNKNOWN, LargeKeys
 from relational.join.net_changes import net_changes
+from relational.memory_budget import MemoryShare
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
@@ -81,8 +82,8 @@ class Located(NamedTuple):
 class JoinSide:
     """The rows of `input`. `table` has its columns, `times` those by which rows are dropped; None: only whole keys are.
     `null_safe`: of each key column, whether NULL equals NULL. `has_condition`: rows with equal keys match only if a
-    condition holds too. `cache_bytes`: of rows in memory, beyond which those of the keys that were looked up longest
-    ago are evicted."""
+    condition holds too. `memory`: for rows, beyond which those of the keys that were looked up longest ago are
+    evicted."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class JoinSide:
         table: StateTable,
         null_safe: Sequence[bool],
         has_condition: bool,
-        cache_bytes: int,
+        memory: MemoryShare,
         times: RowTimes | None = None,
     ) -> None:
         self.input = input
@@ -103,7 +104,7 @@ class JoinSide:
         self.has_degrees = self.is_tracked and has_condition
         """Whether each row in memory has the number of its partners; else it is the number of rows with its key."""
         self.index = JoinIndex(
-            input.types, input.key, name, null_safe=tuple(null_safe), capacity_bytes=cache_bytes,
+            input.types, input.key, name, null_safe=tuple(null_safe), memory=memory,
             has_degrees=self.has_degrees)
         self._large = LargeKeys([input.types[column] for column in input.key])
         self._starts_empty = False

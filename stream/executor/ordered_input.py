@@ -29,6 +29,7 @@ from relational.expr.aggregates import AggCall
 from relational.join.join_index import JoinIndex
 from relational.join.net_changes import net_changes
 from relational.join.rows_by_key import RowsByKey
+from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.table.key_sort import sorted_rows
 from relational.table.state_table import StateTable
@@ -67,7 +68,7 @@ class OrderedInput(TableOfInputs):
         self._net: StreamChunk | None = None  # net changes, by group
         self._of_net = _NO_GROUPS
 
-    def open(self, calls: Sequence[AggCall], types: Sequence[DataType], capacity_bytes: int) -> None:
+    def open(self, calls: Sequence[AggCall], types: Sequence[DataType], memory: MemoryShare) -> None:
         """Before any other use. `calls`: all of the aggregation; `types`: of its input."""
         layout = self._layout
         of_rows = [types[column] for column in layout.columns]
@@ -79,12 +80,12 @@ class OrderedInput(TableOfInputs):
             [DataType.INT, *(of_rows[key.column] for key in layout.keys)],
             [SortKey(0).order, *(key.order for key in layout.keys)],
         )
-        self._capacity_bytes = capacity_bytes
+        self._memory = memory
         constant = () if layout.groups else (DataType.INT,)
         key = tuple(range(layout.groups)) or (len(of_rows),)
         self._index = JoinIndex(
             [*of_rows, *constant], key, layout.stream_key or key, null_safe=(True,) * len(key),
-            capacity_bytes=capacity_bytes,
+            memory=memory,
         )
 
     def memory(self) -> MemoryUse:
@@ -94,7 +95,7 @@ class OrderedInput(TableOfInputs):
     @property
     def is_full(self) -> bool:
         """Whether the changes that are kept should be applied."""
-        return self._kept_bytes * KEPT_SHARE > self._capacity_bytes
+        return self._kept_bytes * KEPT_SHARE > self._memory.capacity_bytes
 
     def sizes(self, chunk: DataChunk, mask: np.ndarray | None) -> Column:
         """As `kept_sizes`; `mask` is that of the calls' FILTER."""

@@ -25,6 +25,7 @@ from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Cast, InputRef
 from relational.expr.window_functions import WindowCall
 from relational.expr.window_reach import Reach
+from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.order.late_rows import LateRows
 from relational.order.ordered_rows import OrderedRows
@@ -91,8 +92,8 @@ class _Part:
 
 
 class OverWindowExecutor(OrderedGroupsExecutor):
-    """`table` has the columns of the input and those of the states, in the order of the calls. `cache_bytes`: of the
-    last rows of partitions in memory."""
+    """`table` has the columns of the input and those of the states, in the order of the calls. `memory`: for the last
+    rows of partitions."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         errors: ErrorCounts,
         *,
         is_append_only: bool,
-        cache_bytes: int,
+        memory: MemoryShare,
         chunk_rows: int,
     ) -> None:
         super().__init__(
@@ -121,7 +122,7 @@ class OverWindowExecutor(OrderedGroupsExecutor):
         if self._reach is not None and not self._since:
             types, name = table.catalog.schema.types, self._stream_key or windows.groups  # of an only row any columns
             length = self._reach.first_row + MORE_KEPT
-            self._tails = PartitionTails(types, windows.groups, name, length, cache_bytes)
+            self._tails = PartitionTails(types, windows.groups, name, length, memory)
 
     def _in_type_of_key(self, column: int) -> Evaluator:
         """A column in the type of the only sort key."""

@@ -14,6 +14,7 @@ Velox abandon a partial aggregation in the same way.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relational.agg import AggGroups
@@ -108,7 +109,7 @@ class PartialAggExecutor(Executor):
 
     def _none(self) -> AggGroups:
         types = self._input.info.schema.types
-        return agg_groups(self._group_by, types, self._calls, (), (), self._cache_bytes, self._table)
+        return agg_groups(self._group_by, types, self._calls, (), (), None, self._table)
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()
@@ -129,7 +130,7 @@ class PartialAggExecutor(Executor):
                 yield message
 
     def memory(self) -> list[tuple[str, MemoryUse]]:
-        return [("groups to send", self._groups.memory())]
+        return [("groups to send", replace(self._groups.memory(), budget_bytes=self._cache_bytes))]
 
     def _taken(self, chunk: StreamChunk) -> Iterator[Message]:
         """What follows from a chunk at once."""

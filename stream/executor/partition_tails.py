@@ -8,6 +8,7 @@ import numpy as np
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.join.join_index import JoinIndex
+from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.types import DataType
 from stream.executor.ordered_groups import positions, rows_in_memory
@@ -15,7 +16,7 @@ from stream.executor.ordered_groups import positions, rows_in_memory
 
 class PartitionTails:
     """Of each partition that is in memory the last `length` rows, or all if it has less. Rows have the columns `types`
-    and are identified by the columns `name`; `groups` are those of the partition. `capacity_bytes`: beyond it the
+    and are identified by the columns `name`; `groups` are those of the partition. Beyond the capacity of `memory` the
     partitions that were looked up longest ago are evicted at barriers, and far beyond it before them."""
 
     def __init__(
@@ -24,10 +25,10 @@ class PartitionTails:
         groups: tuple[int, ...],
         name: tuple[int, ...],
         length: int,
-        capacity_bytes: int,
+        memory: MemoryShare,
     ) -> None:
         self.length = length
-        self._index = JoinIndex(types, groups, name, null_safe=(True,) * len(groups), capacity_bytes=capacity_bytes)
+        self._index = JoinIndex(types, groups, name, null_safe=(True,) * len(groups), memory=memory)
 
     def memory(self) -> MemoryUse:
         """From any thread."""

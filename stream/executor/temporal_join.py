@@ -20,6 +20,7 @@ from relational.expr.expression import Expression
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.net_changes import net_changes
+from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.table.storage_table import StorageTable
 from stream.errors import InconsistentStream
@@ -35,7 +36,7 @@ class TemporalJoinExecutor(Executor):
     """The first columns of the left input, as many as those of `info` without the right ones, then the columns of
     `table`. `key`: the left columns that are equal to the primary key, in its order; `pk`: its columns in the right
     input, whose stream key is `stream_key`. `condition`: over the columns of the output. `keeps_left`: left rows
-    without a partner are emitted, with NULL. `cache_bytes`: of rows in memory. Watermarks of the left input pass."""
+    without a partner are emitted, with NULL. `memory`: for rows of the table. Watermarks of the left input pass."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class TemporalJoinExecutor(Executor):
         errors: ErrorCounts,
         *,
         keeps_left: bool,
-        cache_bytes: int,
+        memory: MemoryShare,
         chunk_rows: int,
     ) -> None:
         self.info = info
@@ -59,7 +60,7 @@ class TemporalJoinExecutor(Executor):
         self._width = len(info.schema) - len(self._types)
         self._condition = None if condition is None else Evaluator(condition)
         self._errors, self._keeps_left = errors, keeps_left
-        self._cache_bytes, self._chunk_rows = cache_bytes, chunk_rows
+        self._memory, self._chunk_rows = memory, chunk_rows
         self._index = self._new_index()
         self._kept: list[StreamChunk] = []
         self._kept_rows = 0
@@ -88,7 +89,7 @@ class TemporalJoinExecutor(Executor):
         return [("rows of the table", self._index.memory())]
 
     def _new_index(self) -> JoinIndex:
-        return JoinIndex(self._types, self._pk, self._stream_key, capacity_bytes=self._cache_bytes)
+        return JoinIndex(self._types, self._pk, self._stream_key, memory=self._memory)
 
     def _keep(self, changes: StreamChunk) -> None:
         """The changes of an epoch are those of the version that the next one reads."""

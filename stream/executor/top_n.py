@@ -24,6 +24,7 @@ from relational.expr.window_functions import RankKind
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
 from relational.join.rows_by_key import RowsByKey
+from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.order.late_rows import LateRows
 from relational.order.ranking import ranking
@@ -74,8 +75,8 @@ class _Rows:
 
 
 class TopNExecutor(OrderedGroupsExecutor):
-    """`table` has the columns of the input, the groups first in its key, then the order. `cache_bytes`: of windows in
-    memory; those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
+    """`table` has the columns of the input, the groups first in its key, then the order. `memory`: of windows;
+    beyond it those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
     before them. `errors` counts rows dropped because their key is too long for the store. Watermarks of group columns
     are passed on."""
 
@@ -90,7 +91,7 @@ class TopNExecutor(OrderedGroupsExecutor):
         errors: ErrorCounts,
         *,
         is_append_only: bool,
-        cache_bytes: int,
+        memory: MemoryShare,
         chunk_rows: int,
     ) -> None:
         super().__init__(
@@ -99,7 +100,7 @@ class TopNExecutor(OrderedGroupsExecutor):
         self._window = window
         name = self._stream_key or window.groups  # of an only row any columns
         self._index = JoinIndex(
-            self._types, window.groups, name, null_safe=(True,) * len(window.groups), capacity_bytes=cache_bytes
+            self._types, window.groups, name, null_safe=(True,) * len(window.groups), memory=memory
         )
 
     def memory(self) -> list[tuple[str, MemoryUse]]:

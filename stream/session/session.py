@@ -18,6 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from hummock.base.process import usable_memory_bytes
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
 from hummock.options import check_range
@@ -30,14 +31,7 @@ from relational.relation import Relation
 from relational.result import ResultSet
 from relational.types import DataType
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
-from stream.engine_choice import (
-    PROCESS,
-    SPARK,
-    EngineChoice,
-    EngineFigures,
-    choose_engine,
-    memory_of_machine,
-)
+from stream.engine_choice import PROCESS, SPARK, EngineChoice, EngineFigures, choose_engine
 from stream.epoch_figures import epochs_table
 from stream.errors import InvalidStatement, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
@@ -605,7 +599,7 @@ class Session(ReaderSession):
         tables = self._playground.catalog.snapshot.tables
         state = sum(self._playground.storage.table_bytes(tables).values())
         engine = SPARK if self._playground.is_divided else PROCESS
-        return choose_engine(EngineFigures(engine, busy, os.cpu_count() or 1, state, memory_of_machine()))
+        return choose_engine(EngineFigures(engine, busy, os.cpu_count() or 1, state, usable_memory_bytes()))
 
     def check_alive(self) -> None:
         """Raises what ended the session, if something did."""

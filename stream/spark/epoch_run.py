@@ -22,6 +22,7 @@ from stream.connector.base import connector_of, factory_path, settings_of
 from stream.epoch_figures import StageFigures
 from stream.errors import ActorFailed, SourcePosition, StreamError
 from stream.message import Barrier, Proposed, Replayed, Statement
+from stream.options import task_cache_bytes
 from stream.plan.stream_plan import DynamicFilterNode, SourceNode, StreamScanNode
 from stream.protocol import ActorSpec
 from stream.spark.epoch_spec import ActorFigures, EpochReport, EpochTask, TaskFailure
@@ -258,7 +259,7 @@ class EpochRun:
             chunk_rows=options.chunk_rows,
             source_rows=min(rows, options.checkpoint_rows or rows),
             source_ms=min(options.barrier_interval_ms if self._in_driver else SOURCE_MS, MOST_SOURCE_MS),
-            aggregation_cache_bytes=options.aggregation_cache_bytes,
+            state_cache_bytes=task_cache_bytes(options),
             scanning=frozenset(spec.actor_id for spec in actors if self._is_scanning(spec)),
             held=self.epoch.held,
             is_paused=self.epoch.is_paused,

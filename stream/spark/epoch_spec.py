@@ -46,7 +46,7 @@ class EpochTask:
     have read all existing rows of other tables. The sources of jobs `held` wait for their sinks. `loading`: tables that
     accept no statements. `connectors`: name -> "module:factory" of those that are not of this package. `threads` run
     the actors, divided among them. `accepted`: by actor, the attempt at a task of an earlier epoch that ran it last.
-    `aggregation_cache_bytes`: of the groups of one aggregation. `row_ids_after_ms`: row ids up to this millisecond were
+    `state_cache_bytes`: of the state of all executors. `row_ids_after_ms`: row ids up to this millisecond were
     given in earlier epochs."""
 
     actors: tuple[ActorSpec, ...]
@@ -59,7 +59,7 @@ class EpochTask:
     chunk_rows: int
     source_rows: int
     source_ms: int
-    aggregation_cache_bytes: int
+    state_cache_bytes: int
     scanning: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
     is_paused: bool = False
@@ -81,7 +81,7 @@ class EpochTask:
             "prefixes": list(self.prefixes),
             "storage": asdict(self.storage),
             "source": [self.chunk_rows, self.source_rows, self.source_ms],
-            "aggregation_cache_bytes": self.aggregation_cache_bytes,
+            "state_cache_bytes": self.state_cache_bytes,
             "scanning": sorted(self.scanning),
             "held": sorted(self.held),
             "is_paused": self.is_paused,
@@ -112,7 +112,7 @@ class EpochTask:
             chunk_rows,
             source_rows,
             source_ms,
-            record["aggregation_cache_bytes"],
+            record["state_cache_bytes"],
             frozenset(record["scanning"]),
             frozenset(record["held"]),
             record["is_paused"],

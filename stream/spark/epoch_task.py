@@ -230,13 +230,13 @@ def _finished_by(builder: ActorBuilder, spec: ActorSpec) -> tuple[str, ...]:
 
 
 def _options_of(task: EpochTask) -> StreamOptions:
-    """Of actors that live for one epoch. The parts of an aggregation share the memory of one."""
+    """Of actors that live for one epoch."""
     return StreamOptions(
         chunk_rows=task.chunk_rows,
         checkpoint_rows=task.source_rows,
         barrier_interval_ms=MS_LIMIT,
         split_discovery_ms=0,
-        aggregation_cache_bytes=max(1, task.aggregation_cache_bytes // task.threads),
+        state_cache_bytes=task.state_cache_bytes,
     )
 
 

@@ -16,10 +16,11 @@ from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.state_store import StateStore
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
+from relational.memory_budget import MemoryBudget
 from relational.table.state_table import StateTable
 from stream.executor.base import Executor, ExecutorInfo, aligned
 from stream.message import Barrier, Message
-from stream.options import StreamOptions
+from stream.options import StreamOptions, task_cache_bytes
 from stream.plan.fragments import Fragment
 from stream.plan.stream_plan import StreamNode, UnionNode
 from stream.worker.actor_builder import ExecutorChain
@@ -95,7 +96,7 @@ class _FragmentChain(ExecutorChain):
         self, store: StateStore, options: StreamOptions, errors: ErrorCounts, inputs: Sequence[Iterable[Message]],
         open_table: OpenTable,
     ) -> None:
-        super().__init__(store, options, errors)
+        super().__init__(store, options, errors, MemoryBudget(task_cache_bytes(options)))
         self._inputs, self._open_table = iter(inputs), open_table
 
     def state_table(self, catalog: TableCatalog) -> StateTable:

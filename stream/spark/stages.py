@@ -345,7 +345,7 @@ def partial_of(spec: ActorSpec) -> PartialAggNode | None:
 
 def state_schema(node: PartialAggNode) -> Schema:
     """The columns of the states that a partial aggregation sends."""
-    groups = agg_groups(node.group_by, node.schema.types, node.calls, (), (), 0, node.state_table)
+    groups = agg_groups(node.group_by, node.schema.types, node.calls, (), (), None, node.state_table)
     return Schema(tuple(Field(f"state_{at}", data_type) for at, data_type in enumerate(groups.state_types)))
 
 

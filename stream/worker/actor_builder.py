@@ -17,6 +17,7 @@ from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
 from relational.expr.set_rows import SetRows
 from relational.expr.window_reach import reach_within
+from relational.memory_budget import MemoryBudget
 from relational.table.scan_positions import ScanPositions
 from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
@@ -61,7 +62,7 @@ from stream.executor.temporal_join import TemporalJoinExecutor
 from stream.executor.top_n import TopNExecutor, Window
 from stream.executor.watermark_filter import WatermarkFilterExecutor
 from stream.message import Barrier
-from stream.options import StreamOptions
+from stream.options import StreamOptions, cache_bytes_of
 from stream.plan.state_tables import window_states
 from stream.plan.stream_plan import (
     DeltaJoinNode,
@@ -109,6 +110,7 @@ BuilderFunctions: TypeAlias = Mapping[type[StreamNode], Callable[[Any, Any, Exec
 """By node type: the executor of a node, given the chain under construction."""
 
 
+
 class ActorBuilder:
     """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
     of the running actors. `sink_progress(job_id)`: what the actor of a sink shares with its delivering thread.
@@ -117,7 +119,8 @@ class ActorBuilder:
     more for the moment, after so many rows of the epoch, or that of a backfill has read all rows. `more`: builder
     functions of further node types. `is_for_one_epoch`: no rows are cached, actors leave their groups at the end, and
     each actor of a backfill has a pace of its own, and calls `on_idle` where others request a barrier.
-    `row_ids_after_ms`: up to which millisecond row ids were given by other actors."""
+    `row_ids_after_ms`: up to which millisecond row ids were given by other actors. `memory`: of the state of executors,
+    None: that of `options`, for these actors alone."""
 
     def __init__(
         self,
@@ -131,6 +134,7 @@ class ActorBuilder:
         more: BuilderFunctions = MappingProxyType({}),
         is_for_one_epoch: bool = False,
         row_ids_after_ms: int = 0,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.on_idle, self.more, self.is_for_one_epoch = on_idle, more, is_for_one_epoch
         self.sources: WeakValueDictionary[int, SourceExecutor] = WeakValueDictionary()
@@ -146,6 +150,7 @@ class ActorBuilder:
         self.sink_progress = sink_progress
         self.errors = RunningErrorCounts()
         self.budget = WriteBudget(options.state_write_bytes)
+        self.memory = MemoryBudget(cache_bytes_of(options)) if memory is None else memory
         self.handover = handover
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
         self._watermarks: WeakValueDictionary[int, SourceWatermark] = WeakValueDictionary()  # by the first actor's id
@@ -221,13 +226,16 @@ class _Paced:
 
 
 class ExecutorChain:
-    """Executors under construction, over one store; they count into `errors`. This class builds the executors that read
-    nothing but their input."""
+    """Executors under construction, over one store; they count into `errors`, and have shares of `memory` for their
+    state. This class builds the executors that read nothing but their input."""
 
-    def __init__(self, store: StateStore, options: StreamOptions, errors: ErrorCounts) -> None:
+    def __init__(
+        self, store: StateStore, options: StreamOptions, errors: ErrorCounts, memory: MemoryBudget
+    ) -> None:
         self.store = store
         self.options = options
         self.errors = errors
+        self.memory = memory
         self.has_readers: Callable[[], bool] = lambda: True
         self.progress = SinkProgress()
         self.request_barrier: Callable[[], None] = lambda: None
@@ -275,7 +283,7 @@ class ExecutorChain:
             distinct_tables(node, self.state_table),
             ordered_inputs(node, self.state_table),
             self.errors,
-            cache_bytes=options.aggregation_cache_bytes,
+            memory=self.memory,
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
             early_groups=options.aggregation_flush_groups if self.is_for_one_epoch else EARLY_GROUPS,
@@ -287,7 +295,7 @@ class ExecutorChain:
         return HashJoinExecutor(
             info,
             [self.build(child) for child in node.inputs],
-            join_sides(node, self.state_table, self.options.join_cache_bytes),
+            join_sides(node, self.state_table, self.memory),
             node.condition,
             self.errors,
             has_pairs=node.kind.has_pairs,
@@ -306,7 +314,7 @@ class ExecutorChain:
             self.state_table(node.table),
             self.errors,
             is_append_only=node.is_append_only,
-            cache_bytes=self.options.top_n_cache_bytes,
+            memory=self.memory.share(),
             chunk_rows=self.options.chunk_rows,
         )
 
@@ -337,7 +345,7 @@ class ExecutorChain:
             self.state_table(node.table),
             self.errors,
             is_append_only=node.is_append_only,
-            cache_bytes=self.options.over_window_cache_bytes,
+            memory=self.memory.share(),
             chunk_rows=self.options.chunk_rows,
         )
 
@@ -414,9 +422,9 @@ def ordered_inputs(node: HashAggNode, open_table: Callable[[TableCatalog], State
 
 
 def join_sides(
-    node: HashJoinNode, open_table: Callable[[TableCatalog], StateTable], cache_bytes: int
+    node: HashJoinNode, open_table: Callable[[TableCatalog], StateTable], memory: MemoryBudget
 ) -> tuple[JoinSide, JoinSide]:
-    """Both inputs of a join, which share `cache_bytes`."""
+    """Both inputs of a join, each with a share of `memory`."""
     shown = Shown.UNMATCHED if node.kind.keeps_left else Shown.NONE if node.kind.has_pairs else Shown.MATCHED
     shown_sides = shown, Shown.UNMATCHED if node.kind.keeps_right else Shown.NONE
     left, right = (
@@ -425,7 +433,7 @@ def join_sides(
             open_table(table),
             node.null_safe,
             node.condition is not None,
-            max(cache_bytes // 2, 1),
+            memory.share(),
             times,
         )
         for child, key, is_append_only, is_passing, width, shown, table, times in zip(
@@ -482,7 +490,7 @@ class _ActorChain(ExecutorChain):
         errors: ErrorCounts,
         pace: BackfillPace,
     ) -> None:
-        super().__init__(builder.store, builder.options, errors)
+        super().__init__(builder.store, builder.options, errors, builder.memory)
         self.request_barrier = builder.request_barrier
         self.budget = builder.budget
         self.upstream = builder.upstream
@@ -631,7 +639,7 @@ class _ActorChain(ExecutorChain):
         input = self.build(node.input)
         if not node.is_forced and self.spec.siblings == 1:
             return input
-        options, bytes = self.options, min(self.options.aggregation_cache_bytes, PARTIAL_AGG_BYTES)
+        options, bytes = self.options, min(self.memory.limit_bytes, PARTIAL_AGG_BYTES)
         return PartialAggExecutor(
             info, input, node.group_by, node.calls, node.state_table, self.errors, cache_bytes=bytes,
             chunk_rows=options.chunk_rows, reduction=None if node.is_forced else Reduction(),
@@ -668,7 +676,7 @@ class _ActorChain(ExecutorChain):
             node.condition,
             self.errors,
             keeps_left=node.kind.keeps_left,
-            cache_bytes=self.options.join_cache_bytes,
+            memory=self.memory.share(),
             chunk_rows=self.options.chunk_rows,
         )
 

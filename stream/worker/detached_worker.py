@@ -15,6 +15,7 @@ from typing import Protocol
 
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
+from relational.memory_budget import MemoryBudget
 from stream.actor_metrics import FragmentFigures
 from stream.job_memory import OperatorMemory
 from stream.job_profile import FragmentProfile
@@ -41,7 +42,8 @@ class Staging(StateStore, Protocol):
 
 class DetachedWorker:
     """A `stream.protocol.DetachedWorker`. `store` is written, `graph` is read. `request` is called when a barrier is
-    wanted, and when a part failed: the next barrier then tells how. While `yields_to()`, its actors wait a little."""
+    wanted, and when a part failed: the next barrier then tells how. While `yields_to()`, its actors wait a little.
+    `memory`: of the state of executors."""
 
     def __init__(
         self,
@@ -53,13 +55,14 @@ class DetachedWorker:
         is_committed: Callable[[str], bool],
         handover: StateHandover,
         yields_to: Callable[[], bool],
+        memory: MemoryBudget,
     ) -> None:
         self._store, self._graph = store, graph
         self.is_committed = is_committed
         self._handover = handover
         self._job_ids: set[int] = set()
         options = replace(options, state_write_bytes=min(options.state_write_bytes, STATE_WRITE_BYTES))
-        builder = ActorBuilder(store, options, request, upstream=graph, handover=handover)
+        builder = ActorBuilder(store, options, request, upstream=graph, handover=handover, memory=memory)
         pool = ActorPool(threads, spare=0, niceness=NICENESS, yields_to=yields_to)
         self.node = ComputeNode(store, builder, options, pool, lambda _: request(), request_barrier=request)
         self._is_closed = False

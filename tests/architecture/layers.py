@@ -58,15 +58,16 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.__main__": "base cli",
     "relational.errors": "",
     "relational.types": "",
+    "relational.memory_budget": "",
     "relational.memory_use": "",
     "relational.chunk": "types hummock.base hummock.columnar",
     "relational.udf": "types chunk",
     "relational.encoding": "types chunk hummock.base hummock.columnar",
-    "relational.hash": "chunk encoding hummock.base hummock.columnar",
+    "relational.hash": "chunk encoding memory_budget hummock.base hummock.columnar",
     "relational.expr": "types chunk udf hummock.base",
     "relational.catalog": "types udf hummock.base hummock.metrics hummock.meta.store hummock.meta.notification",
-    "relational.agg": "types chunk encoding hash memory_use udf hummock.base hummock.columnar",
-    "relational.join": "types chunk encoding hash memory_use hummock.base hummock.columnar",
+    "relational.agg": "types chunk encoding hash memory_budget memory_use udf hummock.base hummock.columnar",
+    "relational.join": "types chunk encoding hash memory_budget memory_use hummock.base hummock.columnar",
     "relational.order": "types chunk encoding hash expr agg hummock.base hummock.columnar",
     "relational.table": (
         "types chunk encoding catalog hash hummock.base hummock.columnar hummock.read hummock.state_store"
@@ -85,7 +86,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "relational": "types expr relation result hummock",
     "stream.errors": "relational.errors",
-    "stream.options": "",
+    "stream.options": "hummock.base",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
     "stream.runtime": "message relational.types relational.chunk",
     "stream.plan": (
@@ -110,12 +111,12 @@ MAY_IMPORT: dict[str, str] = {
     "stream.executor": (
         "message runtime connector error_counts relational.types relational.chunk relational.expr "
         "relational.agg relational.join relational.order relational.table relational.encoding relational.catalog "
-        "relational.memory_use"
+        "relational.memory_budget relational.memory_use"
     ),
     "stream.runtime.actor": "message runtime executor protocol",
     "stream.worker": (
         "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
-        "epoch_figures job_memory relational.memory_use "
+        "epoch_figures job_memory relational.memory_budget relational.memory_use hummock.base "
         "hummock.meta.store hummock.state_store relational.agg relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
@@ -128,12 +129,13 @@ MAY_IMPORT: dict[str, str] = {
         "meta worker runtime protocol connector error_counts actor_metrics job_memory job_profile sink_delivery "
         "hummock.base hummock.meta "
         "hummock.store hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
-        "relational.table"
+        "relational.memory_budget relational.table"
     ),
     "stream.spark": (
         "playground plan protocol connector executor worker runtime message error_counts actor_metrics job_profile "
         "epoch_figures job_memory relational.types relational.chunk relational.expr relational.agg relational.plan "
-        "relational.catalog relational.table relational.spark hummock.base hummock.loaded_files hummock.object_store "
+        "relational.catalog relational.memory_budget relational.table relational.spark hummock.base "
+        "hummock.loaded_files hummock.object_store "
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.serving": (

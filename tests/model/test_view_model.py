@@ -54,10 +54,7 @@ class Program:
             self._url, create=True,
             barrier_interval_ms=3_600_000,
             parallelism=self.rng.choice([1, 2, 3]),
-            aggregation_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
-            join_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
-            top_n_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
-            over_window_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
+            state_cache_bytes=self.rng.choice([1, 1 << 12, 1 << 28]),
         )
 
     def run(self) -> None:

@@ -1,7 +1,6 @@
 """Shares of a budget: what the others leave, at least an equal part, and no more in all once everybody has reported."""
 
 import gc
-import random
 
 import pytest
 
@@ -41,6 +40,15 @@ def test_a_share_that_is_gone_uses_nothing():
     del gone
     gc.collect()
     assert share.report(0) == 100
+
+
+def test_a_share_takes_its_use_to_another_budget():
+    old, new = MemoryBudget(100), MemoryBudget(1_000)
+    share, other = old.share(), new.share()
+    share.report(60)
+    share.move_to(new)
+    assert (old.used_bytes, new.used_bytes, share.capacity_bytes) == (0, 60, 1_000)
+    assert other.report(0) == 940
 
 
 def test_without_room_a_share_is_a_byte():

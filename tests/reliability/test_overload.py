@@ -30,7 +30,7 @@ BUDGETS = {
     "shared_buffer_bytes": 64 * MIB,
     "upload_bytes": 64 * MIB,
     "memory_bytes": 96 * MIB,
-    "aggregation_cache_bytes": 24 * MIB,
+    "state_cache_bytes": 24 * MIB,
     "state_write_bytes": 64 * MIB,
 }
 PARALLELISM, AGGREGATIONS, WRITERS, ROWS = 2, 2, 4, 20_000
@@ -38,7 +38,7 @@ STREAM_BYTES = 32 * MIB
 ACTORS = PARALLELISM * AGGREGATIONS
 STATE_TABLES = 1 + 2 * ACTORS       # of the table; of the groups and of the view of each actor
 LIMITS = {
-    "options": sum(BUDGETS.values()) + (ACTORS - 1) * BUDGETS["aggregation_cache_bytes"],
+    "options": sum(BUDGETS.values()),
     "row caches": STATE_TABLES * 8 * MIB,
     "writes of the largest tables until they spill": STATE_TABLES * 16 * MIB,
     "statements that are not committed": 256 * MIB,

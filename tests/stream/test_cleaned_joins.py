@@ -97,7 +97,7 @@ def test_views_equal_duckdb_and_final_rows_come_once(tmp_path):
     rng, step_of = random.Random(run_seed()), {"a": 0, "b": 0}
     with ExitStack() as undo:
         streams = Streams(undo, tmp_path)
-        streams.open(join_cache_bytes=rng.choice((1, 1 << 20)))
+        streams.open(state_cache_bytes=rng.choice((1, 1 << 20)))
         streams.create()
         for name in CHANGING:
             streams.session.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")

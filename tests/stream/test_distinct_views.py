@@ -54,7 +54,7 @@ def test_appended_bids(tmp_path, cache_bytes):
     """With a restart, after which values are read again."""
     rng, sent, feed = np.random.default_rng(run_seed()), [], tmp_path / "feed"
     feed.mkdir()
-    options = {"barrier_interval_ms": 3_600_000, "split_discovery_ms": 1, "aggregation_cache_bytes": cache_bytes}
+    options = {"barrier_interval_ms": 3_600_000, "split_discovery_ms": 1, "state_cache_bytes": cache_bytes}
     for turn in range(3):
         with stream.connect(f"file://{tmp_path}/store", create=True, **options) as db:
             if turn == 0:
@@ -77,7 +77,7 @@ def test_appended_bids(tmp_path, cache_bytes):
 def test_bids_that_change(tmp_path, cache_bytes):
     """Statements withdraw and change bids; some values leave their groups, others come back."""
     numbers, rng = np.random.default_rng(run_seed()), random.Random(run_seed())
-    options = {"barrier_interval_ms": 3_600_000, "aggregation_cache_bytes": cache_bytes, "parallelism": 2}
+    options = {"barrier_interval_ms": 3_600_000, "state_cache_bytes": cache_bytes, "parallelism": 2}
     made = 0
     for turn in range(3):
         with stream.connect(f"file://{tmp_path}/store", create=True, **options) as db:

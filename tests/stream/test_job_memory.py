@@ -11,14 +11,14 @@ from relational.errors import BindError, NotFound
 from relational.table import scan
 from stream.job_memory import SCHEMA
 
-ROWS, KEYS = 20_000, 500
+ROWS, KEYS, BUDGET = 20_000, 500, 1 << 30
 TABLES = "CREATE TABLE a (k BIGINT, v VARCHAR) APPEND ONLY; CREATE TABLE d (k BIGINT PRIMARY KEY, name VARCHAR)"
 JOIN = "CREATE MATERIALIZED VIEW j AS SELECT a.k, v, name FROM a JOIN d ON a.k = d.k"
 
 
 @pytest.fixture
 def db():
-    with stream.connect("memory://", parallelism=2) as session:
+    with stream.connect("memory://", parallelism=2, state_cache_bytes=BUDGET) as session:
         session.sql(TABLES)
         yield session
 
@@ -57,7 +57,7 @@ def test_every_state_of_every_operator_is_listed_with_its_rows(db):
             each["beside_bytes"] / each["rows"], abs=0.06)
         assert each["evicted"] == 0 and (each["budget_bytes"] is None) == each["state"].startswith("distinct")
     budgets = {each["job"]: each["budget_bytes"] for each in shown.to_pylist() if each["state"] == "rows of windows"}
-    assert budgets == {"t": 2 * (256 << 20)}, "each of the two actors has the budget of the option"
+    assert BUDGET // 2 < budgets["t"] < BUDGET, "an actor may use what the others leave"
     named = {each["operator"].split()[0] for each in shown.to_pylist()[:-1]}
     assert named == {"HashAgg", "HashJoin", "OverWindow", "TopN"}
 
@@ -70,20 +70,20 @@ def test_figures_of_a_join_agree_with_the_values_that_it_keeps(db):
     assert states["right rows"]["column_bytes"] == pytest.approx(KEYS * (8 + 4) + names + KEYS * 2 / 8, abs=2)
     assert states["left rows"]["beside_bytes"] > 0
     assert process["resident_bytes"] > sum(each["beside_bytes"] + each["column_bytes"] for each in states.values())
-    budgets = sum(each["budget_bytes"] for each in states.values())
-    assert budgets == 2 * (512 << 20), "both sides share the budget of each actor"
+    used = sum(each["column_bytes"] + each["beside_bytes"] for each in states.values())
+    assert all(BUDGET - used <= each["budget_bytes"] <= BUDGET for each in states.values())
 
 
 def test_after_an_eviction_rows_are_fewer_and_the_budget_holds(tmp_path):
     budget = 400_000
-    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, join_cache_bytes=budget) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, state_cache_bytes=budget) as db:
         db.sql(TABLES)
         db.sql(JOIN)
         load(db)
         db.sql("UPDATE d SET name = 'other' WHERE k < 10")
         db.flush()
         left = memory_of(db, "j")[0]["left rows"]
-        assert left["evicted"] > 0 and left["rows"] < ROWS and left["budget_bytes"] == budget // 2
+        assert left["evicted"] > 0 and left["rows"] < ROWS and budget // 2 <= left["budget_bytes"] < budget
         assert left["column_bytes"] + left["beside_bytes"] <= budget
         assert db.sql("SELECT count(*) AS n FROM j WHERE name = 'other'").rows() == [{"n": 10 * ROWS // KEYS}]
 
@@ -132,7 +132,7 @@ def test_figures_are_read_while_actors_run_and_change_their_buffers(db):
 def test_a_key_with_more_rows_than_the_budget_is_joined_from_its_table(tmp_path, monkeypatch, condition):
     monkeypatch.setattr(scan, "ROWS_AT_ONCE", 1_000)
     budget, rows = 400_000, 30_000
-    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, join_cache_bytes=budget) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, state_cache_bytes=budget) as db:
         db.sql(TABLES)
         db.sql(f"{JOIN}{condition}")
         values = [f"value {at}" for at in range(rows)]
@@ -149,7 +149,7 @@ def test_a_key_with_more_rows_than_the_budget_is_joined_from_its_table(tmp_path,
 
 
 def test_rows_that_move_between_keys_out_of_memory_leave_one_before_they_come_to_the_other(tmp_path):
-    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, join_cache_bytes=2_000) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, state_cache_bytes=2_000) as db:
         db.sql("CREATE TABLE f (id BIGINT PRIMARY KEY, k BIGINT); CREATE TABLE d (k BIGINT PRIMARY KEY, name VARCHAR)")
         db.sql("CREATE MATERIALIZED VIEW j AS SELECT f.id, name FROM f JOIN d ON f.k = d.k")
         ids = np.arange(2_000)

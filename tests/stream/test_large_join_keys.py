@@ -60,7 +60,8 @@ def test_views_over_keys_beyond_the_budget_agree_with_duckdb(tmp_path, monkeypat
         duck.execute(TABLES)
         views = {name: text.format(on=on) for name, text in JOINS.items()}
         for number in range(ROUNDS):
-            with stream.connect(f"file://{tmp_path}/{seed}", create=True, parallelism=1, join_cache_bytes=BUDGET) as db:
+            url = f"file://{tmp_path}/{seed}"
+            with stream.connect(url, create=True, parallelism=1, state_cache_bytes=BUDGET) as db:
                 if number == 0:
                     db.sql(TABLES)
                     for name, text in views.items():

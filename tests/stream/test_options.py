@@ -13,7 +13,7 @@ def test_defaults_are_valid():
     assert StreamOptions().barrier_interval_ms == 1_000
 
 
-@pytest.mark.parametrize("field", ["chunk_rows", "in_flight_barriers", "aggregation_cache_bytes"])
+@pytest.mark.parametrize("field", ["chunk_rows", "in_flight_barriers", "state_write_bytes"])
 def test_zero_is_refused_and_the_field_is_named(field):
     with pytest.raises(ValueError, match=field):
         StreamOptions(**{field: 0})

@@ -121,7 +121,7 @@ def test_views_are_what_duckdb_computes(engine):
         def opened():
             slots = {"tasks": 2, "either": rng.choice([0, 2])}.get(engine, 0)
             cache_bytes = 1 if engine == "graph without memory" else rng.choice([1, 30_000, 1 << 28])
-            return store.open(slots=slots, threads=2 if slots else 1, aggregation_cache_bytes=cache_bytes)
+            return store.open(slots=slots, threads=2 if slots else 1, state_cache_bytes=cache_bytes)
 
         db = opened()
         db.sql(TABLE)
@@ -189,7 +189,7 @@ def test_keys_of_objects_that_are_null():
 def test_a_sketch_is_near_and_of_appended_rows_only():
     with ExitStack() as undo:
         store = EngineStore(undo)
-        db = store.open(aggregation_cache_bytes=1)
+        db = store.open(state_cache_bytes=1)
         db.sql("CREATE TABLE t (k INT, v BIGINT) APPEND ONLY")
         query = "SELECT k, approx_count_distinct(v) AS n FROM t GROUP BY k"
         db.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
@@ -215,7 +215,7 @@ def test_appended_rows_and_watermarks():
     """States of closed groups are dropped, in the tables of rows too."""
     with ExitStack() as undo:
         store = EngineStore(undo)
-        db = store.open(aggregation_cache_bytes=1)
+        db = store.open(state_cache_bytes=1)
         db.sql("CREATE SOURCE bid (auction BIGINT, price BIGINT, date_time TIMESTAMP, WATERMARK FOR date_time AS "
                "date_time - INTERVAL '1' SECOND) WITH (connector = 'nexmark', events = '20000', event_rate = '2000')")
         query = "SELECT date_trunc('second', date_time) AS at, array_agg(price ORDER BY price, auction) AS p, " \

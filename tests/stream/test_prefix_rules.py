@@ -116,7 +116,7 @@ def test_a_view_with_filters_equals_its_query(seed):
     rng = random.Random(f"{run_seed()} {seed}")
     storage = StorageOptions(block_bytes=rng.choice((100, 4_000)), shared_buffer_bytes=rng.choice((20_000, 1 << 20)))
     world = TimedSession(storage=storage, aggregation_flush_groups=rng.choice((3, 1_000)),
-                         aggregation_cache_bytes=rng.choice((1, 1 << 20)))
+                         state_cache_bytes=rng.choice((1, 1 << 20)))
     world.session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g VARCHAR, h INT, v BIGINT)")
     query = "SELECT g, h, min(v) AS lo, max(v) AS hi, max(v::text) AS last, count(*) AS n FROM t GROUP BY g, h"
     world.session.sql(f"CREATE MATERIALIZED VIEW extremes WITH (vnode_count = {rng.choice((1, 9, 256))}) AS {query}")

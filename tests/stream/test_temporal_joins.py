@@ -49,7 +49,7 @@ def change(session, table, rng):
 @pytest.mark.parametrize("cache_bytes", [1 << 20, 1])
 def test_each_row_meets_the_version_of_its_epoch_once(store, engines, cache_bytes):
     rng, table, joined, outer, number = random.Random(run_seed()), {}, [], [], 0
-    session = created(store.open(slots=engines[0], join_cache_bytes=cache_bytes))
+    session = created(store.open(slots=engines[0], state_cache_bytes=cache_bytes))
     for _ in range(6):
         change(session, table, rng)
     session.sql(f"CREATE MATERIALIZED VIEW inner_ AS SELECT s.id, t.v, t.w {JOIN}")
@@ -72,7 +72,7 @@ def test_each_row_meets_the_version_of_its_epoch_once(store, engines, cache_byte
         if step % LIFE == LIFE - 1:
             session.close()
             slots = engines[(step // LIFE) % len(engines)]
-            session = store.open(slots=slots, join_cache_bytes=cache_bytes)
+            session = store.open(slots=slots, state_cache_bytes=cache_bytes)
     session.close()
 
 

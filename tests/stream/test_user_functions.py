@@ -298,7 +298,7 @@ def test_an_aggregate_keeps_rows_only_where_its_state_cannot_forget_one(db):
 
 def test_states_are_stored_and_evicted(tmp_path):
     url = f"file://{tmp_path}"
-    options = {"allow_user_functions": True, "aggregation_cache_bytes": 1 << 14, "barrier_interval_ms": amount(100, 20)}
+    options = {"allow_user_functions": True, "state_cache_bytes": 1 << 14, "barrier_interval_ms": amount(100, 20)}
     for round_ in range(3):
         with stream.connect(url, create=True, **options) as db:
             if not round_:

@@ -43,7 +43,7 @@ def test_only_rows_without_a_partner_are_kept(engines, cache_bytes):
                "bid (id INT PRIMARY KEY, auction INT, price INT)")
     with ExitStack() as undo:
         store = EngineStore(undo)
-        session = store.open(slots=engines[0], join_cache_bytes=cache_bytes)
+        session = store.open(slots=engines[0], state_cache_bytes=cache_bytes)
         session.sql(f"CREATE TABLE {schemas[0]} APPEND ONLY")
         session.sql(f"CREATE TABLE {schemas[1]}")
         for schema in schemas:
@@ -54,7 +54,7 @@ def test_only_rows_without_a_partner_are_kept(engines, cache_bytes):
         for step in range(STEPS):
             if step == STEPS // 2:
                 session.close()
-                session = store.open(slots=engines[-1], join_cache_bytes=cache_bytes)
+                session = store.open(slots=engines[-1], state_cache_bytes=cache_bytes)
             changes = []
             if step % 3 != 1:
                 added = [unknown.pop() for _ in range(4)]

@@ -57,3 +57,25 @@ def test_the_peak_of_memory_is_in_bytes():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     shown = int(status["VmHWM"].split()[0]) << 10
     assert abs(process.peak_memory_bytes() - shown) < max(shown // 10, 4 << 20)
+
+
+def test_usable_memory_is_that_of_the_machine_or_of_a_control_group_around_this_process(tmp_path):
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert process.usable_memory_bytes(tmp_path) == machine
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{1 << 62}\n")
+    assert process.usable_memory_bytes(tmp_path) == machine
+    assert 0 < process.usable_memory_bytes() <= machine
+
+
+@pytest.mark.parametrize(("text", "name", "expected"), [
+    ("0::/a/b\n", "a/memory.max", 5), ("0::/a/b\n", "memory.max", 5), ("0::/\n", "memory.max", 5),
+    ("7:memory:/c\n1:cpu:/a\n", "memory/c/memory.limit_in_bytes", 5), ("1:cpu:/a\n", "a/memory.max", None),
+    ("0::/a/b\n", "a/b/c/memory.max", None),
+])
+def test_limits_of_the_groups_above_count(tmp_path, text, name, expected):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(f"{expected or 5}\n")
+    found = list(process.limits_of_groups(text, tmp_path))
+    assert found == ([] if expected is None else [expected])

@@ -9,6 +9,7 @@ from relational.agg import NO_CHANGE, AggGroups, AggSpec
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
+from relational.memory_budget import MemoryBudget
 from relational.types import DataType, Schema
 from tests.support.drivers.seeds import run_seed
 
@@ -78,7 +79,7 @@ def test_a_distinct_call_needs_an_argument():
 def test_what_memory_has_lost_is_read_again_and_what_was_never_stored_is_not():
     """A budget for a share of the values: each batch asks for those that were evicted, and few others."""
     rng, budget = random.Random(run_seed()), 2 << 20
-    groups = AggGroups([0], [INPUT.types[0]], counts(1, is_retractable=True), capacity_bytes=budget)
+    groups = AggGroups([0], [INPUT.types[0]], counts(1, is_retractable=True), memory=MemoryBudget(budget).share())
     (values,), stored, shown, asked = groups.distinct, {}, {}, 0
     values.track_evictions()
 
@@ -119,7 +120,7 @@ def test_values_of_closed_groups_leave_memory_and_are_never_asked_for():
     """Windows with a watermark: their values are not evicted, which would be noted for each of them."""
     schema = Schema.of(window="bigint", v="bigint")
     call = AggSpec("count", 1, BIGINT, BIGINT, is_distinct=True)
-    groups = AggGroups([0], [BIGINT], [call], capacity_bytes=2 << 20)
+    groups = AggGroups([0], [BIGINT], [call], memory=MemoryBudget(2 << 20).share())
     (values,), most = groups.distinct, 0
     values.track_evictions()
 

@@ -17,6 +17,7 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError, EvaluationError
+from relational.memory_budget import MemoryBudget
 from relational.types import DataType, Schema
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import seeds
@@ -215,7 +216,7 @@ def test_changes_follow_the_oracle(seed, mode):
     groups = None
     for _ in range(8):
         if groups is None or mode == "reloaded":
-            groups = AggGroups([0], [TYPES[0]], SPECS, capacity_bytes=1 if mode == "evicted" else None)
+            groups = AggGroups([0], [TYPES[0]], SPECS, memory=MemoryBudget(1).share() if mode == "evicted" else None)
         for _ in range(rng.randrange(4)):
             chunk = present.changes(rng.randrange(1, 60))
             located = groups.locate(chunk)
@@ -442,7 +443,7 @@ def test_specs_that_make_no_sense(arguments):
 
 
 def test_capacity_bounds_memory():
-    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], capacity_bytes=400_000)
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], memory=MemoryBudget(400_000).share())
     for epoch in range(20):
         keys = np.arange(epoch * 2_000, (epoch + 1) * 2_000)
         chunk = DataChunk([Column(pa.array(keys))])
@@ -485,7 +486,7 @@ def test_python_calls_do_not_grow_with_rows():
 
 
 def test_only_evicted_groups_are_looked_up_in_the_store():
-    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], capacity_bytes=8_000_000)
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], memory=MemoryBudget(8_000_000).share())
     assert groups.possibly_stored(np.arange(3, dtype=np.int32)).tolist() == [0, 1, 2]     # unknown: all may be
     groups.track_evictions()
     rng, seen = np.random.default_rng(5), np.empty(0, np.int64)
@@ -508,7 +509,7 @@ def test_only_evicted_groups_are_looked_up_in_the_store():
 
 
 def test_a_filter_of_evicted_groups_beyond_its_budget_is_dropped():
-    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], capacity_bytes=100_000)
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], memory=MemoryBudget(100_000).share())
     groups.track_evictions()
     for first in (0, 50_000):
         rows = DataChunk([Column(pa.array(np.arange(first, first + 50_000)))])

@@ -10,6 +10,7 @@ import pytest
 from relational.agg import MOST_VALUES, REFILLED_VALUES, AggGroups, AggSpec
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError, EncodingError
+from relational.memory_budget import MemoryBudget
 from relational.types import DataType
 from tests.support.drivers.seeds import amount, run_seed
 
@@ -162,7 +163,7 @@ def test_a_queue_takes_from_one_end_what_came_in_at_the_other():
 
 def test_evicted_groups_come_back_with_their_values():
     rng = np.random.default_rng(run_seed())
-    model, values = Model("max", DataType.SMALLINT, capacity_bytes=1), values_of(DataType.SMALLINT)
+    model, values = Model("max", DataType.SMALLINT, memory=MemoryBudget(1).share()), values_of(DataType.SMALLINT)
     for _ in range(30):
         model.apply(random_changes(rng, model.present, 8, values, 300, 0.5))
         model.flush()

@@ -11,6 +11,7 @@ from relational.agg import AggGroups, AggSpec
 from relational.agg.user_states import UserStates
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError, FunctionFailed
+from relational.memory_budget import MemoryBudget
 from relational.types import DataType, Field, Schema
 from relational.udf.function import FunctionKind, UserFunction, Volatility
 from tests.support.drivers.seeds import run_seed
@@ -168,7 +169,7 @@ def test_replaced_states_are_released_and_groups_can_leave():
     texts = "import pyarrow as pa\ndef accumulate(s, g, v): return pa.array(['x' * 20_000] * len(s))\n" \
             "def finish(s): return s"
     user = function(texts, VARCHAR, retracts=False, returns=VARCHAR)
-    groups = groups_of(user, capacity_bytes=1 << 20)
+    groups = groups_of(user, memory=MemoryBudget(1 << 20).share())
     most = 0
     for round_ in range(200):
         apply(groups, [(key, round_) for key in range(round_ % 5, 40, 5)])

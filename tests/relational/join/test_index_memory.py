@@ -7,6 +7,7 @@ import pytest
 from relational.chunk import Op, StreamChunk
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
+from relational.memory_budget import MemoryBudget
 from relational.types import DataType
 
 TYPES = (DataType.BIGINT, DataType.INT, DataType.VARCHAR, DataType.BOOLEAN)
@@ -32,7 +33,7 @@ def arrow_bytes(columns: list[pa.Array]) -> int:
 
 @pytest.mark.parametrize("stream_key", [(), (0,)], ids=["append-only", "retracting"])
 def test_column_bytes_are_those_of_arrow_and_the_rest_is_capacity(stream_key):
-    index = JoinIndex(TYPES, (1,), stream_key, capacity_bytes=1 << 30)
+    index = JoinIndex(TYPES, (1,), stream_key, memory=MemoryBudget(1 << 30).share())
     columns = rows_of(0, 20_000)
     apply(index, columns)
     use = index.memory()
@@ -84,14 +85,14 @@ def test_an_update_in_place_releases_the_old_string():
 
 
 def test_evicted_keys_are_counted():
-    index = JoinIndex(TYPES, (1,), (0,), capacity_bytes=200_000)
+    index = JoinIndex(TYPES, (1,), (0,), memory=MemoryBudget(200_000).share())
     index.track_evictions()
     apply(index, rows_of(0, 20_000))
     index.end_epoch()
     use = index.memory()
     assert 0 < use.evicted == 1_000 - index.keys and use.rows == index.rows < 20_000
     assert use.used_bytes == index.size_bytes <= 200_000, "the filter of evicted keys would take too much beside them"
-    index = JoinIndex(TYPES, (1,), (0,), capacity_bytes=2_000_000)
+    index = JoinIndex(TYPES, (1,), (0,), memory=MemoryBudget(2_000_000).share())
     index.track_evictions()
     apply(index, rows_of(0, 40_000))
     index.end_epoch()

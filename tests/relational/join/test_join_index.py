@@ -13,6 +13,7 @@ from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.join.join_index import JoinIndex
 from relational.join.join_probe import JoinProbe
+from relational.memory_budget import MemoryBudget
 from relational.types import DataType, Schema
 from tests.support.drivers.seeds import seeds
 
@@ -141,8 +142,8 @@ def test_matches_follow_the_oracle(seed, key, stream_key, budget):
     rng = random.Random(f"{seed} {key} {stream_key} {budget}")
     null_safe = tuple(rng.random() < 0.5 for _ in KEYS[key])
     oracle = Oracle(KEYS[key], null_safe, STREAM_KEYS[stream_key])
-    index = JoinIndex(SCHEMA.types, KEYS[key], oracle.stream_key, null_safe=null_safe, capacity_bytes=budget,
-                       has_degrees=True)
+    index = JoinIndex(SCHEMA.types, KEYS[key], oracle.stream_key, null_safe=null_safe,
+                      memory=None if budget is None else MemoryBudget(budget).share(), has_degrees=True)
     fresh = iter(range(10**6))
     for _ in range(8):
         for _ in range(rng.randrange(4)):
@@ -216,7 +217,7 @@ def test_a_row_that_contradicts():
 
 
 def test_wrong_arguments():
-    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), capacity_bytes=1, has_degrees=True)
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), memory=MemoryBudget(1).share(), has_degrees=True)
     chunk = StreamChunk([pa.array([1]), pa.array([2])], np.zeros(1, np.uint8))
     ids = index.locate(chunk.columns[:1]).ids
     for wrong in (np.array([5], np.int32), np.array([-2], np.int32), np.array([0, 0], np.int32)):
@@ -367,7 +368,7 @@ def test_keys_below_a_bound_are_forgotten_once_there_are_many():
 
 
 def test_of_new_keys_only_evicted_ones_may_have_stored_rows():
-    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), capacity_bytes=1_200_000)
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT], (0,), (1,), memory=MemoryBudget(1_200_000).share())
     index.track_evictions()
     seen = set()
     for epoch in range(1, 20):

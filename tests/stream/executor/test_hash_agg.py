@@ -18,6 +18,7 @@ from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.expression import Call, InputRef, Literal
+from relational.memory_budget import MemoryBudget
 from relational.plan.logical import Aggregate, Scan
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
@@ -87,7 +88,7 @@ def hash_agg(
         distinct_tables(node, lambda table: StateTable(table, store)),
         ordered_inputs(node, lambda table: StateTable(table, store)),
         ErrorCounts(),
-        cache_bytes=cache_bytes,
+        memory=MemoryBudget(cache_bytes),
         flush_groups=flush_groups,
         chunk_rows=chunk_rows,
         **handover,
@@ -524,7 +525,7 @@ def windowed(input, store, *, keeps_rows=False, schema=WINDOWS):
     executor = HashAggExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"), input, node.group_by, node.calls,
         StateTable(node.state_table, store), extreme_tables(node, lambda table: StateTable(table, store)),
-        (), (), ErrorCounts(), cache_bytes=1 << 24, flush_groups=1 << 20, chunk_rows=4096,
+        (), (), ErrorCounts(), memory=MemoryBudget(1 << 24), flush_groups=1 << 20, chunk_rows=4096,
     )
     return executor, list(node.state_tables)
 

@@ -12,6 +12,7 @@ from relational.chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.expr import ErrorCounts
 from relational.expr.expression import Call, Cast, InputRef, conjunction
+from relational.memory_budget import MemoryBudget
 from relational.plan.logical import Join, JoinKind, Scan
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.table.row_checks import LONG_KEY
@@ -60,7 +61,7 @@ def executor_of(node, inputs, store, *, cache_bytes=BIG, chunk_rows=4096, errors
     return HashJoinExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashJoin"),
         inputs,
-        join_sides(node, lambda table: StateTable(table, store), cache_bytes),
+        join_sides(node, lambda table: StateTable(table, store), MemoryBudget(cache_bytes)),
         node.condition,
         errors or ErrorCounts(),
         has_pairs=node.kind.has_pairs,
@@ -241,7 +242,7 @@ def test_rows_beyond_the_budget_are_evicted_also_in_the_middle_of_an_epoch():
     ]
     scripts = [[barrier(1), *(chunk for _, chunk in chunks), barrier(2)], [barrier(1), barrier(2)]]
     budget = 1 << 20
-    executor = executor_of(node, inputs_of(node, scripts), MemoryStateStore(), cache_bytes=2 * budget)
+    executor = executor_of(node, inputs_of(node, scripts), MemoryStateStore(), cache_bytes=budget)
     left = executor._sides[0]
     most = 0
     for _ in executor.execute():

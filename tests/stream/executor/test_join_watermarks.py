@@ -13,6 +13,7 @@ from relational.catalog.watermarks import WatermarkCatalog
 from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.expression import Call, InputRef, Literal, conjunction
+from relational.memory_budget import MemoryBudget
 from relational.plan.logical import Join, JoinKind, Scan
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.table.state_table import StateTable
@@ -81,7 +82,7 @@ def executor_of(node, scripts, store, cache_bytes):
     return HashJoinExecutor(
         ExecutorInfo(node.schema, node.stream_key, "HashJoin"),
         inputs_of(node, moved),
-        join_sides(node, lambda table: StateTable(table, store), cache_bytes),
+        join_sides(node, lambda table: StateTable(table, store), MemoryBudget(cache_bytes)),
         node.condition,
         ErrorCounts(),
         has_pairs=node.kind.has_pairs,

@@ -13,6 +13,7 @@ import pytest
 from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import Column, Op, StreamChunk
 from relational.expr import ErrorCounts
+from relational.memory_budget import MemoryBudget
 from relational.plan.logical import OverWindow, Scan, nodes
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.sql import bind_sql
@@ -63,7 +64,7 @@ def over_window(input, store, items, *, cache_bytes=1 << 28, chunk_rows=4096, er
         StateTable(node.table, store),
         errors or ErrorCounts(),
         is_append_only=node.is_append_only,
-        cache_bytes=cache_bytes,
+        memory=MemoryBudget(cache_bytes).share(),
         chunk_rows=chunk_rows,
     )
 

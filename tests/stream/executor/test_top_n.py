@@ -10,6 +10,7 @@ from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import Op, StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.window_functions import RankKind
+from relational.memory_budget import MemoryBudget
 from relational.plan.logical import Scan, TopN
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.table.row_checks import LONG_KEY
@@ -53,7 +54,7 @@ def top_n(input, store, *, cache_bytes=1 << 28, chunk_rows=4096, errors=None, **
         StateTable(node.table, store),
         errors or ErrorCounts(),
         is_append_only=node.is_append_only,
-        cache_bytes=cache_bytes,
+        memory=MemoryBudget(cache_bytes).share(),
         chunk_rows=chunk_rows,
     )
 

@@ -183,14 +183,14 @@ def test_an_epoch_of_few_rows_is_one_task_in_the_process_of_the_driver(store):
 
 
 def test_an_aggregation_of_a_task_has_the_memory_that_the_session_gives_it(store):
-    db = store.open(slots=2, aggregation_cache_bytes=1 << 20)
+    db = store.open(slots=2, state_cache_bytes=1 << 20)
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT)")
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k")
     for first in (0, 20_000):
         db.table("t").insert([(number, number % 30_000) for number in range(first, first + 20_000)])
         db.flush()
     assert rows(db, "SELECT count(*) AS groups, sum(n) AS n, max(n) AS most FROM m") == [(30_000, 40_000, 2)]
-    assert {task.aggregation_cache_bytes for task in store.tasks} == {1 << 20}
+    assert {task.state_cache_bytes for task in store.tasks} == {1 << 20}
 
 
 def test_a_source_is_read_within_its_limits_until_nothing_is_left(store):
