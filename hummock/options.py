@@ -143,6 +143,7 @@ class CompactionOptions:
     level_multiplier: int = 10
     l0_runs: int = 8                        # so many runs of similar size in level 0 become one
     l0_base_bytes: int = 128 * MIB          # level 0 is merged down from this size on, and that of the base level (raw)
+    l0_most_bytes: int = 8 << 30            # and from this size on in any case (raw)
     l0_runs_slowdown: int = 32              # from here on writers are delayed, gradually
     l0_runs_limit: int = 64                 # writers are delayed most
     task_bytes: int = 2 << 30               # maximum input of one task, unless it must take more
@@ -164,7 +165,7 @@ class CompactionOptions:
     tasks_remembered: int = 256             # answers of the newest reports, for repeated calls
     threads: int = 2                        # subcompactions that run at once in one process
     memory_bytes: int = 512 * MIB           # read-ahead and unfinished outputs of one process
-    codecs: tuple[str, ...] = ("lz4",)      # of outputs by level, the last one for all deeper ones
+    codecs: tuple[str, ...] = ("none", "lz4")   # of outputs by level, the last one for all deeper ones
 
     def __post_init__(self) -> None:
         _check_positive(self, skip=("codecs", "history_ms", "filter_policy"))

@@ -198,6 +198,7 @@ class SessionKeywords(StorageKeywords, total=False):
     level_multiplier: int
     l0_runs: int
     l0_base_bytes: int
+    l0_most_bytes: int
     l0_runs_slowdown: int
     l0_runs_limit: int
     task_bytes: int

@@ -28,7 +28,7 @@ from hummock.version import HummockVersion
 LONGEST_SECONDS = 1.0                   # of one delay; a batch that finds the buffer full waits for space in addition
 EASY_SHARE = 0.5                        # of the buffer's limit
 SLOWEST_BYTES_PER_SECOND = 4 * MIB      # the rate at the limit of level 0 and beyond
-BYTES_SLOWDOWN, BYTES_LIMIT = 3, 8      # size of level 0 in base levels: where the delay begins, and its maximum
+BYTES_SLOWDOWN, BYTES_LIMIT = 1.5, 3    # of `l0_most_bytes` in level 0: where the delay begins, and its maximum
 LOGGED_SECONDS = 60.0                   # at most one record of each reason in so long
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ def level0_delay_seconds(version: HummockVersion, options: CompactionOptions, si
 def debt_share(runs: int, data_bytes: int, options: CompactionOptions) -> float:
     """0 where writers are not delayed, 1 where they are delayed most; the worse of runs and bytes."""
     by_runs = (runs - options.l0_runs_slowdown) / (options.l0_runs_limit - options.l0_runs_slowdown)
-    slowdown_bytes = BYTES_SLOWDOWN * options.base_level_bytes
-    by_bytes = (data_bytes - slowdown_bytes) / (BYTES_LIMIT * options.base_level_bytes - slowdown_bytes)
+    slowdown_bytes = BYTES_SLOWDOWN * options.l0_most_bytes
+    by_bytes = (data_bytes - slowdown_bytes) / (BYTES_LIMIT * options.l0_most_bytes - slowdown_bytes)
     return min(1.0, max(0.0, by_runs, by_bytes))
 
 

@@ -81,7 +81,7 @@ def merged(context: PickerContext, kind: TaskKind, runs: Sequence[Run]) -> Compa
 def base_trigger_bytes(context: PickerContext) -> int:
     """Uncompressed size from which on level 0 is merged into the base level."""
     options = context.options
-    return min(max(context.run(context.base_level).uncompressed_bytes, options.l0_base_bytes), options.base_level_bytes)
+    return min(max(context.run(context.base_level).uncompressed_bytes, options.l0_base_bytes), options.l0_most_bytes)
 
 
 def tier_of(run: Run, options: CompactionOptions) -> int:

@@ -25,8 +25,8 @@ from hummock.version import HummockVersion, Level, Run
 CASES = Path(__file__).parents[3] / "cases" / "picker.txt"
 FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(?:/(\d+))?(i?)"
                   r"(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
-OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, l0_runs_slowdown=8, l0_runs_limit=16,
-                            sstable_bytes=64, task_bytes=10_000, codecs=("none",))
+OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, l0_most_bytes=200, base_level_bytes=200, l0_runs_slowdown=8,
+                            l0_runs_limit=16, sstable_bytes=64, task_bytes=10_000, codecs=("none",))
 
 
 @pytest.fixture(autouse=True)
