@@ -2,8 +2,8 @@
 
 Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
 equal. The first 16 bytes of each key are kept with its row. A radix sort, from the most significant bits down, looks
-only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: where many
-are, they are sorted by their next 16 bytes in the same way.
+only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: where three
+or more are, they are sorted by their next 16 bytes in the same way.
 """
 
 import numpy as np
@@ -21,6 +21,7 @@ cdef extern from * nogil:
 cdef enum:
     DEEPEST = 256           # bytes of equal keys that are sorted by prefixes; behind them they are compared
     INSERTION_ROWS = 24     # below this many rows insertion sort is faster than counting
+    DEEPER_ROWS = 3         # below this many rows with equal prefixes keys are compared
     CACHED_ROWS = 8192      # up to this many items and their copies stay in the cache
     CACHED_BITS = 8         # by which more items are split
     MOST_BITS = 11
@@ -82,11 +83,11 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
 cdef bint sort_deeper(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySource keys, void* owner,
                       Py_ssize_t skip) noexcept nogil:
     """Sorts items of equal prefixes by the next bytes of their keys, and gives them their prefixes back. False, with
-    nothing done, for few items, behind DEEPEST bytes, and where a key ends before these bytes.
+    nothing done, for two items, behind DEEPEST bytes, and where a key ends before these bytes.
     """
     cdef uint64_t high = items[0].high, low = items[0].low
     cdef Py_ssize_t row, behind = skip + ITEM_BYTES
-    cdef bint is_long = count > INSERTION_ROWS and behind <= DEEPEST
+    cdef bint is_long = count >= DEEPER_ROWS and behind <= DEEPEST
     for row in range(count if is_long else 0):
         is_long = is_long and keys(owner, items[row].row).size >= behind
     if not is_long:
