@@ -84,8 +84,12 @@ def limited(size: int) -> int:
 
 def _distinct(evaluation: EvalContext, args: list[Value]) -> tuple[np.ndarray, list[list[Any]]]:
     """(of each row the number of its combination, of each argument its values in the order of the combinations)."""
-    codes = np.zeros(evaluation.rows, np.int64)
     coded = [_codes(arg) for arg in args]
+    columns = [(arg_codes, values) for arg_codes, values in coded if arg_codes is not None]
+    if len(columns) == 1:
+        ((codes, several),) = columns
+        return codes, [values * len(several) if arg_codes is None else values for arg_codes, values in coded]
+    codes = np.zeros(evaluation.rows, np.int64)
     for arg_codes, values in coded:
         if arg_codes is not None:
             _, codes = np.unique(codes * len(values) + arg_codes, return_inverse=True)
@@ -104,5 +108,7 @@ def _codes(arg: Value) -> tuple[np.ndarray | None, list[Any]]:
     if pa.types.is_nested(plain.type) or pa.types.is_interval(plain.type) or pa.types.is_floating(plain.type):
         return np.arange(len(plain)), [python_value(value) for value in arg]
     encoded = plain.dictionary_encode()
-    values = [*(python_value(value) for value in encoded.dictionary), None]
+    values = list(map(python_value, encoded.dictionary))
+    if encoded.indices.null_count:
+        values.append(None)
     return encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64), values
