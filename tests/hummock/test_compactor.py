@@ -126,8 +126,8 @@ def test_large_runs_are_merged_once_the_store_has_rested(monkeypatch):
     monkeypatch.setattr(hummock.compactor, "REST_BYTES_PER_SECOND", 1 << 17)
     store = Store(options=replace(OPTIONS, l0_runs=64, l0_base_bytes=1 << 30)).write(3)
     before, size = store.rows(), sum(info.data_bytes for info in store.manager.version.sstables)
+    begun = time.monotonic()
     with store.compactor() as compactor:
-        begun = time.monotonic()
         while store.manager.version.levels[0].runs and time.monotonic() < begun + 60:
             time.sleep(0.005)
         rested = time.monotonic() - begun

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from hummock.compaction.task import TaskInput, TaskKind
+from hummock.options import CompactionOptions
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition
 
@@ -61,6 +63,16 @@ def key_bounds(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
 
 def input_bytes(compaction: Compaction) -> int:
     return sum(info.data_bytes for info in files_of(compaction))
+
+
+def codec_for(compaction: Compaction, options: CompactionOptions) -> str:
+    """How the outputs are compressed: as files of their level, but rows in the order of their keys, which are merged
+    within level 0, as files of the last one, since they move down as they are."""
+    if compaction.target_level:
+        return options.codec_of(compaction.target_level)
+    files = sorted(files_of(compaction), key=lambda info: info.smallest)
+    is_ordered = all(left.largest < right.smallest for left, right in pairwise(files))
+    return options.codec_of(options.last_level if is_ordered else 0)
 
 
 def busy_ids(running: Iterable[Compaction]) -> frozenset[int]:

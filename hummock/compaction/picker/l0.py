@@ -21,7 +21,8 @@ from hummock.version import Run
 SMALLEST_TIER_BYTES = MIB       # smaller runs are all in one tier
 INLINE_TIER = -1                # but those of inline files, which are merged in the version as long as they can be
 OVERFULL = 1.5                  # a base level above that multiple of its target accepts nothing
-MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down
+MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down, ...
+CROWD = 2                       # ... unless there are that multiple of `l0_runs` that could be merged
 
 
 def pick_to_base(context: PickerContext, trigger_bytes: int | None = None) -> CompactionCandidate | None:
@@ -54,7 +55,8 @@ def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
     for tier in sorted({tier_of(run, options) for run in runs}):
         low = {run.id for run in runs if tier_of(run, options) <= tier and context.are_free(run.sstables)}
         for window in _windows(runs, lambda run, low=low: run.id in low):       # type: ignore[misc]
-            chosen = _bounded(window, options, most_bytes)
+            crowd = len(window) >= CROWD * options.l0_runs
+            chosen = _bounded(window, options, options.task_bytes if crowd else most_bytes)
             counted = sum(tier == INLINE_TIER or tier_of(run, options) > INLINE_TIER for run in chosen)
             if counted >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
                 return pick

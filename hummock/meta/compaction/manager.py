@@ -16,7 +16,7 @@ from types import MappingProxyType
 from hummock.base.key import KeyRange
 from hummock.compaction.inline_merge import is_inline, merge_inline
 from hummock.compaction.picker import early_bytes_of, is_compacted, pick_compaction, pick_range
-from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of
+from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, codec_for, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
 from hummock.errors import (
@@ -231,7 +231,7 @@ class CompactionManager:
 
     def _task_of(self, pick: CompactionCandidate, task_id: int, version: HummockVersion) -> CompactTask:
         options, tables = self.options, {table_id for info in files_of(pick) for table_id in info.table_ids}
-        output = OutputOptions(options.sstable_bytes, options.block_bytes, options.codec_of(pick.target_level),
+        output = OutputOptions(options.sstable_bytes, options.block_bytes, codec_for(pick, options),
                                options.filter_policy, options.filter_bits_per_key)
         return CompactTask(
             task_id, pick.kind, pick.inputs, pick.target_level, pick.target_run, version.safe_epoch,

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 
 from hummock.compaction.picker import pick_compaction
-from hummock.compaction.picker.candidate import CompactionCandidate, files_of
+from hummock.compaction.picker.candidate import CompactionCandidate, codec_for, files_of
 from hummock.epoch import Epoch
 from hummock.sstable.info import SstableInfo
 from hummock.store.backpressure import level0_delay_seconds
@@ -127,7 +127,7 @@ class TreeSimulation:
         size = sum(info.data_bytes for info in inputs)
         low = min(int.from_bytes(info.smallest, "big") for info in inputs)
         high = max(int.from_bytes(info.largest, "big") for info in inputs)
-        added = self.files(size, low, high, self.options.codec_of(work.pick.target_level))
+        added = self.files(size, low, high, codec_for(work.pick, self.options))
         self.step(removed=tuple(info.id for info in inputs),
                   added=(RunAddition(work.pick.target_level, work.pick.target_run, added),))
         self.written += size

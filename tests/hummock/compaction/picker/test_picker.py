@@ -13,7 +13,14 @@ from hummock.base.table_rules import TableRules
 from hummock.compaction.picker import early as picker_early
 from hummock.compaction.picker import early_bytes_of, pick_compaction, pick_range, tombstones
 from hummock.compaction.picker import l0 as picker_l0
-from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, input_bytes, key_bounds
+from hummock.compaction.picker.candidate import (
+    CompactionCandidate,
+    VersionEdit,
+    codec_for,
+    files_of,
+    input_bytes,
+    key_bounds,
+)
 from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.key_slices import pick_slice
 from hummock.compaction.picker.l0 import pick_to_base
@@ -180,3 +187,14 @@ def test_nothing_older_stays_above_what_goes_down(seed):
         assert {info.id for info in below} <= inside, f"seed {seed}"
     if within is not None:
         assert sum(info.data_bytes for info in files_of(within)) <= options.task_bytes
+
+
+@pytest.mark.parametrize(("runs", "level", "codec"), [
+    (["1[a-c]5", "2[b-d]5"], 0, "none"), (["1[a-c]5", "2[c-d]5"], 0, "none"), (["1[d-e]5", "2[a-c]5"], 0, "zstd"),
+    (["1[a-b]5 2[e-f]5", "3[c-d]5"], 0, "zstd"), (["1[a-c]5", "2[b-d]5"], 1, "lz4"), (["1[d-e]5", "2[a-c]5"], 1, "lz4"),
+    (["1[a-c]5", "2[b-d]5"], 6, "zstd"),
+])
+def test_merges_within_level_0_are_compressed_as_below_if_they_move_down_as_they_are(runs, level, codec):
+    inputs = tuple(TaskInput(0, number, tuple(map(file_of, FILE.findall(files)))) for number, files in enumerate(runs))
+    pick = CompactionCandidate(TaskKind.INTRA_L0, inputs, level)
+    assert codec_for(pick, replace(OPTIONS, codecs=("none", "lz4", "zstd"))) == codec
