@@ -33,6 +33,8 @@ from stream.message import PAUSE, Barrier, Wait
 
 DROPPED_AT_ONCE, READ_ROWS = 1 << 16, 1 << 15
 """Rows."""
+LOADED_BYTES = 512 << 20
+"""At most, of rows that are read into memory for one chunk, where the budget allows more."""
 LARGE_SHARE = 8
 """A key is large if one of so many rows that exceed the budget together is under it."""
 NO_ROWS = np.empty(0, np.int32)
@@ -277,7 +279,9 @@ class JoinSide:
         """Reads the rows of new keys into memory, until they exceed the budget: then the rows of each key that have
         been read, int64[n]. None: all have."""
         counts = np.zeros(len(keys[0]), np.int64)
-        most_bytes = None if self.index.capacity_bytes is None else self.index.size_bytes + self.index.capacity_bytes
+        most_bytes = None
+        if self.index.capacity_bytes is not None:
+            most_bytes = self.index.size_bytes + min(self.index.capacity_bytes, LOADED_BYTES)
         for owners, rows in self._table.rows_under(self._prefixes(keys)):
             self.index.load(rows)
             counts += np.bincount(owners, minlength=len(counts))
