@@ -115,7 +115,7 @@ class JobRevival:
             if changed:
                 log.warning(Event("job built anew", job=each.name, computed_otherwise=", ".join(changed)))
                 found.append(each)
-            elif self._needs_history(each, failures) and not self._history.is_kept(each.id):
+            elif self._needs_history(each, failures) and not self._history.claim(each.id):
                 gone = "the changes since it was set aside are gone"
                 log.warning(Event("job built anew", job=each.name, reason=gone))
                 found.append(each)

@@ -7,6 +7,7 @@ Each epoch is pinned in this process; when the store is opened again it is pinne
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Protocol
@@ -27,13 +28,18 @@ class Pins(Protocol):
         ...
 
 
+CLAIMED_SECONDS = 60.0
+"""So long at least an epoch is kept for a job that is about to be resumed."""
+
+
 class KeptHistory:
-    """Not thread safe: used by commits and recoveries, which never overlap."""
+    """Used by commits and recoveries, which never overlap; `claim` by any thread."""
 
     def __init__(self, pins: Pins, limit_ms: int, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._pins = pins
         self._limit = limit_ms / 1_000
         self._clock = clock
+        self._lock = threading.Lock()
         self._kept: dict[int, tuple[Epoch, float]] = {}  # job id -> its epoch, and when to release it
         self._released: set[int] = set()
 
@@ -46,26 +52,34 @@ class KeptHistory:
         except HummockError:
             self._released.add(job_id)
             return
-        self._kept[job_id] = (Epoch(epoch), self._clock() + self._limit)
+        with self._lock:
+            self._kept[job_id] = (Epoch(epoch), self._clock() + self._limit)
 
     def keep_only(self, job_ids: Collection[int]) -> None:
         """Release the epochs of jobs that are not among `job_ids`."""
-        for job_id in [each for each in self._kept if each not in job_ids]:
-            self._release(job_id)
+        self._release(lambda job_id, until: job_id not in job_ids)
         self._released &= set(job_ids)
 
     def expire(self) -> None:
         """Release epochs that were kept for the limit."""
         now = self._clock() if self._kept else 0.0
-        for job_id in [each for each, (_, until) in self._kept.items() if until <= now]:
-            self._release(job_id)
-            self._released.add(job_id)
+        self._released |= self._release(lambda job_id, until: until <= now)
 
-    def is_kept(self, job_id: int) -> bool:
-        """Whether the changes since the job stopped can be read."""
-        return job_id in self._kept
+    def claim(self, job_id: int) -> bool:
+        """Whether the changes since the job stopped can be read; then they are for CLAIMED_SECONDS more at least."""
+        with self._lock:
+            epoch, until = self._kept.get(job_id, (None, 0.0))
+            if epoch is not None:
+                self._kept[job_id] = epoch, max(until, self._clock() + CLAIMED_SECONDS)
+            return epoch is not None
 
-    def _release(self, job_id: int) -> None:
-        epoch, _ = self._kept.pop(job_id)
-        with suppress(HummockError):  # the lease ends with the process
-            self._pins.unpin(epoch)
+    def _release(self, is_over: Callable[[int, float], bool]) -> set[int]:
+        """The jobs whose epochs are released: those of which `is_over(job id, when to release it)` is true."""
+        with self._lock:
+            found = {each: epoch for each, (epoch, until) in self._kept.items() if is_over(each, until)}
+            for each in found:
+                del self._kept[each]
+        for epoch in found.values():
+            with suppress(HummockError):  # the lease ends with the process
+                self._pins.unpin(epoch)
+        return set(found)

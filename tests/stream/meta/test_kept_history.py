@@ -1,0 +1,78 @@
+"""Epochs of failed jobs stay pinned for the limit, and longer if somebody is about to resume from them."""
+
+import pytest
+
+from hummock.errors import EpochTooOld
+from stream.meta.kept_history import CLAIMED_SECONDS, KeptHistory
+
+
+class Pins:
+    """Pinned epochs; those below `oldest` cannot be."""
+
+    def __init__(self, oldest=0):
+        self.oldest, self.pinned = oldest, []
+
+    def pin(self, epoch):
+        if epoch < self.oldest:
+            raise EpochTooOld(epoch, self.oldest)
+        self.pinned.append(epoch)
+
+    def unpin(self, epoch):
+        self.pinned.remove(epoch)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_an_epoch_is_kept_for_the_limit(clock):
+    pins = Pins()
+    history = KeptHistory(pins, 5_000, clock)
+    history.keep(1, 7 << 16)
+    history.keep(1, 9 << 16)            # as of the first failure
+    clock.now += 4.9
+    history.expire()
+    assert pins.pinned == [7 << 16] and history.claim(1) and not history.claim(2)
+    clock.now += CLAIMED_SECONDS
+    history.expire()
+    assert pins.pinned == [] and not history.claim(1)
+    history.keep(1, 7 << 16)            # released once
+    assert pins.pinned == []
+
+
+def test_a_claimed_epoch_outlives_a_limit_that_is_over(clock):
+    pins = Pins()
+    history = KeptHistory(pins, 0, clock)
+    history.keep(1, 7 << 16)
+    history.keep(2, 8 << 16)
+    assert history.claim(1)
+    history.expire()
+    assert pins.pinned == [7 << 16] and not history.claim(2)
+    clock.now += CLAIMED_SECONDS
+    history.expire()
+    assert pins.pinned == []
+
+
+def test_an_epoch_of_a_job_that_runs_again_is_released(clock):
+    pins = Pins()
+    history = KeptHistory(pins, 5_000, clock)
+    history.keep(1, 7 << 16)
+    history.keep(2, 8 << 16)
+    assert history.claim(1)
+    history.keep_only({2})
+    assert pins.pinned == [8 << 16] and not history.claim(1)
+
+
+def test_an_epoch_that_can_no_longer_be_read_is_not_kept(clock):
+    history = KeptHistory(Pins(oldest=8 << 16), 5_000, clock)
+    history.keep(1, 7 << 16)
+    assert not history.claim(1)
