@@ -88,8 +88,7 @@ def resident(db: Session) -> int:
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_kept(benchmark: Any, operator: str, kind: str, tmp_path: Path) -> None:
-    sizes = {f"{each}_cache_bytes": UNBOUNDED for each in ("join", "top_n", "aggregation")}
-    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, **sizes) as db:
+    with stream.connect(f"file://{tmp_path}", create=True, parallelism=1, state_cache_bytes=UNBOUNDED) as db:
         db.sql(TABLES[kind])
         db.sql(f"CREATE SINK kept AS {OPERATORS[operator]} WITH (connector = 'digest')")
         before = resident(db)
