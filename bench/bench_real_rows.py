@@ -202,7 +202,7 @@ def test_short_scans(benchmark: Any, store: tuple[Engine, Path], data: RealRows)
 @pytest.mark.timeout(INGEST_SECONDS + 300)
 @pytest.mark.usefixtures("prepared_process")
 @pytest.mark.parametrize("asked", ["get", "scan"])
-def test_gets_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows, asked: str) -> None:
+def test_reads_beside_ingest(benchmark: Any, store: tuple[Engine, Path], data: RealRows, asked: str) -> None:
     """Single gets, or scans of SHORT_ROWS rows as pairs, by a thread while another commits INGEST_ROWS rows at a time:
     milliseconds of both, by percentile."""
     engine, rng = store[0], np.random.default_rng(SEED + 1)

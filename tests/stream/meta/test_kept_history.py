@@ -34,6 +34,16 @@ def clock():
     return Clock()
 
 
+def of_two_jobs(clock, limit_ms):
+    """Jobs 1 and 2 stopped, and job 1 is about to be resumed."""
+    pins = Pins()
+    history = KeptHistory(pins, limit_ms, clock)
+    history.keep(1, 7 << 16)
+    history.keep(2, 8 << 16)
+    assert history.claim(1)
+    return pins, history
+
+
 def test_an_epoch_is_kept_for_the_limit(clock):
     pins = Pins()
     history = KeptHistory(pins, 5_000, clock)
@@ -50,11 +60,7 @@ def test_an_epoch_is_kept_for_the_limit(clock):
 
 
 def test_a_claimed_epoch_outlives_a_limit_that_is_over(clock):
-    pins = Pins()
-    history = KeptHistory(pins, 0, clock)
-    history.keep(1, 7 << 16)
-    history.keep(2, 8 << 16)
-    assert history.claim(1)
+    pins, history = of_two_jobs(clock, 0)
     history.expire()
     assert pins.pinned == [7 << 16] and not history.claim(2)
     clock.now += CLAIMED_SECONDS
@@ -63,11 +69,7 @@ def test_a_claimed_epoch_outlives_a_limit_that_is_over(clock):
 
 
 def test_an_epoch_of_a_job_that_runs_again_is_released(clock):
-    pins = Pins()
-    history = KeptHistory(pins, 5_000, clock)
-    history.keep(1, 7 << 16)
-    history.keep(2, 8 << 16)
-    assert history.claim(1)
+    pins, history = of_two_jobs(clock, 5_000)
     history.keep_only({2})
     assert pins.pinned == [8 << 16] and not history.claim(1)
 
