@@ -7,7 +7,7 @@ the cache otherwise. One writer, no locks.
 """
 
 cimport cython
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -15,23 +15,19 @@ from hummock.base.checksum cimport hash64
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.chunk.canonical cimport same_bytes
+from relational.hash.slot_table cimport (
+    CURRENT, EMPTY, MOVING, OLD, READY, Room, Slots, SlotTable, Tables, first_slot, put_in, slots_of, tag_of,
+)
 
 cdef enum:
     BLOCK = 32              # rows whose memory is prefetched together
     ROOM = 4096             # rows for which slots are allocated at a time
-    FIRST_SLOTS = 1024
     KEPT_BYTES = 64 << 20   # larger buffers are released by `clear`
     MOST_KEYS = 0x7FFFFFF0
-    EMPTY = 0xFFFFFFFF      # slot
 
 
 cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
     return a.size == b.size and same_bytes(a.data, b.data, a.size)
-
-
-cdef inline uint32_t tag_of(uint64_t hash, uint64_t mask) noexcept nogil:
-    """The bits of a slot that do not belong to the id."""
-    return <uint32_t>(hash >> 32) & ~<uint32_t>mask
 
 
 @cython.final
@@ -39,18 +35,13 @@ cdef class BytesInterner:
     """A bijection between keys and the ids below `count`. Only `clear` changes ids."""
 
     def __init__(self):
-        self.count = 0
-        self.mask = 0
         self.key_bytes = -1
-        self.slots = ByteBuffer()
-        self.ends = ByteBuffer()
-        self.arena = ByteBuffer()
-        self.make_room(1)
+        self.table, self.ends, self.arena = SlotTable(), ByteBuffer(), ByteBuffer()
 
     @property
     def size_bytes(self):
         """Memory used by slots, key positions and keys."""
-        return self.slots.size + self.ends.size + self.arena.size
+        return self.table.size_bytes + self.ends.size + self.arena.size
 
     def find(self, BinaryColumn keys not None, const uint8_t[::1] visibility=None, bint is_adding=True):
         """The id of each row's key as int32[rows]; -1 for a hidden row.
@@ -118,91 +109,109 @@ cdef class BytesInterner:
                 block = min(rows - first, <Py_ssize_t>BLOCK)
                 for row in range(first, first + block):
                     if row + BLOCK < rows:
-                        prefetch(source.arena.data + ids[row + BLOCK] * source.key_bytes if source.key_bytes >= 0
-                                 else source.ends.data + 8 * <int64_t>ids[row + BLOCK])
+                        source.prefetch_key(ids[row + BLOCK])
                     if source.key_bytes < 0:
                         prefetch(source.key(ids[row]).data)
                 for row in range(block):
                     key = source.key(ids[first + row])
                     hashes[row] = hash64(key.data, key.size)
-                    prefetch_for_write(<uint32_t*>self.slots.data + (hashes[row] & self.mask))
+                    prefetch_for_write(first_slot(&self.table.tables, hashes[row]))
                 for row in range(block):
-                    self.add_key(source.key(ids[first + row]), hashes[row], self.free_slot(hashes[row]))
+                    self.table.put(hashes[row], <uint32_t>self.add_key(source.key(ids[first + row])))
                 first += block
 
     cdef int clear(self) except -1:
         self.count = 0
         self.key_bytes = -1
-        if self.slots.size > KEPT_BYTES:
-            self.slots = ByteBuffer()
-            self.mask = 0
-        else:
-            with nogil:
-                memset(self.slots.data, 0xFF, self.slots.size)
+        self.table.clear(KEPT_BYTES // sizeof(uint32_t))
         if self.arena.size > KEPT_BYTES:
             self.arena = ByteBuffer()
         if self.ends.size > KEPT_BYTES:
             self.ends = ByteBuffer()
         self.arena.size = 0
         self.ends.size = 0
-        return self.make_room(1)
+        return 0
 
     cdef int make_room(self, Py_ssize_t more) except -1:
-        cdef uint64_t wanted = FIRST_SLOTS
+        cdef Room room
+        if self.count + more > MOST_KEYS:
+            raise OverflowError(f"{self.count} keys and {more} more: numbers are int32")
+        room = self.table.make_room(self.count, more)
+        if room == READY:
+            return 0
+        with nogil:
+            if room == MOVING:
+                self.move_keys()
+            else:
+                self.put_keys()
+        return 0
+
+    cdef int put_keys(self) noexcept nogil:
+        """Puts all keys. REQUIRES that none of them has a slot."""
         cdef uint64_t hashes[BLOCK]
         cdef Py_ssize_t first = 0, block, row
         cdef Slice key
-        cdef ByteBuffer bigger
-        if self.count + more > MOST_KEYS:
-            raise OverflowError(f"{self.count} keys and {more} more: numbers are int32")
-        while <uint64_t>(self.count + more) * 8 > wanted * 5:
-            wanted *= 2
-        if wanted <= self.mask + 1 and self.slots.size > 0:
-            return 0
-        bigger = ByteBuffer()
-        bigger.reserve(wanted * sizeof(uint32_t))
-        bigger.size = wanted * sizeof(uint32_t)
-        self.slots, self.mask = bigger, wanted - 1
-        with nogil:
-            memset(self.slots.data, 0xFF, self.slots.size)
-            while first < self.count:
-                block = min(self.count - first, <Py_ssize_t>BLOCK)
-                for row in range(block):
-                    key = self.key(first + row)
-                    hashes[row] = hash64(key.data, key.size)
-                    prefetch_for_write(<uint32_t*>self.slots.data + (hashes[row] & self.mask))
-                for row in range(block):
-                    self.free_slot(hashes[row])[0] = tag_of(hashes[row], self.mask) | <uint32_t>(first + row)
-                first += block
+        while first < self.count:
+            block = min(self.count - first, <Py_ssize_t>BLOCK)
+            for row in range(block):
+                key = self.key(first + row)
+                hashes[row] = hash64(key.data, key.size)
+                prefetch_for_write(first_slot(&self.table.tables, hashes[row]))
+            for row in range(block):
+                self.table.put(hashes[row], <uint32_t>(first + row))
+            first += block
         return 0
 
-    cdef uint32_t* free_slot(self, uint64_t hash) noexcept nogil:
-        cdef uint32_t* slots = <uint32_t*>self.slots.data
-        cdef uint64_t at = hash & self.mask
-        while slots[at] != EMPTY:
-            at = (at + 1) & self.mask
-        return slots + at
+    cdef int move_keys(self) noexcept nogil:
+        """Puts the keys that the table moves now."""
+        cdef int32_t ids[2][BLOCK]          # the keys of one are read while those of the other are put
+        cdef int i, next, now = 0, count = self.table.take(ids[0], BLOCK)
+        cdef Slice key
+        while count:
+            next = self.table.take(ids[1 - now], BLOCK)
+            for i in range(next):
+                self.prefetch_key(ids[1 - now][i])
+            if self.key_bytes < 0:
+                for i in range(count):
+                    prefetch(self.key(ids[now][i]).data)
+            for i in range(count):
+                key = self.key(ids[now][i])
+                put_in(self.table.tables.slots[CURRENT], hash64(key.data, key.size), <uint32_t>ids[now][i])
+            count, now = next, 1 - now
+        return 0
+
+    cdef void prefetch_key(self, Py_ssize_t number) noexcept nogil:
+        """The bytes of a key, or where they are if keys have several sizes."""
+        prefetch(self.arena.data + number * self.key_bytes if self.key_bytes >= 0
+                 else self.ends.data + 8 * <int64_t>number)
 
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil:
+        if self.table.tables.slots[OLD].data == NULL:
+            return self.find_in(keys, visible, first, rows, out, is_adding, False)
+        return self.find_in(keys, visible, first, rows, out, is_adding, True)
+
+    cdef inline int find_in(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
+                            int32_t* out, bint is_adding, bint is_doubling) except -1 nogil:
         cdef uint64_t hashes[BLOCK]
-        cdef const uint32_t* slots = <const uint32_t*>self.slots.data
-        cdef uint32_t ids = <uint32_t>self.mask, tag
+        cdef Tables tables = self.table.tables      # a copy, which a store to a slot does not invalidate
+        cdef Slots slots
+        cdef uint32_t ids, tag
         cdef Slice key
         cdef Py_ssize_t row
         cdef uint64_t at
         for row in range(rows):
             key = keys.at(first + row)
             hashes[row] = hash64(key.data, key.size)
-            prefetch(slots + (hashes[row] & self.mask))
+            prefetch(first_slot(&tables, hashes[row], is_doubling))
         for row in range(rows):
-            at, tag = hashes[row] & self.mask, tag_of(hashes[row], self.mask)
-            while slots[at] != EMPTY and (slots[at] & ~ids) != tag:
-                at = (at + 1) & self.mask
-            out[row] = -1 if slots[at] == EMPTY else <int32_t>(slots[at] & ids)
+            slots = slots_of(&tables, hashes[row], is_doubling)
+            at, tag, ids = hashes[row] >> slots.shift, tag_of(slots, hashes[row]), <uint32_t>slots.mask
+            while slots.data[at] != EMPTY and (slots.data[at] & ~ids) != tag:
+                at = (at + 1) & slots.mask
+            out[row] = -1 if slots.data[at] == EMPTY else <int32_t>(slots.data[at] & ids)
             if out[row] >= 0:
-                prefetch(self.arena.data + out[row] * self.key_bytes if self.key_bytes >= 0
-                         else self.ends.data + 8 * <int64_t>out[row])
+                self.prefetch_key(out[row])
         for row in range(rows):
             if out[row] >= 0 and self.key_bytes < 0:
                 prefetch(self.key(out[row]).data)
@@ -219,16 +228,21 @@ cdef class BytesInterner:
         return 0
 
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil:
-        cdef uint32_t* slots = <uint32_t*>self.slots.data
-        cdef uint32_t ids = <uint32_t>self.mask, tag = tag_of(hash, self.mask)
-        cdef uint64_t at = hash & self.mask
-        while slots[at] != EMPTY:
-            if (slots[at] & ~ids) == tag and same_key(key, self.key(slots[at] & ids)):
-                return <int32_t>(slots[at] & ids)
-            at = (at + 1) & self.mask
-        return self.add_key(key, hash, slots + at) if is_adding else -1
+        cdef Slots slots = slots_of(&self.table.tables, hash)
+        cdef uint32_t ids = <uint32_t>slots.mask, tag = tag_of(slots, hash)
+        cdef uint64_t at = hash >> slots.shift
+        cdef int32_t found
+        while slots.data[at] != EMPTY:
+            if (slots.data[at] & ~ids) == tag and same_key(key, self.key(slots.data[at] & ids)):
+                return <int32_t>(slots.data[at] & ids)
+            at = (at + 1) & slots.mask
+        if not is_adding:
+            return -1
+        found = self.add_key(key)
+        slots.data[at] = tag | <uint32_t>found
+        return found
 
-    cdef int32_t add_key(self, Slice key, uint64_t hash, uint32_t* slot) except -2 nogil:
+    cdef int32_t add_key(self, Slice key) except -2 nogil:
         if self.count == 0:
             self.key_bytes = key.size
         elif self.key_bytes >= 0 and key.size != self.key_bytes:
@@ -242,7 +256,6 @@ cdef class BytesInterner:
                 self.ends.reserve(sizeof(int64_t))
             (<int64_t*>self.ends.data)[self.count] = self.arena.size
             self.ends.size += sizeof(int64_t)
-        slot[0] = tag_of(hash, self.mask) | <uint32_t>self.count
         self.count += 1
         return <int32_t>(self.count - 1)
 

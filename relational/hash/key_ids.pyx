@@ -56,7 +56,7 @@ cdef class KeyInterner:
         cdef BytesInterner index = self.encoded
         if index is None:
             return self.words.size_bytes + self.scratch.capacity
-        return index.slots.capacity + index.ends.capacity + index.arena.capacity
+        return index.table.size_bytes + index.ends.capacity + index.arena.capacity
 
     @property
     def column_bytes(self):
