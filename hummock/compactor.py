@@ -19,6 +19,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
+from hummock.base.foreground import ForegroundWork
 from hummock.base.logs import Event
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.picker.early import EARLY_BYTES
@@ -78,7 +79,8 @@ class _Attempt:
 
 class Compactor:
     """Runs up to `tasks_at_once` tasks, each on `options.threads` threads; tasks of `large_task_bytes` and more by
-    `large`. Where that is None they are left to compactors that have it, while there are any. Thread safe.
+    `large`. Where that is None they are left to compactors that have it, while there are any. The threads pause for
+    `foreground` work. Thread safe.
 
     `error`: of the latest attempt or request that failed; None again after a success.
     """
@@ -86,7 +88,7 @@ class Compactor:
     def __init__(self, client: HummockMetaClient, object_store: ObjectStore, options: CompactionOptions, *,
                  node: str | None = None, tasks_at_once: int = 2, metrics: Metrics | None = None,
                  random_bytes: RandomBytes = os.urandom, on_progress: OnProgress | None = None,
-                 large: LargeTasks | None = None):
+                 large: LargeTasks | None = None, foreground: ForegroundWork | None = None):
         self.options, self.metrics = options, metrics or Metrics()
         self.node = node or f"compactor-{random_bytes(8).hex()}"
         self.error: Exception | None = None
@@ -94,7 +96,7 @@ class Compactor:
         self._on_progress, self._tasks_at_once, self._large = on_progress, tasks_at_once, large
         self._threads_runner = ThreadRunner(object_store, threads=options.threads,
                                             memory_bytes=options.memory_bytes // tasks_at_once,
-                                            mint=partial(mint_sstable_name, random_bytes))
+                                            mint=partial(mint_sstable_name, random_bytes), foreground=foreground)
         lock = threading.Lock()
         self._changed, self._due = threading.Condition(lock), threading.Condition(lock)
         self._news = 0                          # incremented by every version, request, new and ended attempt

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from hummock.base.foreground import ForegroundWork
 from hummock.base.key import KeyRange
 from hummock.compactor import Compactor
 from hummock.meta.hummock_manager import HummockManager
@@ -21,14 +22,16 @@ from hummock.version import HummockVersion
 
 
 class Maintenance:
-    """Runs from `start` to `close`; `error` is the error of the last round, None if it had none."""
+    """Runs from `start` to `close`; `error` is the error of the last round, None if it had none. Merges pause for
+    `foreground` work."""
 
     def __init__(self, manager: HummockManager, meta_store: MetaStore, object_store: ObjectStore, *,
-                 tasks_at_once: int = 2, vacuum: VacuumOptions | None = None):
+                 tasks_at_once: int = 2, vacuum: VacuumOptions | None = None,
+                 foreground: ForegroundWork | None = None):
         self._manager, self._meta_store, self._object_store = manager, meta_store, object_store
         self._vacuum_options = vacuum or VacuumOptions()
         self.compactor = Compactor(manager, object_store, manager.compaction_options, tasks_at_once=tasks_at_once,
-                                   metrics=manager.metrics)
+                                   metrics=manager.metrics, foreground=foreground)
         self.vacuum_loop = VacuumLoop(self._new_vacuum())
         self._left_at = manager.left_at
         self._subscription = manager.subscribe(self._on_version)

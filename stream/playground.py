@@ -14,6 +14,7 @@ from typing import TypeAlias
 from weakref import WeakSet
 
 from hummock.base.closing import ClosedAtExit, close_all
+from hummock.base.foreground import ForegroundWork
 from hummock.base.logs import Event
 from hummock.base.process import use_system_arrow_pool
 from hummock.epoch import Clock, Epoch, EpochGenerator, wall_clock_ms
@@ -176,6 +177,7 @@ class Playground:
             lambda error: self.meta.fail(error),
             lambda step, epoch: self.meta.observe(step, epoch),
             lambda: self.meta.request_barrier(),
+            self._foreground,
         )
 
     def _worker_of(self, engine: OpenWorker) -> SessionWorker:
@@ -210,6 +212,7 @@ class Playground:
         """Creates manager, catalog, storage and maintenance; returns the writer role that was claimed."""
         options = self.options
         self._begin_maintenance: Callable[[], object] = lambda: None
+        self._foreground = ForegroundWork()  # checkpoints
         self.manager = HummockManager(
             meta_store, object_store, compaction=options.compaction, metrics=self.metrics, random_bytes=random_bytes
         )
@@ -233,7 +236,8 @@ class Playground:
         self.metrics.watch(self.storage.stats, COUNTED)
         self.storage.follow_versions()
         if options.is_maintained:
-            maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)
+            maintenance = Maintenance(
+                self.manager, meta_store, object_store, tasks_at_once=1, foreground=self._foreground)
             undo.callback(maintenance.close)
             self._begin_maintenance = maintenance.start
         return writer

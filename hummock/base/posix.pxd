@@ -1,8 +1,10 @@
-"""POSIX and Linux APIs: mutexes and condition variables, huge pages, thread names.
+"""POSIX and Linux APIs: mutexes and condition variables, huge pages, thread names, the clock.
 
 Mutexes and condition variables guard state that threads share without the GIL. Touching a huge page for the first time,
 and reading into it from disk, costs a fraction of what small pages cost.
 """
+
+from libc.stdint cimport int64_t
 
 cdef extern from "pthread.h" nogil:
     ctypedef struct pthread_mutex_t:
@@ -49,3 +51,14 @@ cdef extern from * nogil:
 
 cdef enum:
     HUGE_PAGE_BYTES = 2 << 20
+
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+    #include <time.h>
+    static int64_t hummock_monotonic_ns(void) {
+        struct timespec now;
+        return clock_gettime(CLOCK_MONOTONIC, &now) ? 0 : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    """
+    int64_t monotonic_ns "hummock_monotonic_ns"() noexcept      # the clock of time.monotonic_ns on Linux and macOS

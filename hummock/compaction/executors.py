@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from hummock.base.foreground import ForegroundWork
 from hummock.compaction.index_cache import IndexCache
 from hummock.compaction.subcompaction import IsCancelled, Progress, run_subcompaction
 from hummock.compaction.task import RangeResult, RangeSpec
@@ -27,12 +28,13 @@ class ThreadRunner:
     """`threads` threads of this process, with `memory_bytes` in all.
 
     So many ranges merge at once. While one merges, another one prefetches its input or uploads its last output.
+    None merges while there is `foreground` work.
     """
 
     def __init__(self, store: ObjectStore, *, threads: int, memory_bytes: int,
-                 mint: Mint = MINT):
+                 mint: Mint = MINT, foreground: ForegroundWork | None = None):
         self.slots = threads
-        self._store, self._memory_bytes, self._mint = store, memory_bytes, mint
+        self._store, self._memory_bytes, self._mint, self._foreground = store, memory_bytes, mint, foreground
 
     def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, at_once: int | None = None,
             progress: Progress | None = None, is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
@@ -58,7 +60,7 @@ class ThreadRunner:
             try:
                 return run_subcompaction(
                     spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // workers,
-                    progress=report_rows, merge_slot=merge_slots, indexes=indexes,
+                    progress=report_rows, merge_slot=merge_slots, indexes=indexes, foreground=self._foreground,
                     is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
             except BaseException as error:
                 failed.set()

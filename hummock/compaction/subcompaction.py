@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from hummock.base.foreground import ForegroundWork
 from hummock.base.json_fields import U64
 from hummock.compaction.index_cache import IndexCache
 from hummock.compaction.input_iterator import run_iterators
@@ -52,17 +53,19 @@ def run_subcompaction(
     is_cancelled: IsCancelled | None = None,
     merge_slot: MergeSlot | None = None,
     indexes: IndexCache | None = None,
+    foreground: ForegroundWork | None = None,
 ) -> RangeResult:
     """Merges one range into durable files and accounts for its rows.
 
     Uses about `memory_bytes`, more only if one output and one block of each run need it. `progress` and `is_cancelled`
     are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it.
     `merge_slot` is held while rows are merged: not while the first blocks are read, nor while the last files are
-    uploaded. `indexes` are shared by all ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the
+    uploaded. `indexes` are shared by all ranges over the same files. While there is `foreground` work no rows
+    are merged. Raises `TaskCancelled`, `Corruption` naming the
     object, `RowCountMismatch`, or what the store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, merge_slot or nullcontext(),
-                      indexes)
+                      indexes, foreground)
     return work.run()
 
 
@@ -71,10 +74,10 @@ class _RangeWork:
 
     def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
                  progress: Progress | None, is_cancelled: IsCancelled | None, merge_slot: MergeSlot,
-                 indexes: IndexCache | None):
+                 indexes: IndexCache | None, foreground: ForegroundWork | None):
         task = spec.task
         self._spec, self._store, self._merge_slot = spec, store, merge_slot
-        self._progress, self._is_cancelled = progress, is_cancelled
+        self._progress, self._is_cancelled, self._foreground = progress, is_cancelled, foreground
         part_bytes = max(min(PART_BYTES, memory_bytes // 16), SMALLEST_PART, 4 * task.output.block_bytes)
         ahead_bytes = max(memory_bytes // 4, memory_bytes - (PARTS + BUILDERS) * part_bytes)
         self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes,
@@ -102,7 +105,7 @@ class _RangeWork:
                 self._threads.start(partial(self._timed, self._upload_queue.serve))
             with self._merge_slot:
                 self._check_cancelled()
-                self._timed(run_pipeline, self._kept, self._builder, self._finish_file)
+                self._timed(run_pipeline, self._kept, self._builder, self._finish_file, None, self._foreground)
             sstables = tuple(output.info for output in self._upload_queue.wait())
         finally:
             self._ahead.stop()

@@ -18,6 +18,8 @@ from libc.errno cimport EINTR, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from hummock.base.posix cimport monotonic_ns
+
 cdef extern from "fcntl.h" nogil:
     int O_CLOEXEC
     int O_NOFOLLOW
@@ -71,13 +73,8 @@ cdef extern from * nogil:
         struct stat found;
         return fstat(descriptor, &found) ? 0 : (int64_t)found.st_size;
     }
-    static int64_t now_ns(void) {
-        struct timespec now;
-        return clock_gettime(CLOCK_MONOTONIC, &now) ? 0 : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
     """
     int64_t size_of(int descriptor) noexcept
-    int64_t now_ns() noexcept
     void read_at_random(int descriptor) noexcept
     void read_in_order(int descriptor) noexcept
     void read_soon(int descriptor, int64_t start, int64_t size) noexcept
@@ -159,7 +156,7 @@ cdef class CachedFd:
         cdef int64_t now
         if self.warmed >= self.size:
             return
-        now = now_ns()
+        now = monotonic_ns()
         if now - self.waited_since > WARM_WITHIN_NS:
             self.waited_since, self.waited_bytes = now, 0
         self.waited_bytes += size

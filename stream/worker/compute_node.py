@@ -60,6 +60,7 @@ from stream.worker.running_actor import (
 )
 
 if TYPE_CHECKING:
+    from hummock.base.foreground import ForegroundWork
     from hummock.state_store import StateStore
     from relational.catalog.objects import TableCatalog
     from stream.epoch_figures import EpochFigures
@@ -70,7 +71,7 @@ JOIN_SECONDS = 60.0
 
 
 class ComputeNode:
-    """A Worker (stream.protocol). Thread safe."""
+    """A Worker (stream.protocol). Its checkpoints are `foreground` work. Thread safe."""
 
     def __init__(
         self,
@@ -81,12 +82,13 @@ class ComputeNode:
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
         request_barrier: Callable[[], None] = lambda: None,
+        foreground: ForegroundWork | None = None,
     ) -> None:
         self._store = store
         self._options = options
         self._builder = builder
         self._pool = pool
-        self._barriers = LocalBarrierManager(store, on_failure, observer, pool.niceness)
+        self._barriers = LocalBarrierManager(store, on_failure, observer, pool.niceness, foreground)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
         self._sending = threading.Lock()

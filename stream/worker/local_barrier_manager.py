@@ -21,6 +21,7 @@ from stream.runtime.channel import Channel
 from stream.runtime.thread_priority import lower_priority
 
 if TYPE_CHECKING:
+    from hummock.base.foreground import ForegroundWork
     from hummock.state_store import StateStore
 
 
@@ -42,7 +43,7 @@ class _InFlight:
 
 class LocalBarrierManager:
     """Thread safe. `on_failure(error)` is called once per generation of actors, by the thread that failed. `niceness`:
-    by how much the priority of uploads is lower than that of the process."""
+    by how much the priority of uploads is lower than that of the process. `foreground` is what `is_busy` says."""
 
     def __init__(
         self,
@@ -50,8 +51,9 @@ class LocalBarrierManager:
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
         niceness: int = 0,
+        foreground: ForegroundWork | None = None,
     ) -> None:
-        self._niceness = niceness
+        self._niceness, self._foreground = niceness, foreground
         self._store = store
         self._on_failure = on_failure
         self._observer = observer
@@ -79,6 +81,7 @@ class LocalBarrierManager:
                 return waiting.result
             self._in_flight[barrier.epoch.prev] = waiting
             passed = self._complete_collected()
+            self._note_busy()
         for channel in roots:
             channel.send(barrier)
         for each in passed:
@@ -130,6 +133,7 @@ class LocalBarrierManager:
             if self._failure is None:
                 self._failure = RuntimeError("the worker is being reset")
             self._in_flight.clear()
+            self._note_busy()
 
     def reset(self) -> None:
         """Wait for an upload under way, then begin a new generation. REQUIRES that no actor runs."""
@@ -138,11 +142,14 @@ class LocalBarrierManager:
             self._in_flight.clear()
             self._finished.clear()
             self._failure, self._syncing = None, 0
+            self._note_busy()
             self._syncer = self._new_syncer()
 
     def close(self) -> None:
         """Wait for an upload under way; no use after this."""
         self._syncer.shutdown(wait=True, cancel_futures=True)
+        if self._foreground is not None:
+            self._foreground.end()
 
     def _complete_collected(self) -> list[_InFlight]:
         """Seal and sync the collected epochs at the head of the queue, the oldest first [C4]; those."""
@@ -177,6 +184,7 @@ class LocalBarrierManager:
         finally:
             with self._lock:
                 self._syncing -= 1
+                self._note_busy()
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -185,9 +193,15 @@ class LocalBarrierManager:
             self._failure = error
             waiting = list(self._in_flight.values())
             self._in_flight.clear()
+            self._note_busy()
         for each in waiting:
             each.result.set_exception(error)
         self._on_failure(error)
+
+    def _note_busy(self) -> None:
+        """REQUIRES the lock."""
+        if self._foreground is not None:
+            (self._foreground.begin if self.is_busy else self._foreground.end)()
 
     def _new_syncer(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "checkpoint-sync", lower_priority, (self._niceness,))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from hummock.base.foreground import ForegroundWork
 from hummock.base.json_fields import U64
 from hummock.base.key import user_key
 from hummock.compaction import subcompaction
@@ -152,6 +153,30 @@ def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(mon
     results = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(task.ranges(), PREFIX)
     assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == entries
     assert concurrency == [1, 1, 1] and sorted(merged) == [300, 300, 300]
+
+
+def test_merges_pause_for_work_that_somebody_waits_for():
+    store, mint, foreground, done = MemoryObjectStore(), names(), ForegroundWork(), threading.Event()
+    entries = [(b"%05d" % n, 1 << 16, b"v" * 40) for n in range(900)]
+    task = task_of([put_run(store, entries, mint)], output=OUTPUT)
+    runner = ThreadRunner(store, threads=1, memory_bytes=MEMORY, foreground=foreground)
+
+    def run():
+        results = runner.run(task.ranges(), PREFIX)
+        merged.extend(entry for result in results for info in result.sstables for entry in entries_in(store, info))
+        done.set()
+
+    for ends in (True, False):          # what lasts longer than some tenths of a second is not waited for
+        merged: list[object] = []
+        done.clear()
+        foreground.begin()
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert not done.wait(0.05) and not merged
+        if ends:
+            foreground.end()
+        thread.join()
+        assert merged == entries
 
 
 # -- worker tasks ----------------------------------------------------------------------------------------------

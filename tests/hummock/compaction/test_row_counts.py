@@ -46,10 +46,10 @@ class FaultyMerge:
         self._runs = run_iterators(ahead)
         return self._runs
 
-    def run_pipeline(self, kept, builder, take):
+    def run_pipeline(self, kept, builder, take, *more):
         for run in self._runs:
             EntryCollector(run).next_batch()
-        return run_pipeline(kept, builder, take)
+        return run_pipeline(kept, builder, take, *more)
 
 
 def two_runs(rng):

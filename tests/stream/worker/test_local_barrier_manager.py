@@ -36,10 +36,27 @@ def barrier(curr, checkpoint=True):
     return Barrier(EpochPair(curr << 16, (curr - 1) << 16), checkpoint)
 
 
+class FakeForeground:
+    def __init__(self):
+        self.runs = False
+
+    def begin(self):
+        self.runs = True
+
+    def end(self):
+        self.runs = False
+
+
 @pytest.fixture
-def parts():
+def foreground():
+    return FakeForeground()
+
+
+@pytest.fixture
+def parts(foreground):
     store, failures, steps = FakeStore(), [], []
-    manager = LocalBarrierManager(store, failures.append, lambda *step: steps.append(step))
+    manager = LocalBarrierManager(
+        store, failures.append, lambda *step: steps.append(step), foreground=foreground)
     yield manager, store, failures, steps
     store.gate.set()
     manager.close()
@@ -60,20 +77,20 @@ def test_the_last_actor_starts_seal_and_sync(parts):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_it_is_busy_from_a_barrier_to_the_end_of_its_sync(parts, fails):
+def test_it_is_busy_from_a_barrier_to_the_end_of_its_sync(parts, foreground, fails):
     manager, store, failures, _ = parts
-    assert not manager.is_busy
+    assert not manager.is_busy and not foreground.runs
     store.gate.clear()
     store.error = OSError("full") if fails else None
     first = barrier(2)
     result = manager.inject(first, [], [1])
-    assert manager.is_busy
+    assert manager.is_busy and foreground.runs
     manager.collect(1, first)
-    assert manager.is_busy and manager.missing(first.epoch.prev) == ()
+    assert manager.is_busy and foreground.runs and manager.missing(first.epoch.prev) == ()
     store.gate.set()
     assert (result.exception(SOON) is not None) == fails
     manager.close()
-    assert not manager.is_busy and len(failures) == fails
+    assert not manager.is_busy and not foreground.runs and len(failures) == fails
 
 
 def test_a_barrier_that_is_no_checkpoint_is_sealed_but_not_synced(parts):

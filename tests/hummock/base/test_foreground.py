@@ -1,0 +1,49 @@
+"""ForegroundWork: who lets it pass waits for its end, not for long, and works as long as it has waited."""
+
+import threading
+import time
+
+from hummock.base.foreground import ForegroundWork
+
+SOON, LONGEST = 30.0, 0.19
+
+
+def waited(work):
+    """Seconds that `let_pass` takes."""
+    began = time.monotonic()
+    work.let_pass()
+    return time.monotonic() - began
+
+
+def test_nobody_waits_while_nothing_runs():
+    work = ForegroundWork()
+    assert min(waited(work) for _ in range(10)) < LONGEST
+    work.begin()
+    work.end()
+    work.end()
+    assert min(waited(work) for _ in range(10)) < LONGEST
+
+
+def test_who_has_waited_until_it_ended_works_as_long():
+    work, found = ForegroundWork(), []
+    work.begin()
+    began = time.monotonic_ns()
+    thread = threading.Thread(target=lambda: found.append((work.let_pass(), time.monotonic_ns())))
+    thread.start()
+    time.sleep(0.05)
+    assert not found
+    work.end()
+    thread.join(SOON)
+    ((until, ended),) = found
+    assert 0.04e9 < until - began < 2 * (ended - began)
+
+
+def test_what_lasts_is_waited_for_some_tenths_of_a_second_in_all():
+    work = ForegroundWork()
+    work.begin()
+    assert LONGEST < waited(work)
+    work.begin()                    # it runs already
+    assert min(waited(work) for _ in range(10)) < LONGEST
+    work.end()
+    work.begin()
+    assert LONGEST < waited(work)
