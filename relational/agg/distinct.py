@@ -1,13 +1,13 @@
 """DistinctValues: the values of each group, for the DISTINCT calls over one argument.
 
-Values have numbers of their own (a dictionary, shared by all groups), so that a group with a value is one word. In
-memory are the entries that rows have come for, in the state table all of them: (group columns, value, words of the
+Values have numbers, shared by all groups, so that a group with a value is one word, see `ValueNumbers`. In memory are
+the entries that rows have come for, in the state table all of them: (group columns, value, words of the
 record), see `DistinctRecords`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from relational.agg.changes import plan
 from relational.agg.distinct_records import DistinctRecords
+from relational.agg.value_numbers import ValueNumbers
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
@@ -48,7 +49,7 @@ class DistinctValues:
         memory: MemoryShare | None,
     ) -> None:
         self.argument, self.calls = argument, tuple(calls)
-        self._values = KeyInterner([data_type])
+        self._type, self._values = data_type, ValueNumbers(data_type)
         self._records = DistinctRecords(len(self.calls), has_counts)
         self._group_numbers = group_numbers
         self._evicted = EvictedKeys(memory)
@@ -84,7 +85,7 @@ class DistinctValues:
     def keys(self, ids: np.ndarray) -> DataChunk:
         """(group columns, value) of entries."""
         groups, values = self._records.owners(ids)
-        return DataChunk([*self._group_numbers.keys(groups), *self._values.keys(values)], capacity=len(ids))
+        return DataChunk([*self._group_numbers.keys(groups), self._values.values(values)], capacity=len(ids))
 
     def track_evictions(self) -> None:
         """From now on entries that were never evicted are known not to be stored. REQUIRES that none is stored now."""
@@ -96,12 +97,26 @@ class DistinctValues:
         """Applies rows to their groups (negative: none); see `DistinctRecords.apply`. `masks` are those of `calls`;
         `read`: from the state table, None: nothing is stored."""
         column, before = chunk.columns[self.argument], self.entries
-        values = self._values.find([column], _counted(groups, column, masks))
+        counted = _counted(groups, column, masks)
+        values = self._values.find(column, counted)
+        if values is None:
+            self._begin_dictionary()
+            values = self._values.find(column, counted)
+        assert values is not None
         ids = self._records.find(groups, values)
         new_ids = np.arange(before, self.entries, dtype=np.int32)
         if read is not None:
             self._load(self._evicted.possibly_stored(new_ids, self.keys), read)
         return self._records.apply(ids, masks, getattr(chunk, "ops", None))
+
+    def _begin_dictionary(self) -> None:
+        """From now on values have the numbers of a dictionary. Entries keep their ids."""
+        numbered = ValueNumbers(self._type, has_dictionary=True)
+        groups, values = self._records.owners(np.arange(self.entries, dtype=np.int32))
+        numbers = numbered.find(self._values.values(values), np.ones(len(values), np.uint8))
+        assert numbers is not None
+        self._records.replace_pairs(groups, numbers)
+        self._values = numbered
 
     def _load(self, new_ids: np.ndarray, read: ReadRows) -> None:
         if len(new_ids):
@@ -161,26 +176,36 @@ class DistinctValues:
         """Discards all entries but `kept`, ascending, and the values that are left without any, in parts. `renumbered`:
         by group its new number."""
         parts = [kept[first : first + PART_ENTRIES] for first in range(0, len(kept), PART_ENTRIES)]
-        is_used = np.zeros(self._values.count, bool)
+        numbers = None
+        if self._values.dictionary is not None:
+            numbers = yield from self._keep_values(self._values.dictionary, parts)
+        self._records.begin_renumbering(len(kept))
+        yield
+        for part in parts:
+            of_group, of_value = self._records.owners(part)
+            of_value = of_value if numbers is None else numbers[of_value]
+            self._records.renumber(part, renumbered[of_group], of_value)
+            yield
+        self._records.end_renumbering()
+
+    def _keep_values(self, known: KeyInterner, parts: Sequence[np.ndarray]) -> Generator[None, None, np.ndarray]:
+        """Discards the values of the dictionary that no entry of `parts` has; by number the new one."""
+        is_used = np.zeros(known.count, bool)
         for part in parts:
             is_used[self._records.owners(part)[1]] = True
             yield
-        values, numbers = KeyInterner(self._values.types), np.empty(len(is_used), np.int32)
+        kept = ValueNumbers(self._type, has_dictionary=True)
+        values, numbers = kept.dictionary, np.empty(len(is_used), np.int32)
+        assert values is not None
         values.reserve(int(np.count_nonzero(is_used)))
         yield
         for first in range(0, len(is_used), PART_ENTRIES):
             used = first + np.flatnonzero(is_used[first : first + PART_ENTRIES])
             numbers[used] = np.arange(values.count, values.count + len(used))
-            values.add_from(self._values, used.astype(np.int32))
+            values.add_from(known, used.astype(np.int32))
             yield
-        self._values = values
-        self._records.begin_renumbering(len(kept))
-        yield
-        for part in parts:
-            of_group, of_value = self._records.owners(part)
-            self._records.renumber(part, renumbered[of_group], numbers[of_value])
-            yield
-        self._records.end_renumbering()
+        self._values = kept
+        return numbers
 
 
 def _renumbered(kept: np.ndarray, count: int) -> np.ndarray:

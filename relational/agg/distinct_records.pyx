@@ -184,6 +184,16 @@ cdef class DistinctRecords(GroupRecords):
                     values[word, row] = (<const int64_t*>self.picked(picks[row]))[word]
         return out
 
+    def replace_pairs(self, const int32_t[::1] groups not None, const int32_t[::1] values not None):
+        """Gives all entries, in their order, other numbers of groups and values. ValueError unless they are distinct.
+        """
+        cdef U64Interner pairs = U64Interner()
+        pairs.make_room(groups.shape[0])
+        self.find_pairs(pairs, groups, values)
+        if groups.shape[0] != self.groups or pairs.count != self.groups:
+            raise ValueError(f"{pairs.count} pairs of {groups.shape[0]} for {self.groups} entries")
+        self.pairs = pairs
+
     def begin_renumbering(self, Py_ssize_t count):
         """From here on entries get new numbers, of which there will be `count`, by calls of `renumber` for parts of
         them and then of `end_renumbering`; nothing else is called until then. REQUIRES that none is dirty."""

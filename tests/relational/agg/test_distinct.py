@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from relational.agg import NO_CHANGE, AggGroups, AggSpec
+from relational.agg.value_numbers import ValueNumbers
+from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
@@ -48,6 +50,21 @@ def test_values_are_equal_as_groups_are():
     assert list(groups.results().rows()) == [(3,)]
 
 
+@pytest.mark.parametrize("data_type", [DataType.SMALLINT, DataType.INT, BIGINT])
+def test_integers_are_their_own_numbers_until_one_does_not_fit(data_type):
+    """Hidden rows, NULLs and rows that no call counts do not matter."""
+    numbers = ValueNumbers(data_type)
+    column = Column.from_pylist([7, 0, None, -5, 32_767], data_type)
+    assert numbers.find(column, np.array([1, 1, 0, 0, 1], np.uint8)).tolist() == [7, 0, -1, -1, 32_767]
+    found = numbers.values(np.array([7, 32_767], np.int32))
+    assert found.data_type == data_type and list(found) == [7, 32_767] and numbers.size_bytes == 0
+    assert numbers.find(column, np.array([1, 0, 0, 1, 0], np.uint8)) is None
+    assert numbers.find(Column.from_pylist([], data_type), np.zeros(0, np.uint8)).tolist() == []
+    known = ValueNumbers(data_type, has_dictionary=True)
+    assert known.find(column, np.array([1, 0, 0, 1, 0], np.uint8)).tolist() == [0, -1, -1, 1, -1]
+    assert list(known.values(np.array([1, 0], np.int32))) == [-5, 7] and known.size_bytes > 0
+
+
 def test_rows_of_a_value_may_come_in_any_order():
     """The deletes of rows that come later: numbers are judged at the flush."""
     groups = AggGroups([0], [INPUT.types[0]], [AggSpec("count", None, None, BIGINT), *counts(1, is_retractable=True)])
@@ -76,7 +93,8 @@ def test_a_distinct_call_needs_an_argument():
         AggSpec("count", None, None, BIGINT, is_distinct=True)
 
 
-def test_what_memory_has_lost_is_read_again_and_what_was_never_stored_is_not():
+@pytest.mark.parametrize("first", [0, 2**31 - 20_000, -(2**40)], ids=["own numbers", "both", "dictionary"])
+def test_what_memory_has_lost_is_read_again_and_what_was_never_stored_is_not(first):
     """A budget for a share of the values: each batch asks for those that were evicted, and few others."""
     rng, budget = random.Random(run_seed()), 2 << 20
     groups = AggGroups([0], [INPUT.types[0]], counts(1, is_retractable=True), memory=MemoryBudget(budget).share())
@@ -90,7 +108,7 @@ def test_what_memory_has_lost_is_read_again_and_what_was_never_stored_is_not():
         schema = Schema.of(k="varchar", v="bigint", rows="bigint")
         return DataChunk.from_rows(schema, rows), np.array([key in stored for key in keys.rows()], np.uint8)
 
-    live, fresh = [], 0
+    live, fresh = [], first
     for _ in range(30):
         gone = [live.pop(rng.randrange(len(live))) for _ in range(min(len(live), 300))]
         new = [("ab"[rng.randrange(2)], fresh + number // 2, None) for number in range(3_000)]
@@ -138,12 +156,13 @@ def test_values_of_closed_groups_leave_memory_and_are_never_asked_for():
     assert most < 15_000
 
 
-def test_values_without_rows_leave_memory():
+@pytest.mark.parametrize("first", [0, 2**31 - 20_000], ids=["own numbers", "both"])
+def test_values_without_rows_leave_memory(first):
     """Each epoch has values of its own, and the one group stays."""
     groups = AggGroups([], [], counts(1, is_retractable=True))
     (values,), rows, before = groups.distinct, 5_000, []
     for epoch in range(12):
-        fresh = [("a", epoch * rows + number, None) for number in range(rows)]
+        fresh = [("a", first + epoch * rows + number, None) for number in range(rows)]
         changes = [*((Op.INSERT, row) for row in fresh), *((Op.DELETE, row) for row in before)]
         chunk, before = StreamChunk.from_rows(INPUT, changes), fresh
         groups.apply(chunk, groups.locate(chunk).ids)
