@@ -26,8 +26,10 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
+from functools import partial
 from typing import Protocol
 
 from stream.message import Wait
@@ -40,6 +42,8 @@ processing of one chunk."""
 OVERDUE_SECONDS = 0.02
 YIELD_SECONDS = 0.05
 """How long an actor of a pool that yields to other work waits for it."""
+LEAVE_SECONDS = 0.1
+"""How long a thread leaves its core to other work at most: that work may wait for something else than the core."""
 LOOK_SECONDS = 0.002
 """How soon the end of that work is seen."""
 WAITING_SHARE = 0.5
@@ -137,6 +141,7 @@ class ActorPool:
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # regular threads
         self._overdue = threading.Condition(lock)  # spare threads
+        self._returns = threading.Condition(lock)  # the regular thread that left its core
         self._ends = threading.Condition(lock)
         self._lock = lock
         self._idle = 0  # regular threads that wait
@@ -149,6 +154,7 @@ class ActorPool:
         self._is_closed = False
         self._threads: list[threading.Thread] = []
         self._slices: list[_Slice] = []  # of the regular threads
+        self._left_until = 0.0  # the last regular thread begins no slice until then
 
     def start(self, actor: Runnable, has_barrier: Callable[[], bool] = lambda: False) -> None:
         """The actor is ready for its first slice. `has_barrier()`: whether a barrier waits in one of its channels; it
@@ -175,6 +181,19 @@ class ActorPool:
                 self._ready.remove(entry)
                 self._urgent.append(entry)
 
+    @contextmanager
+    def left_core(self) -> Iterator[None]:
+        """While it is entered one regular thread, of several, begins no slice, for LEAVE_SECONDS at most: somebody
+        waits for other work of this process, which needs a core."""
+        with self._lock:
+            self._left_until = self._clock() + LEAVE_SECONDS
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._left_until = 0.0
+                self._returns.notify()
+
     def join(self, actors: Iterable[Runnable], timeout: float) -> list[Runnable]:
         """Wait until the actors have ended; those that have not within `timeout` seconds."""
         wanted = list(actors)
@@ -188,6 +207,7 @@ class ActorPool:
             self._is_closed = True
             self._work.notify_all()
             self._overdue.notify_all()
+            self._returns.notify_all()
 
     @property
     def ready_actors(self) -> int:
@@ -202,22 +222,23 @@ class ActorPool:
         regular, spare = self._threads_wanted
         for number in range(regular + spare):
             name = f"actors-{number}" if number < regular else f"actors-spare-{number - regular}"
-            target = self._run_regular if number < regular else self._run_spare
+            target = partial(self._run_regular, 0 < number == regular - 1) if number < regular else self._run_spare
             self._threads.append(threading.Thread(target=target, name=name, daemon=True))
             self._threads[-1].start()
 
-    def _run_regular(self) -> None:
+    def _run_regular(self, leaves: bool) -> None:
+        """`leaves`: it is the thread that leaves its core to other work."""
         lower_priority(self.niceness)
         current = _Slice()
         with self._lock:
             self._slices.append(current)
         while True:
             with self._lock:
-                entry = self._next()
+                entry = self._next(leaves)
             if entry is None:
                 return
             current.begin()
-            self._run(entry)
+            self._run(entry, leaves)
             current.end()
 
     def _run_spare(self) -> None:
@@ -226,15 +247,16 @@ class ActorPool:
                 entry = self._next_overdue()
             if entry is None:
                 return
-            self._run(entry)
+            self._run(entry, False)
 
-    def _run(self, entry: _Entry) -> None:
+    def _run(self, entry: _Entry, leaves: bool) -> None:
         ends_at = self._clock() + QUANTUM_SECONDS
 
         def until() -> bool:
             if self._urgent and not entry.has_barrier():
                 return True
-            return bool(self._urgent or self._ready) and self._clock() >= ends_at
+            now = self._clock()
+            return (bool(self._urgent or self._ready) and now >= ends_at) or (leaves and now < self._left_until)
 
         outcome = entry.actor.run(until)
         with self._lock:
@@ -250,9 +272,12 @@ class ActorPool:
 
     # -- REQUIRES the lock -----------------------------------------------------------------------------
 
-    def _next(self) -> _Entry | None:
+    def _next(self, leaves: bool) -> _Entry | None:
         """The actor whose turn it is; waits for one. None after `close`."""
         while not self._is_closed:
+            if leaves and (away := self._left_until - self._clock()) > 0:
+                self._returns.wait(away)
+                continue
             self._fire_timers()
             queue = self._urgent or self._ready
             if queue and not self._must_yield(queue[0]):

@@ -88,7 +88,8 @@ class ComputeNode:
         self._options = options
         self._builder = builder
         self._pool = pool
-        self._barriers = LocalBarrierManager(store, on_failure, observer, pool.niceness, foreground)
+        self._barriers = LocalBarrierManager(
+            store, on_failure, observer, pool.niceness, foreground, pool.left_core)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
         self._sending = threading.Lock()

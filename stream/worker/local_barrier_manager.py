@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,8 @@ class _InFlight:
 
 class LocalBarrierManager:
     """Thread safe. `on_failure(error)` is called once per generation of actors, by the thread that failed. `niceness`:
-    by how much the priority of uploads is lower than that of the process. `foreground` is what `is_busy` says."""
+    by how much the priority of uploads is lower than that of the process. `foreground` is what `is_busy` says.
+    `left_core()` is entered while files are written."""
 
     def __init__(
         self,
@@ -52,8 +54,9 @@ class LocalBarrierManager:
         observer: StepObserver = unobserved,
         niceness: int = 0,
         foreground: ForegroundWork | None = None,
+        left_core: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._niceness, self._foreground = niceness, foreground
+        self._niceness, self._foreground, self._left_core = niceness, foreground, left_core
         self._store = store
         self._on_failure = on_failure
         self._observer = observer
@@ -174,7 +177,8 @@ class LocalBarrierManager:
             collected = CollectedEpoch(epoch, backfilled=tuple(waiting.finished))
             if barrier.checkpoint:
                 self._observer(Step.SYNC, epoch)
-                synced = self._store.sync(epoch)
+                with self._left_core():
+                    synced = self._store.sync(epoch)
                 collected = replace(collected, sstables=tuple(synced.sstables), watermarks=synced.watermarks)
         except BaseException as error:
             waiting.result.set_exception(error)

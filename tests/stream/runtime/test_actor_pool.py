@@ -252,3 +252,69 @@ def test_actors_that_wake_each_other_at_random_all_end():
         pool.start(each)
     assert pool.join(tokens, SOON) == []
     pool.close()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_one_thread_of_several_leaves_its_core_to_other_work(threads, monkeypatch):
+    monkeypatch.setattr(actor_pool, "LEAVE_SECONDS", SOON)
+    pool, ends = ActorPool(threads, spare=0), threading.Event()
+    actors = [Busy(ends) for _ in range(6)]
+    try:
+        for actor in actors:
+            pool.start(actor)
+        wait_for(lambda: len(threads_of(actors)) == threads)
+        with pool.left_core():
+            def found():
+                for actor in actors:
+                    actor.threads.clear()
+                time.sleep(5 * QUANTUM_SECONDS)
+                return len(threads_of(actors))
+
+            wait_for(lambda: found() == max(1, threads - 1))        # slices that had begun have ended
+            assert {found() for _ in range(5)} <= {1, max(1, threads - 1)}
+        wait_for(lambda: len(threads_of(actors)) == threads)
+    finally:
+        ends.set()
+        assert pool.join(actors, SOON) == []
+        pool.close()
+
+
+def test_a_core_is_left_for_a_time_only(monkeypatch):
+    monkeypatch.setattr(actor_pool, "LEAVE_SECONDS", 0.05)
+    pool, ends = ActorPool(2, spare=0), threading.Event()
+    actors = [Busy(ends) for _ in range(4)]
+    try:
+        with pool.left_core():
+            for actor in actors:
+                pool.start(actor)
+            wait_for(lambda: len(threads_of(actors)) == 2)
+    finally:
+        ends.set()
+        assert pool.join(actors, SOON) == []
+        pool.close()
+
+
+class Busy:
+    """Always has work, in slices as long as the pool allows, until `ends` is set."""
+
+    def __init__(self, ends):
+        self.ends, self.threads = ends, set()
+
+    def run(self, until):
+        self.threads.add(threading.current_thread().name)
+        while not until():
+            if self.ends.is_set():
+                return False
+            time.sleep(0.001)
+        return True
+
+
+def threads_of(actors):
+    return set().union(*(actor.threads for actor in actors))
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)

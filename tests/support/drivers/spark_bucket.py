@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MASTER = "local-cluster[2,1,1024]"
 ROWS, GROUPS = 20_000, 101
 MEMORY_BYTES = 8 << 20          # per range
-COMPACTION = CompactionOptions(large_task_bytes=1, sstable_bytes=1 << 16)
+COMPACTION = CompactionOptions(large_task_bytes=1, sstable_bytes=1 << 16, history_ms=3_600_000)
 QUERY = "SELECT k, COUNT(*) AS n, SUM(v) AS total, MAX(v) AS hi FROM orders GROUP BY k"
 Rows = dict[int, tuple[int, int]]           # id -> (k, v)
 Groups = dict[int, tuple[int, int, int]]    # k -> (count, sum, maximum)
@@ -102,7 +102,7 @@ def compact(spark: SparkSession, url: str) -> None:
 
 def main(url: str) -> None:
     spark = spark_session(MASTER, settings=SPARK)
-    with stream.connect(url, create=True) as db:
+    with stream.connect(url, create=True, history_ms=3_600_000) as db:
         before = loaded(db, spark)
         since = db.flush()
         after = changed(db, before)
