@@ -161,10 +161,12 @@ cdef class GroupStates(GroupRecords):
                 compare_states(kernel, rows, is_emitted, &flags[2, 0], &flags[3, 0])
         return out, wrong, have_rows
 
-    def finish(self):
-        """Ends the epoch: no group is dirty, nothing is saved or gathered."""
+    def finish(self, Py_ssize_t first=-1):
+        """Ends the epoch, of all groups or of the `first` dirty ones."""
         cdef AggKernel kernel
-        GroupRecords.finish(self)
+        GroupRecords.finish(self, first)
+        if self.saved.size:
+            return
         for kernel in self.kernels:
             kernel.end_epoch()
 

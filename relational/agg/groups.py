@@ -150,9 +150,9 @@ class AggGroups:
         """The number of the next flush."""
         return self._states.epoch
 
-    def flushed_since(self, flush: int) -> int:
-        """How many of the dirty groups were emitted by a flush from number `flush` on already."""
-        return self._states.finished_since(flush)
+    def flushed_since(self, flush: int, first: int) -> int:
+        """How many of the `first` dirty groups were emitted by a flush from number `flush` on already."""
+        return self._states.finished_since(flush, first)
 
     @property
     def size_bytes(self) -> int:
@@ -347,26 +347,29 @@ class AggGroups:
         gets none, or more than it has there."""
         self._calls[call].refill(ids, owners, values, rows)
 
-    def flush(self, collectors: Sequence[RowCollector] = ()) -> Iterator[AggChange]:
+    def flush(self, collectors: Sequence[RowCollector] = (), first: int | None = None) -> Iterator[AggChange]:
         """The changes since the last flush, FLUSH_GROUPS groups at a time, or fewer, and none between the parts of an
         eviction; after the last piece the epoch of these groups has ended. `collectors` have the rows of all calls that
-        collect. REQUIRES that all pieces are consumed before the groups are used again, and that all of `distinct` are
-        flushed before.
+        collect. `first`: only so many groups, those that were touched first since their last flush, and no eviction;
+        without collectors. REQUIRES that all pieces are consumed before the groups are used again, and that all of
+        `distinct` are flushed before.
 
         ConsistencyError for a group with more retracted than inserted rows, or with a stale extreme.
         """
-        dirty, vanished = self._states.dirty_groups(), 0
-        for first, last in self._pieces(dirty, collectors):
-            ids = dirty[first:last]
-            flags, has_gone = self._compare(ids, first)
+        dirty, vanished = self._states.dirty_groups()[:first], 0
+        for begin, end in self._pieces(dirty, collectors):
+            ids = dirty[begin:end]
+            flags, has_gone = self._compare(ids, begin)
             yield self._change(ids, flags, self._collected(ids, flags, collectors))
             if has_gone:
                 gone = ids[flags[1] == 0]
                 self._states.reset(gone)
                 vanished += len(gone)
-        self._states.finish()
+        self._states.finish(len(dirty))
         self._had_row = True
-        yield from self._evict(vanished)
+        self._vanished += vanished
+        if first is None:
+            yield from self._evict()
 
     def _pieces(self, dirty: np.ndarray, collectors: Sequence[RowCollector]) -> Iterator[tuple[int, int]]:
         """The first and last of the dirty groups in each piece of a flush."""
@@ -495,10 +498,9 @@ class AggGroups:
             above += columns[count:]
         return states + above
 
-    def _evict(self, vanished: int) -> Iterator[AggChange]:
+    def _evict(self) -> Iterator[AggChange]:
         """Evicts vanished groups once there are many, and above the capacity also the oldest ones; in parts, between
         which it yields no change."""
-        self._vanished += vanished
         share = of_values = 1.0
         capacity = None if self._memory is None else self._memory.report(self.size_bytes)
         if capacity is not None and self.size_bytes > capacity:

@@ -15,7 +15,6 @@ cdef class GroupRecords:
     cdef readonly Py_ssize_t groups     # records
     cdef readonly Py_ssize_t width      # of a record, in bytes; an all-zero record is the state of no rows
     cdef readonly uint32_t epoch        # number of the current epoch, incremented by `finish`
-    cdef Py_ssize_t known               # groups at the end of the epoch before: later ones were never finished
     cdef RecordArena records            # record -1, which rows of no group may change by 0; then each group's
     cdef RecordArena saved              # records of the dirty groups before this epoch, in dirty order
     cdef Py_ssize_t expected            # bytes of `saved` in the epoch before, if its memory was returned to the pool
@@ -23,9 +22,10 @@ cdef class GroupRecords:
     cdef Py_ssize_t first_saved         # index in `saved` of the former state of gathered record 0
     cdef RecordArena marks              # a bit per group: whether it is dirty
     cdef ByteBuffer dirty               # int32: dirty groups in the order of their first touch in this epoch
-    cdef ByteBuffer touched             # uint32 per group: number of the last earlier epoch that touched it
+    cdef ByteBuffer touched             # uint32 per group: number of the last epoch that finished it, 0: of none
 
     cdef int grow_to(self, Py_ssize_t groups) except -1 nogil
+    cdef void finish_first(self, Py_ssize_t count) noexcept nogil
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil
     # makes ids dirty, saving each group's record at its first touch; prefetches all of them
     cdef int save(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil

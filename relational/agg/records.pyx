@@ -9,7 +9,7 @@ one.
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from hummock.columnar.buffer_pool cimport ByteBuffer
@@ -58,7 +58,7 @@ cdef class GroupRecords:
                 + self.dirty.capacity + self.touched.capacity)
 
     def grow(self, Py_ssize_t groups):
-        """Adds zero records up to `groups`, clean, with the previous epoch as the last one that touched them."""
+        """Adds zero records up to `groups`, clean and never touched."""
         if groups - self.groups < GROWN_AT_ONCE:
             self.grow_to(groups)
         else:
@@ -66,14 +66,13 @@ cdef class GroupRecords:
                 self.grow_to(groups)
 
     cdef int grow_to(self, Py_ssize_t groups) except -1 nogil:
-        cdef Py_ssize_t group, more = groups - self.groups
+        cdef Py_ssize_t more = groups - self.groups
         if more <= 0:
             return 0
         self.records.extend(more * self.width)
         self.marks.extend((groups + 63) // 64 * 8 - self.marks.size)
         self.touched.reserve(more * sizeof(uint32_t))
-        for group in range(self.groups, groups):
-            (<uint32_t*>self.touched.data)[group] = self.epoch - 1
+        memset(<uint32_t*>self.touched.data + self.groups, 0, <size_t>more * sizeof(uint32_t))
         self.touched.size = groups * sizeof(uint32_t)
         self.groups = groups
         return 0
@@ -98,36 +97,48 @@ cdef class GroupRecords:
         """The dirty groups in the order of their first touch, as a copy: int32[n]."""
         return np.frombuffer(self.dirty.to_bytes(), np.int32)
 
-    def finished_since(self, uint32_t epoch):
-        """How many of the dirty groups were dirty in an epoch that has ended, from number `epoch` on."""
+    def finished_since(self, uint32_t epoch, Py_ssize_t first):
+        """How many of the `first` dirty groups were dirty in an epoch that has ended, from number `epoch` on."""
         cdef const int32_t* dirty = <const int32_t*>self.dirty.data
         cdef const uint32_t* touched = <const uint32_t*>self.touched.data
-        cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t), count = 0
+        cdef Py_ssize_t row, rows = min(first, <Py_ssize_t>(self.dirty.size // sizeof(int32_t))), count = 0
         if self.epoch == epoch:
             return 0
         with nogil:
             for row in range(rows):
                 if row + AHEAD < rows:
                     prefetch(touched + dirty[row + AHEAD])
-                count += (dirty[row] < self.known) & (touched[dirty[row]] >= epoch)
+                count += touched[dirty[row]] >= epoch
         return count
 
-    def finish(self):
-        """Ends the epoch: no group is dirty, nothing is saved or gathered."""
-        cdef const int32_t* dirty = <const int32_t*>self.dirty.data
-        cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t), saved = self.saved.size
+    def finish(self, Py_ssize_t first=-1):
+        """Ends the epoch: no group is dirty, nothing is saved or gathered. Or ends it for the `first` dirty groups: the
+        others remain dirty, with their records before this epoch."""
+        cdef Py_ssize_t rows = self.dirty.size // sizeof(int32_t), saved = self.saved.size
         with nogil:
-            for row in range(rows):
-                if row + AHEAD < rows:
-                    prefetch_for_write(self.touched.data + 4 * <int64_t>dirty[row + AHEAD])
-                (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
-                (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
-        self.dirty.size = self.saved.size = self.gathered.size = 0
+            self.finish_first(rows if first < 0 else min(first, rows))
+        self.gathered.size = 0
+        self.epoch += 1
+        if self.dirty.size:
+            return
         self.expected = 0
         if self.saved.capacity > KEPT_BYTES:
             self.expected, self.saved = saved, RecordArena()
-        self.epoch += 1
-        self.known = self.groups
+
+    cdef void finish_first(self, Py_ssize_t count) noexcept nogil:
+        """Makes the first dirty groups clean."""
+        cdef const int32_t* dirty = <const int32_t*>self.dirty.data
+        cdef uint64_t* marks = <uint64_t*>self.marks.data
+        cdef Py_ssize_t row
+        for row in range(count):
+            if row + AHEAD < count:
+                prefetch_for_write(self.touched.data + 4 * <int64_t>dirty[row + AHEAD])
+            marks[dirty[row] >> 6] &= ~(<uint64_t>1 << (dirty[row] & 63))
+            (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
+        self.dirty.size -= count * sizeof(int32_t)
+        self.saved.size -= count * self.width
+        memmove(self.dirty.data, self.dirty.data + count * sizeof(int32_t), <size_t>self.dirty.size)
+        memmove(self.saved.data, self.saved.data + count * self.width, <size_t>self.saved.size)
 
     def resave(self):
         """Saves the current records of the dirty groups as those before this epoch."""
@@ -198,7 +209,7 @@ cdef class GroupRecords:
         self.records.size, self.touched.size = (groups + 1) * self.width, groups * sizeof(uint32_t)
         self.marks.size = (groups + 63) // 64 * 8
         self.records.trim()
-        self.groups = self.known = groups
+        self.groups = groups
         self.saved, self.gathered, self.dirty = RecordArena(), ByteBuffer(), ByteBuffer()
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:

@@ -2,15 +2,16 @@
 
 All changes of an epoch at its barrier are work that begins when the barrier has come, for every operator below: where
 most groups change once, as those of a window that moves on do, the barrier waits for seconds. Emitted ahead of it they
-are processed while the epoch runs. But a group that changes again is emitted again. So the number of groups that a
-flush has emitted before in the same epoch is counted: where they are many, flushes become rarer, to the point where
+are processed while the epoch runs. But a group that changes again is emitted again. So a flush emits
+those groups that changed first, half of all: a window that is still open is among the others. And the groups are
+counted that it has emitted before in the same epoch: where they are many, flushes become rarer, to the point where
 every group is emitted once, at the barrier.
 """
 
 from __future__ import annotations
 
 EARLY_GROUPS = 65_536
-"""Dirty groups that are flushed ahead of the barrier: tens of milliseconds for it and the operators below."""
+"""Dirty groups, half of which are flushed ahead of the barrier: tens of milliseconds for it and the operators below."""
 AGAIN_SHARE = 0.25
 """Of the groups of a flush, above which flushes become rarer; they become more frequent below a quarter of it."""
 QUIET_BARRIERS = 32

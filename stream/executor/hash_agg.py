@@ -130,9 +130,7 @@ class HashAggExecutor(Executor):
                     self._apply(message)
                 else:
                     self._merge(message.chunk.compact())
-                if self._should_flush:
-                    self._pace.note_flush(self._groups.dirty_groups, self._groups.flushed_since(self._first_flush))
-                    yield from self._flush()
+                yield from self._flush_early()
             elif isinstance(message, Barrier):
                 yield from self._flush(is_barrier=True)
                 self._pace.note_barrier()
@@ -149,11 +147,14 @@ class HashAggExecutor(Executor):
         ordered = zip(self._collecting, (each.memory() for each in self._ordered), strict=True)
         return [("groups", self._groups.memory()), *distinct, *ordered]
 
-    @property
-    def _should_flush(self) -> bool:
-        """Whether groups are flushed before the barrier."""
+    def _flush_early(self) -> Iterator[StreamChunk | Wait]:
+        """Flushes before the barrier: what does not fit, or the half of many dirty groups that was touched first."""
+        dirty = self._groups.dirty_groups
         is_full = self._groups.is_full or any(each.is_full for each in self._ordered)
-        return is_full or self._groups.dirty_groups >= self._pace.limit
+        if is_full or dirty >= self._pace.limit:
+            flushed = dirty if is_full or self._ordered else dirty - dirty // 2
+            self._pace.note_flush(flushed, self._groups.flushed_since(self._first_flush, flushed))
+            yield from self._flush(first=None if flushed == dirty else flushed)
 
     def _note(self, watermark: Watermark) -> None:
         if watermark.column in self._group_by:
@@ -237,14 +238,14 @@ class HashAggExecutor(Executor):
             chunks.append(chunk)
         return DataChunk.concat(chunks) if chunks else None
 
-    def _flush(self, *, is_barrier: bool = False) -> Iterator[StreamChunk | Wait]:
+    def _flush(self, *, is_barrier: bool = False, first: int | None = None) -> Iterator[StreamChunk | Wait]:
         for rows in self._ordered:
             rows.settle()
         for each in self._extremes:
             each.settle(self._groups)
         for distinct, values in zip(self._distinct, self._groups.distinct, strict=True):
             distinct.write(values)
-        for change in self._groups.flush(self._ordered):
+        for change in self._groups.flush(self._ordered, first):
             if change is NO_CHANGE:
                 yield PAUSE
             for reason, groups in change.failures.items():
