@@ -10,7 +10,7 @@ every group is emitted once, at the barrier.
 
 from __future__ import annotations
 
-EARLY_GROUPS = 65_536
+EARLY_GROUPS = 32_768
 """Dirty groups, half of which are flushed ahead of the barrier: tens of milliseconds for it and the operators below."""
 AGAIN_SHARE = 0.25
 """Of the groups of a flush, above which flushes become rarer; they become more frequent below a quarter of it."""
