@@ -31,7 +31,7 @@ from hummock.object_store import open_object_store
 COMMITS = 300
 READERS = int(os.environ.get("HUMMOCK_READERS", "20"))
 SECONDS = float(os.environ.get("HUMMOCK_READERS_SECONDS", "30"))
-READS_A_SECOND = 3.9  # of each
+READS_A_SECOND = 5.0  # of each, with which 20 took 10 % of two cores
 SETTLING = 5.0  # seconds after which a writer has its rate
 WRITER = """
 import select, sys, time, stream

@@ -22,8 +22,8 @@ cdef class SlotTable:
     @property
     def size_bytes(self):
         """Memory used; from any thread."""
-        cdef RecordArena old = self.old_memory
-        return self.memory.capacity + (old.capacity if old is not None else 0)
+        cdef RecordArena memory = self.memory, old = self.old_memory
+        return (memory.capacity if memory is not None else 0) + (old.capacity if old is not None else 0)
 
     cdef Room make_room(self, Py_ssize_t count, Py_ssize_t more) except *:
         cdef const Slots* old = &self.tables.slots[OLD]
