@@ -151,7 +151,8 @@ def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:
         raise NotFound(f"the schema of {table.name!r} was dropped meanwhile", name=table.name)
     taken = snapshot.find_within(table.schema_id, table.name)
     if taken is not None:
-        raise Duplicate(f"there is already {taken.kind.one} {table.name!r}", name=table.name)
+        raise Duplicate(f"there is already {taken.kind.one} {table.name!r}: IF NOT EXISTS leaves it as it is, DROP "
+                        "removes it", name=table.name)
     key = schema_key(table.schema_id)
     return {} if table.schema_id == PUBLIC.id else {key: snapshot.rows[key]}
 

@@ -9,6 +9,9 @@ That pays where a group has many rows. To make a group, to send its state and to
 LEAST_REDUCTION rows. So the rows that come in are compared with the states that go out; where these are too many, rows
 are passed on as they are for a while, which costs nothing for each of them, before groups are tried again. (DuckDB and
 Velox abandon a partial aggregation in the same way.)
+
+States of all groups of an epoch at its barrier would be work that begins when the barrier has come, for every operator
+below. So they are sent as soon as there are many, with LEAST_REDUCTION rows each.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from relational.expr.eval_context import ErrorCounts
 from relational.memory_use import MemoryUse
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
+from stream.executor.flush_pace import EARLY_GROUPS
 from stream.executor.hash_agg import HashAggExecutor, agg_groups
 from stream.message import Barrier, GroupStates, Message, Watermark
 
@@ -75,9 +79,9 @@ class Reduction:
 
 
 class PartialAggExecutor(Executor):
-    """Emits GroupStates, of at most `chunk_rows` groups each, at each barrier and whenever the groups have
-    `cache_bytes`; and its input as it is, while `reduction` says so; None: never. `errors` counts for the groups as a
-    HashAggExecutor does for rows; `state_table` is the one of the receivers.
+    """Emits GroupStates, of at most `chunk_rows` groups each, at each barrier, whenever the groups have `cache_bytes`,
+    and from `early_groups` groups on that have enough rows; and its input as it is, while `reduction` says so; None:
+    never. `errors` counts for the groups as a HashAggExecutor does for rows; `state_table` is the one of the receivers.
 
     A watermark of a group column is passed on behind the rows and states of its epoch; others end here."""
 
@@ -93,6 +97,7 @@ class PartialAggExecutor(Executor):
         cache_bytes: int,
         chunk_rows: int,
         reduction: Reduction | None,
+        early_groups: int = EARLY_GROUPS,
     ) -> None:
         self.info = info
         self.errors = errors
@@ -104,7 +109,8 @@ class PartialAggExecutor(Executor):
         self._key = tuple(self._group_by[index] for index in state_table.pk_indices)
         self._may_be_long = may_be_long(input.info.schema.types, self._key)
         self._cache_bytes, self._chunk_rows = cache_bytes, chunk_rows
-        self._reduction = reduction
+        self._reduction, self._early_groups = reduction, early_groups
+        self._unsent_rows = 0  # of the groups
         self._groups = self._none()
 
     def _none(self) -> AggGroups:
@@ -141,11 +147,18 @@ class PartialAggExecutor(Executor):
             return
         self._apply(chunk)
         is_poor = reduction is not None and reduction.take(chunk.visible_rows, self._groups.dirty_groups)
-        if is_poor or self._groups.size_bytes > self._cache_bytes:
+        if is_poor or self._groups.size_bytes > self._cache_bytes or self._has_many:
             yield from self._states()
+
+    @property
+    def _has_many(self) -> bool:
+        """Whether groups are sent ahead of the barrier."""
+        groups = self._groups.dirty_groups
+        return groups >= self._early_groups and self._unsent_rows >= LEAST_REDUCTION * groups
 
     def _apply(self, chunk: StreamChunk) -> None:
         self.rows += chunk.visible_rows
+        self._unsent_rows += chunk.visible_rows
         if self._may_be_long:
             chunk, lost = without_long_keys(chunk, self._key, self._table)
             self.errors.add(LONG_KEY, lost)
@@ -162,7 +175,7 @@ class PartialAggExecutor(Executor):
             for part in slices(states, self._chunk_rows):
                 yield GroupStates(part, self._group_by)
         self._groups.release()
-        self._groups = self._none()
+        self._groups, self._unsent_rows = self._none(), 0
 
 
 class FinalAggExecutor(HashAggExecutor):

@@ -65,6 +65,10 @@ def content(url, meta=None):
         return list(store.scan(hummock.KeyRange(), store.committed_epoch))
 
 
+def test_commands_of_sessions_are_said_to_be_elsewhere():
+    assert "there is no command 'sql' here; sql and others are those of" in run("sql", "shop", status=2).output
+
+
 # -- inspecting --------------------------------------------------------------------------------------------------
 
 

@@ -105,7 +105,7 @@ def test_a_taken_name_is_refused_at_plan_and_at_commit(store):
     with pytest.raises(PreconditionFailed):
         store.transaction(operations)
     catalog.refresh()
-    with pytest.raises(Duplicate, match="already a table 't'"):
+    with pytest.raises(Duplicate, match="already a table 't': IF NOT EXISTS leaves it as it is, DROP removes it"):
         catalog.plan_create(draft("t"))
 
 

@@ -18,9 +18,9 @@ CALLS = [call(AggKind.COUNT, None), call(AggKind.COUNT, 2), call(AggKind.SUM, 2)
 STATE = table_catalog("groups", Schema.of(k="varchar", id="bigint"), (0,))
 
 
-def partial_agg(input, group_by=(1,), cache_bytes=1 << 20, chunk_rows=4096, reduction=None):
+def partial_agg(input, group_by=(1,), cache_bytes=1 << 20, chunk_rows=4096, reduction=None, early_groups=1 << 15):
     return PartialAggExecutor(input.info, input, group_by, CALLS, STATE, ErrorCounts(), cache_bytes=cache_bytes,
-                              chunk_rows=chunk_rows, reduction=reduction)
+                              chunk_rows=chunk_rows, reduction=reduction, early_groups=early_groups)
 
 
 @pytest.fixture
@@ -97,6 +97,15 @@ def test_groups_beyond_the_cache_are_sent_before_the_barrier(cache_bytes, chunks
     parts = [inserts((number, "a", number, None)) for number in range(3)]
     executor = partial_agg(ScriptedExecutor(INPUT, (0,), [barrier(1), *parts, barrier(2)]), cache_bytes=cache_bytes)
     found = messages_of(executor)
+    assert found[0] == barrier(1) and found[-1] == barrier(2) and len(found) == 2 + chunks
+
+
+@pytest.mark.parametrize(("groups", "rows", "chunks"), [(2, 8, 3), (2, 7, 2), (1, 20, 1)])
+def test_many_groups_are_sent_before_the_barrier_once_they_have_enough_rows(groups, rows, chunks):
+    """Three chunks with `rows` rows of each of the groups: of two with 7 rows after the second chunk."""
+    part = inserts(*((number, "ab"[number % groups], 1, None) for number in range(groups * rows)))
+    script = [barrier(1), part, part, part, barrier(2)]
+    found = messages_of(partial_agg(ScriptedExecutor(INPUT, (0,), script), early_groups=2))
     assert found[0] == barrier(1) and found[-1] == barrier(2) and len(found) == 2 + chunks
 
 
