@@ -30,20 +30,13 @@ class _InOrder(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)
 
-    def resolve_command(
-        self, context: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            context.fail(f"there is no command {args[0]!r} here; sql and others are those of `hummock` and of "
-                         "`python -m stream`")
-        return super().resolve_command(context, args)
-
 
 @click.group(cls=_InOrder, options_metavar="", subcommand_metavar="COMMAND URL [OPTIONS]")
 @click.option("--log-level", envvar="HUMMOCK_LOG", default=DEFAULT_LEVEL, show_default=True,
               help="Of records on the error stream; also HUMMOCK_LOG.")
 def main(log_level: str) -> None:
-    """Look at, check and tidy the files of a Hummock store, also while others use it.
+    """Look at, check and tidy the files of a Hummock store, also while others use it. For sql and the other commands of
+    sessions see hummock --help.
 
     URL is file:///directory, s3://bucket/prefix or what else `hummock.open` takes. COMMAND --help describes one.
 

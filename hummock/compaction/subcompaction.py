@@ -60,9 +60,8 @@ def run_subcompaction(
     Uses about `memory_bytes`, more only if one output and one block of each run need it. `progress` and `is_cancelled`
     are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it.
     `merge_slot` is held while rows are merged: not while the first blocks are read, nor while the last files are
-    uploaded. `indexes` are shared by all ranges over the same files. While there is `foreground` work no rows
-    are merged. Raises `TaskCancelled`, `Corruption` naming the
-    object, `RowCountMismatch`, or what the store raises.
+    uploaded. `indexes` are shared by all ranges over the same files. While there is `foreground` work no rows are
+    merged. Raises `TaskCancelled`, `Corruption` naming the object, `RowCountMismatch`, or what the store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, merge_slot or nullcontext(),
                       indexes, foreground)

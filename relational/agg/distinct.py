@@ -1,8 +1,8 @@
 """DistinctValues: the values of each group, for the DISTINCT calls over one argument.
 
 Values have numbers, shared by all groups, so that a group with a value is one word, see `ValueNumbers`. In memory are
-the entries that rows have come for, in the state table all of them: (group columns, value, words of the
-record), see `DistinctRecords`.
+the entries that rows have come for, in the state table all of them: (group columns, value, words of the record), see
+`DistinctRecords`.
 """
 
 from __future__ import annotations

@@ -46,6 +46,6 @@ cdef class BytesInterner:
     cdef int clear(self) except -1                          # removes all keys, keeps moderate memory
     cdef int find_in(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows, int32_t* out,
                      bint is_adding, bint is_doubling) except -1 nogil
-    cdef int put_keys(self) noexcept nogil
-    cdef int move_keys(self) noexcept nogil
+    cdef void put_keys(self) noexcept nogil
+    cdef void move_keys(self) noexcept nogil
     cdef void prefetch_key(self, Py_ssize_t number) noexcept nogil

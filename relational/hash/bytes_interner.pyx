@@ -146,7 +146,7 @@ cdef class BytesInterner:
                 self.put_keys()
         return 0
 
-    cdef int put_keys(self) noexcept nogil:
+    cdef void put_keys(self) noexcept nogil:
         """Puts all keys. REQUIRES that none of them has a slot."""
         cdef uint64_t hashes[BLOCK]
         cdef Py_ssize_t first = 0, block, row
@@ -160,9 +160,8 @@ cdef class BytesInterner:
             for row in range(block):
                 self.table.put(hashes[row], <uint32_t>(first + row))
             first += block
-        return 0
 
-    cdef int move_keys(self) noexcept nogil:
+    cdef void move_keys(self) noexcept nogil:
         """Puts the keys that the table moves now."""
         cdef int32_t ids[2][BLOCK]          # the keys of one are read while those of the other are put
         cdef int i, next, now = 0, count = self.table.take(ids[0], BLOCK)
@@ -178,7 +177,6 @@ cdef class BytesInterner:
                 key = self.key(ids[now][i])
                 put_in(self.table.tables.slots[CURRENT], hash64(key.data, key.size), <uint32_t>ids[now][i])
             count, now = next, 1 - now
-        return 0
 
     cdef void prefetch_key(self, Py_ssize_t number) noexcept nogil:
         """The bytes of a key, or where they are if keys have several sizes."""

@@ -22,8 +22,8 @@ cdef class SlotTable:
     @property
     def size_bytes(self):
         """Memory used; from any thread."""
-        cdef RecordArena memory = self.memory, old = self.old_memory
-        return (memory.capacity if memory is not None else 0) + (old.capacity if old is not None else 0)
+        cdef RecordArena old = self.old_memory
+        return self.memory.capacity + (old.capacity if old is not None else 0)
 
     cdef Room make_room(self, Py_ssize_t count, Py_ssize_t more) except *:
         cdef const Slots* old = &self.tables.slots[OLD]
@@ -66,13 +66,11 @@ cdef class SlotTable:
 
     cdef int replace(self, uint64_t slots) except -1:
         """By an empty table."""
-        self.drop_old()
-        self.memory = None
         self.set_current(slots)
         return self.clear(slots)
 
     cdef int set_current(self, uint64_t slots) except -1:
-        """Allocates slots, which are not yet written."""
+        """Allocates slots, which are not yet written; without memory for them nothing changes."""
         cdef Slots* current = &self.tables.slots[CURRENT]
         cdef RecordArena memory = RecordArena()
         memory.reserve(slots * sizeof(uint32_t))

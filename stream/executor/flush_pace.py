@@ -2,10 +2,10 @@
 
 All changes of an epoch at its barrier are work that begins when the barrier has come, for every operator below: where
 most groups change once, as those of a window that moves on do, the barrier waits for seconds. Emitted ahead of it they
-are processed while the epoch runs. But a group that changes again is emitted again. So a flush emits
-those groups that changed first, half of all: a window that is still open is among the others. And the groups are
-counted that it has emitted before in the same epoch: where they are many, flushes become rarer, to the point where
-every group is emitted once, at the barrier.
+are processed while the epoch runs. But a group that changes again is emitted again. So a flush emits the
+groups that changed first, half of all: a window that is still open is among the others. And the groups that it has
+emitted before in the same epoch are counted: where they are many, flushes become rarer, to the point where every group
+is emitted once, at the barrier.
 """
 
 from __future__ import annotations

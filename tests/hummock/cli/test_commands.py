@@ -66,7 +66,8 @@ def content(url, meta=None):
 
 
 def test_commands_of_sessions_are_said_to_be_elsewhere():
-    assert "there is no command 'sql' here; sql and others are those of" in run("sql", "shop", status=2).output
+    assert "No such command 'sql'" in run("sql", "shop", status=2).output
+    assert "For sql and the other commands of sessions see hummock --help." in " ".join(run("--help").output.split())
 
 
 # -- inspecting --------------------------------------------------------------------------------------------------
