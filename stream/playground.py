@@ -299,9 +299,9 @@ class Playground:
         worker = self.meta.detached_workers().get(table.id)
         return (self.node if worker is None else worker).profile(table.id, table.name, interval)
 
-    def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
+    def failed_jobs(self) -> Mapping[int, JobFailure]:
         """The jobs that are set aside, by id."""
-        return self.meta.failures.failed(known)
+        return self.meta.failures.failed()
 
     def settle(self, tables: Iterable[int], known: CatalogSnapshot) -> None:
         """Returns at once: the catalog knows what a commit did when the storage has it."""

@@ -89,9 +89,9 @@ class ServingNode:
         log.info(Event("session opened", url=self.url, role="reader", epoch=self.manager.committed_epoch,
                        version=self.manager.version.id, metrics=self.metrics_url))
 
-    def failed_jobs(self, known: CatalogSnapshot) -> Mapping[int, JobFailure]:
+    def failed_jobs(self) -> Mapping[int, JobFailure]:
         """The jobs that are set aside, by id, as the commits tell."""
-        return known.failed
+        return self.catalog.snapshot.failed
 
     def settle(self, tables: Iterable[int], known: CatalogSnapshot) -> None:
         """Waits until the commits are readable here that created these tables, by id, or altered them: those that the

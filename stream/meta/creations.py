@@ -43,7 +43,7 @@ class Creations:
                     raise NotFound(f"{name!r} was dropped while it was created", name=name)
                 if job_id not in known.creating:
                     return
-                failed = self._failures.errors(known)
+                failed = self._failures.errors()
                 if job_id in failed:
                     raise failed[job_id]
                 self._check_alive()

@@ -277,7 +277,7 @@ class Ddl:
                 """Of those that run now: a recovery may have set some aside since the statement was sent."""
                 self.check_runs([table.id])
                 known = self._catalog.snapshot
-                failed = self._failures.failed(known)
+                failed = self._failures.failed()
                 jobs = [each for each in known.with_dependents((known.get(table.id),)) if each.kind.is_job]
                 closure = sorted((each for each in jobs if self._runs_in_graph(each, failed)), key=lambda each: each.id)
                 if not closure:
@@ -369,7 +369,7 @@ class Ddl:
             lambda: self._prepare_resumed(beginnings),
             JobChange(self._catalog.plan_resume(resumed, records)),
             True,
-            lambda: resumed.isdisjoint(self._failures.failed(self._catalog.snapshot)),
+            lambda: resumed.isdisjoint(self._failures.failed()),
         )
         self._barriers.schedule(command).result()
 
@@ -410,7 +410,7 @@ class Ddl:
 
     def check_runs(self, table_ids: Iterable[int]) -> None:
         """JobFailed if the job of one of these tables was set aside."""
-        failed = self._failures.errors(self._catalog.snapshot)
+        failed = self._failures.errors()
         for table_id in table_ids:
             if table_id in failed:
                 raise failed[table_id]

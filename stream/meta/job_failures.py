@@ -31,6 +31,7 @@ from stream.errors import (
 )
 
 if TYPE_CHECKING:
+    from relational.catalog.manager import CatalogManager
     from relational.catalog.snapshot import CatalogSnapshot
     from stream.meta.recovery import RecoveryPolicy
 
@@ -48,35 +49,39 @@ class JobFailures:
     def __init__(
         self,
         policy: RecoveryPolicy,
+        catalog: CatalogManager,
         job_of: Callable[[int], int | None],
         clock: Callable[[], float] = monotonic_seconds,
     ) -> None:
         self._policy = policy
+        self._catalog = catalog
         self._job_of = job_of
         self._clock = clock
         self._last: dict[int, tuple[str, float]] = {}  # job id -> signature and time of its last failure
         self._new: dict[int, JobFailure] = {}  # not yet in the catalog
         self._lock = threading.RLock()
 
-    def failed(self, known: CatalogSnapshot) -> dict[int, JobFailure]:
-        """All jobs that are set aside, by id."""
-        if not self._new and not known.failed:
-            return {}
+    def failed(self) -> dict[int, JobFailure]:
+        """All jobs that are set aside, by id. The snapshot of the catalog is read here, since an older one may lack a
+        failure that was recorded meanwhile."""
         with self._lock:
+            known = self._catalog.snapshot
             for job_id in self._new.keys() & known.failed.keys() | self._new.keys() - known.tables.keys():
                 del self._new[job_id]
             return {**self._new, **known.failed}
 
-    def unrecorded(self, known: CatalogSnapshot) -> list[JobFailure]:
+    def unrecorded(self) -> list[JobFailure]:
         """Failures that are not yet recorded in the catalog."""
-        return [failure for job_id, failure in self.failed(known).items() if job_id not in known.failed]
+        with self._lock:
+            self.failed()
+            return list(self._new.values())
 
     def blame(self, cause: BaseException | None, known: CatalogSnapshot, committed_epoch: int) -> None:
         """A recovery for `cause` begins: the job that failed is set aside if it failed before."""
         if not isinstance(cause, ActorFailed) or isinstance(cause.__cause__, NOT_OF_A_JOB):
             return
         job_id = self._job_of(cause.actor_id)
-        if job_id is None or job_id not in known.tables or job_id in self.failed(known):
+        if job_id is None or job_id not in known.tables or job_id in self.failed():
             return
         error = cause.__cause__
         reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
@@ -100,7 +105,7 @@ class JobFailures:
     def refuse(self, errors: Mapping[int, Exception], known: CatalogSnapshot, committed_epoch: int) -> None:
         """Jobs that could not be planned are set aside, with their readers."""
         for job_id, error in errors.items():
-            if job_id not in self.failed(known):
+            if job_id not in self.failed():
                 reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
                 is_retried = isinstance(error, ConnectorError | KernelsChanged)
                 level = logging.INFO if isinstance(error, KernelsChanged) else logging.WARNING  # it is built anew
@@ -112,9 +117,12 @@ class JobFailures:
             for job_id in job_ids:
                 self._last.pop(job_id, None)
 
-    def errors(self, known: CatalogSnapshot) -> dict[int, Exception]:
+    def errors(self) -> dict[int, Exception]:
         """The error to raise when one of them is used, by job id."""
-        return {job_id: job_error(failure, known) for job_id, failure in self.failed(known).items()}
+        with self._lock:
+            known = self._catalog.snapshot
+            return {job_id: job_error(failure, known) for job_id, failure in self.failed().items()
+                    if job_id in known.tables}
 
     def _set_aside(
         self,
@@ -128,7 +136,7 @@ class JobFailures:
         is_retried: bool = False,
         level: int = logging.WARNING,
     ) -> None:
-        now, failed = wall_clock_ms(), self.failed(known)
+        now, failed = wall_clock_ms(), self.failed()
         name = known.tables[job_id].name
         split, offset = position or (None, None)
         new = {

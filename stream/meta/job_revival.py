@@ -74,7 +74,7 @@ class JobRevival:
         that does not; JobFailed if it is rebuilt and fails before it is complete: then it is set aside."""
         with self._ddl.one:
             known = self._catalog.snapshot
-            failures = self._failures.failed(known)
+            failures = self._failures.failed()
             failure = failures.get(table.id)
             if failure is None:
                 raise InvalidStatement(table.name, "its job was not set aside: there is nothing to resume")
@@ -101,9 +101,9 @@ class JobRevival:
         """Resume jobs that were set aside for a cause outside the store, such as a missing connector. Jobs that still
         cannot run stay set aside."""
         known = self._catalog.snapshot
-        failed = self._failures.failed(known)
+        failed = self._failures.failed()
         for failure in sorted(failed.values(), key=lambda each: each.job_id):
-            if failure.is_retried and failure.follows not in failed:
+            if failure.is_retried and failure.follows not in failed and failure.job_id in known.tables:
                 with suppress(StreamError, HummockError):
                     self.resume(known.tables[failure.job_id])
 

@@ -112,7 +112,7 @@ class MetaNode:
         self._observer = observer
         self._committer = committer
         policy = RecoveryPolicy(options)
-        self.failures = JobFailures(policy, self._streams.job_of)
+        self.failures = JobFailures(policy, catalog, self._streams.job_of)
         self._history = KeptHistory(pins, options.failed_job_history_ms)
         self.creations = Creations(catalog, self.failures, self.check_alive)
         self._stored_since = stored_since
@@ -206,16 +206,16 @@ class MetaNode:
         committed = self._committer.committed_epoch
         self.failures.blame(cause, known, committed)
         paused = self._streams.is_paused
-        jobs, refused = self.planner.known_jobs(self.failures.failed(known), may_lack_connectors=paused)
+        jobs, refused = self.planner.known_jobs(self.failures.failed(), may_lack_connectors=paused)
         self.failures.refuse(refused, known, committed)
-        failed = self.failures.errors(known)
-        for failure in self.failures.failed(known).values():
+        failed = self.failures.errors()
+        for failure in self.failures.failed().values():
             self._history.keep(failure.job_id, self._since_of(failure.job_id, known) or failure.since)
         self._detached.set_aside(failed)
         if not self._was_started:
             self._continue_detached([job for job in jobs if job.job_id not in failed], known)
         records = self.catalog.plan_job_records(*self.planner.unrecorded(jobs))
-        if self.failures.unrecorded(known) or records.put:  # an immediate commit, which records them
+        if self.failures.unrecorded() or records.put:  # an immediate commit, which records them
             self._barriers.schedule(Command(lambda: None, JobChange(records), False, lambda: True))
         self.creations.notify()
         idle = {job.job_id for job in jobs if self._detached.is_detached(job.job_id)} | self._unreadable | failed.keys()
@@ -282,7 +282,7 @@ class _CatalogCommitter:
 
     def commit(self, collected: CollectedEpoch, changes: Sequence[JobChange]) -> None:
         known = self._catalog.snapshot
-        unrecorded = self._failures.unrecorded(known)
+        unrecorded = self._failures.unrecorded()
         if unrecorded:
             beside = [change.operations for change in changes]
             changes = [*changes, JobChange(self._catalog.plan_failures(unrecorded, beside))]
@@ -292,6 +292,7 @@ class _CatalogCommitter:
         self._committer.commit(collected, changes)
         if changes:
             has_rows = any(change.operations.put for change in changes)
-            self._history.keep_only(self._failures.failed(self._catalog.refresh(is_forced=has_rows)))
+            self._catalog.refresh(is_forced=has_rows)
+            self._history.keep_only(self._failures.failed())
             self._creations.notify()
         self._history.expire()

@@ -237,7 +237,7 @@ class ChangeFeed(ClosedAtExit):
         table = known.tables.get(self._table.id)
         if table is None:
             raise NotFound(f"{self._table.name!r} was dropped", name=self._table.name)
-        failed = self._host.failed_jobs(known)
+        failed = self._host.failed_jobs()
         if table.id in failed:
             raise job_error(failed[table.id], known)
         return table

@@ -117,7 +117,7 @@ def session_text(host: Host) -> str:
         count = sum(table.kind is kind for table in known.list())
         if count or kind is TableKind.TABLE:
             parts.append(f"{count} {kind if count == 1 else 'indexes' if kind is TableKind.INDEX else f'{kind}s'}")
-    failed = len(host.failed_jobs(known))
+    failed = len(host.failed_jobs())
     if failed:
         parts.append(f"{failed} set aside")
     return ", ".join(parts)

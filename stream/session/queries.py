@@ -98,7 +98,7 @@ def plan_for(
 ) -> PlannedQuery:
     """Plans a query. Its joins are ordered by the sizes of the tables, and it may read the indexes that `known` has,
     unless these are incomplete or set aside. BindError for a plan that is too deep."""
-    failed = {} if known is None else host.failed_jobs(known)
+    failed = {} if known is None else host.failed_jobs()
 
     def indexes(table_id: int) -> list[TableCatalog]:
         found = () if known is None else known.indexes_of(table_id)
@@ -290,7 +290,7 @@ class SessionQueries:
         if not is_past:
             self.host.settle(planned.tables, known)
         self._check_not_dropped(planned)
-        failed = self.host.failed_jobs(known)
+        failed = self.host.failed_jobs()
         if failed or known.creating:
             for table_id in () if is_past else planned.tables:
                 if table_id in failed:

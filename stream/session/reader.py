@@ -307,7 +307,7 @@ class ReaderSession(ClosedAtExit):
             sources = [table for table in known.jobs() if known.offset_table(table) is not None]
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
             progress = {job_id: snapshot.progress_of(known.tables[job_id]) for job_id in known.creating}
-        deliveries, failed = self._deliveries(), self._host.failed_jobs(known)
+        deliveries, failed = self._deliveries(), self._host.failed_jobs()
         paused = self._are_sources_paused()
         return ResultSet(jobs_table(known, failed, offsets, progress, deliveries, sources_paused=paused))
 
@@ -323,7 +323,7 @@ class ReaderSession(ClosedAtExit):
     def failed_jobs(self) -> tuple[JobFailure, ...]:
         """The jobs that are set aside."""
         self._check_open()
-        failed = self._host.failed_jobs(self._host.catalog.snapshot)
+        failed = self._host.failed_jobs()
         return tuple(failed[job_id] for job_id in sorted(failed))
 
     def epochs(self) -> ResultSet:

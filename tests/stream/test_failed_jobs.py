@@ -103,6 +103,21 @@ def test_the_others_go_on_and_the_failure_is_reported(db):
     assert count_of(db, "t") == count
 
 
+def test_a_failure_that_is_recorded_while_the_jobs_are_listed_is_listed(db, monkeypatch):
+    """The snapshot of the catalog that the list began with does not have it, and no one else keeps it any more."""
+    made, at = poisoned(db, 10), db.at
+
+    def at_after_the_failure():
+        made.add(feed.UNDECODABLE)
+        eventually(lambda: db._playground.catalog.snapshot.failed.keys() >= {table_id(db, "t"), table_id(db, "v")})
+        assert len(db.failed_jobs) == 2
+        return at()
+
+    monkeypatch.setattr(db, "at", at_after_the_failure)
+    listed = {row["name"]: row["state"] for row in db.jobs().to_pylist()}
+    assert listed == {"t": "FAILED", "v": "FAILED", "other": "RUNNING", "beside": "RUNNING"}
+
+
 @pytest.mark.parametrize("record", DIGESTIBLE)
 def test_skip_leaves_out_the_malformed_record_alone(db, record):
     failed(db, record)
