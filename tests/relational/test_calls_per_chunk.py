@@ -151,6 +151,10 @@ def test_a_taking_of_the_gil_for_each_row_is_counted(planted):
 
 
 def test_objects_of_other_threads_are_counted_where_all_are(planted):
-    with objects_made() as made, ThreadPoolExecutor(1) as pool:
-        pool.submit(planted.floats, 5_000).result()
-    assert 5_000 < made[0] < 10_000
+    """Threads that other tests left may create some meanwhile, but not in each of many tries."""
+    found = []
+    for _ in range(20):
+        with objects_made() as made, ThreadPoolExecutor(1) as pool:
+            pool.submit(planted.floats, 5_000).result()
+        found += made
+    assert 5_000 < min(found) < 10_000

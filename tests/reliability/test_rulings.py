@@ -189,13 +189,19 @@ def work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]
     return work, takings
 
 
+def least_work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]]:
+    """Threads that other tests left may take the GIL meanwhile, but not in each of several tries."""
+    works, takings = zip(*(work_of_sync_and_scan(codec, blocks) for _ in range(5)), strict=True)
+    return list(map(min, *works)), list(map(min, *takings))
+
+
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
 def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(codec):
     """For compaction see the window in tests/hummock/compaction/test_subcompaction."""
     blocks, more_blocks = 1_000, 4_000      # of 1 KiB
     work_of_sync_and_scan(codec, 10)        # one-time work
-    few, few_takings = work_of_sync_and_scan(codec, blocks)
-    many, many_takings = work_of_sync_and_scan(codec, more_blocks)
+    few, few_takings = least_work_of_sync_and_scan(codec, blocks)
+    many, many_takings = least_work_of_sync_and_scan(codec, more_blocks)
     for less, more in zip(few, many, strict=True):
         assert_no_work_per_row(less, more, more_blocks - blocks, 0.25)
     for less, more in zip(few_takings, many_takings, strict=True):
