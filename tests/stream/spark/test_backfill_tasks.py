@@ -134,8 +134,12 @@ def test_tasks_leave_the_state_that_the_stream_builds(world, title, query, fragm
         storage, leaf = world._playground.storage, spec.fragments[0].leaf
         parts = StorageTable(leaf.table, storage, leaf.columns).partitions(tasks[0])
         upstream = storage._sstable_store.object_store
-        with closing(open_object_store("memory://")) as objects, storage.snapshot():
-            specs = scans_of(spec, storage.version, leaf, parts)
+        with (
+            closing(open_object_store("memory://")) as objects,
+            storage.snapshot(),
+            storage.pinned_version() as pinned,
+        ):
+            specs = scans_of(spec, pinned.version, leaf, parts)
             every = [run_tasks(specs, upstream, objects, rng)]
             for number in range(1, len(tasks)):
                 specs = arrivals_of(spec, number, [report.sent for report in every[-1]])
