@@ -25,7 +25,7 @@ from relational.chunk.data_chunk cimport DataChunk, mask_pointer
 from relational.chunk.stream_chunk cimport StreamChunk
 from relational.hash.key_ids cimport KeyInterner
 from relational.join.join_rows cimport Changes, JoinRows
-from relational.join.row_lists cimport KeyEntry, has_block
+from relational.join.row_lists cimport KeyEntry, has_block, is_empty
 
 from relational.hash.evicted_keys import EvictedKeys
 from relational.hash.located_keys import LocatedKeys
@@ -158,6 +158,27 @@ cdef class JoinIndex(JoinRows):
                     prefetch(self.lists.head(entry))
             counts[row] = self.lists.count(self.lists.entry(ids[row])) if ids[row] >= 0 else 0
         return out
+
+    def first_rows(self, const int32_t[::1] ids not None):
+        """Of each located key without matches the first of the rows that have it: int32[n], ascending. REQUIRES that
+        `ids` are of the last call of `locate`.
+        """
+        out = np.empty(ids.shape[0], np.int32)
+        cdef int32_t[::1] found = out
+        cdef KeyEntry* entry
+        cdef Py_ssize_t row, rows = ids.shape[0], count = 0
+        check_numbers(ids, self.lists.keys)
+        for row in range(rows):
+            if row + AHEAD < rows:
+                prefetch_for_write(self.lists.entry(ids[row + AHEAD]))
+            entry = self.lists.entry(ids[row])
+            if ids[row] >= 0 and is_empty(entry) and entry.touched == self.epoch:
+                entry.touched = 0       # until all rows were seen
+                found[count] = row
+                count += 1
+        for row in range(count):
+            self.lists.entry(ids[found[row]]).touched = self.epoch
+        return out[:count]
 
     def gather(self, const int32_t[::1] row_ids not None, columns=None) -> list:
         """One pa.Array per requested column of the rows; NULL for -1. IndexError for a row id out of range."""

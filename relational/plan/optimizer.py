@@ -13,6 +13,7 @@ from itertools import cycle, islice
 from relational.errors import BindError
 from relational.plan.logical import LogicalPlan
 from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
+from relational.plan.rules.dependent_groups import dependent_groups, implied_equalities
 from relational.plan.rules.drop_distinct import drop_distinct
 from relational.plan.rules.drop_sort import drop_sort
 from relational.plan.rules.flag_filters import flag_filters
@@ -43,6 +44,8 @@ RULES: tuple[Rule, ...] = (
     order_joins,
     push_down_semi_joins,
     group_extremes,
+    dependent_groups,
+    implied_equalities,
     drop_distinct,
     drop_sort,
     prune_columns,
@@ -65,6 +68,8 @@ VIEW_RULES: tuple[Rule, ...] = (
     window_panes,
     rank_to_top_n,
     group_extremes,
+    dependent_groups,
+    implied_equalities,
     drop_distinct,
     add_stream_key,
     prune_columns,

@@ -7,6 +7,9 @@ a chunk retracts is emitted before what it adds: first the pairs of deleted rows
 Where the other input has at most one row for each key, which never goes, a row that has found it is not needed any
 more: only rows that still wait are kept.
 
+An input of which only the distinct values of the join key count needs no aggregation below, with groups of its own: a
+row whose key was there before is dropped here.
+
 A row that is shown only with, or only without, partners is emitted or retracted when the first one comes or the last
 one goes. Without a further condition the partners of a row are the rows of the other input with its key, whose number
 is known; with one, each row in memory has the number of its partners, its degree. Degrees are not stored: they are
@@ -110,6 +113,8 @@ class HashJoinExecutor(Executor):
         """The changes of the result that follow from those of input `number`."""
         own, other = self._sides[number], self._sides[1 - number]
         changes = own.net(chunk, self._errors)
+        if own.input.is_distinct and changes.capacity:
+            changes = yield from own.unknown(changes)
         if not changes.capacity:
             return
         step = yield from self._located(number, own, other, changes)

@@ -50,14 +50,16 @@ class Shown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """`types` of the columns; the columns of the join key and of the stream key; whether rows are only inserted, and
-    whether they are needed only until they have a partner, the only one, which never goes; how many of the columns are
-    part of the result: the first ones; which of its rows are shown."""
+    """`types` of the columns; the columns of the join key and of the stream key; whether rows are only inserted,
+    whether only the first one of each key counts, and whether they are needed only until they have a partner, the only
+    one, which never goes; how many of the columns are part of the result: the first ones; which of its rows are shown.
+    """
 
     types: tuple[DataType, ...]
     key: tuple[int, ...]
     stream_key: tuple[int, ...]
     is_append_only: bool
+    is_distinct: bool
     is_passing: bool
     width: int
     shown: Shown
@@ -122,6 +124,8 @@ class JoinSide:
         for table in self._tables:
             table.init_epoch(barrier.epoch)
         self._starts_empty = next(self._table.scan_chunks(), None) is None
+        if self._starts_empty and self.input.is_distinct:
+            self.index.track_evictions()  # all keys are located, so new ones need not be looked up
 
     def commit(self, barrier: Barrier) -> None:
         """At each further one."""
@@ -205,7 +209,10 @@ class JoinSide:
                 unread = known[np.unique(large[known], return_index=True)[1]]
             if not len(located.new_ids):
                 return Located(located.ids, unread, NO_ROWS)
-            new = _taken(keys, located.new_rows)
+            wanted = self.index.possibly_stored(located.new_ids)
+            if not len(wanted):
+                return Located(located.ids, unread, located.new_ids)
+            new = _taken(keys, located.new_rows[wanted - located.new_ids[0]])
             counts = yield from self._load(new)
             if counts is None:
                 return Located(located.ids, unread, located.new_ids)
@@ -215,6 +222,13 @@ class JoinSide:
                 ids = np.where(located.ids >= located.new_ids[0], np.int32(-1), located.ids)
                 return Located(ids, np.concatenate([unread, located.new_rows]), NO_ROWS)
             self._large.add(_taken(new, np.flatnonzero(is_large).astype(np.int32)))
+
+    def unknown(self, changes: StreamChunk) -> Generator[Wait, None, StreamChunk]:
+        """The first row of each key that no row had before, of insertions into a distinct input."""
+        keys = self.key_of(changes)
+        located = yield from self.locate_within_budget(keys, is_adding=True)
+        rows = self.index.first_rows(located.ids)
+        return changes if len(rows) == changes.capacity else changes.take(rows)
 
     def read(self, keys: Sequence[Column]) -> Iterator[DataChunk]:
         """The stored rows of distinct keys; in chunks of READ_ROWS at least."""
@@ -277,10 +291,10 @@ class JoinSide:
 
     def _load(self, keys: Sequence[Column]) -> Generator[Wait, None, np.ndarray | None]:
         """Reads the rows of new keys into memory, until they exceed the budget: then the rows of each key that have
-        been read, int64[n]. None: all have."""
+        been read, int64[n]. None: all have, as always of a distinct input, which has one for each key."""
         counts = np.zeros(len(keys[0]), np.int64)
         most_bytes = None
-        if self.index.capacity_bytes is not None:
+        if self.index.capacity_bytes is not None and not self.input.is_distinct:
             most_bytes = self.index.size_bytes + min(self.index.capacity_bytes, LOADED_BYTES)
         for owners, rows in self._table.rows_under(self._prefixes(keys)):
             self.index.load(rows)

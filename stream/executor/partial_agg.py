@@ -83,6 +83,9 @@ class PartialAggExecutor(Executor):
     and from `early_groups` groups on that have enough rows; and its input as it is, while `reduction` says so; None:
     never. `errors` counts for the groups as a HashAggExecutor does for rows; `state_table` is the one of the receivers.
 
+    `sends_rows`: instead of states the groups themselves, which have all columns, as rows: the receiver drops those
+    that it knows.
+
     A watermark of a group column is passed on behind the rows and states of its epoch; others end here."""
 
     def __init__(
@@ -98,6 +101,7 @@ class PartialAggExecutor(Executor):
         chunk_rows: int,
         reduction: Reduction | None,
         early_groups: int = EARLY_GROUPS,
+        sends_rows: bool = False,
     ) -> None:
         self.info = info
         self.errors = errors
@@ -110,6 +114,7 @@ class PartialAggExecutor(Executor):
         self._may_be_long = may_be_long(input.info.schema.types, self._key)
         self._cache_bytes, self._chunk_rows = cache_bytes, chunk_rows
         self._reduction, self._early_groups = reduction, early_groups
+        self._sends_rows = sends_rows
         self._unsent_rows = 0  # of the groups
         self._groups = self._none()
 
@@ -165,7 +170,7 @@ class PartialAggExecutor(Executor):
         located = self._groups.locate(chunk)
         self._groups.apply(chunk, located.ids, masks_of(self._filters, chunk, errors=self.errors))
 
-    def _states(self) -> Iterator[GroupStates]:
+    def _states(self) -> Iterator[StreamChunk | GroupStates]:
         """All that there are, and none are left."""
         if not self._groups.dirty_groups:
             return
@@ -173,7 +178,7 @@ class PartialAggExecutor(Executor):
             self._reduction.sent(self._groups.dirty_groups)
         for states in map(StreamChunk.inserts, self._groups.take_states()):
             for part in slices(states, self._chunk_rows):
-                yield GroupStates(part, self._group_by)
+                yield part.project(self._group_by) if self._sends_rows else GroupStates(part, self._group_by)
         self._groups.release()
         self._groups, self._unsent_rows = self._none(), 0
 

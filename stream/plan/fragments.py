@@ -269,10 +269,13 @@ def _join(node: HashJoinNode) -> tuple[StreamNode, Distribution]:
     """A join over an exchange for each input; no fragment reads two inputs otherwise [R11]."""
     inputs = []
     for child, table in zip(node.inputs, node.tables, strict=True):
-        below, distribution = _parted(child)
+        part = child if isinstance(child, PartialAggNode) else None
+        below, distribution = _parted(child if part is None else part.input)
         below, _ = _distributed(below, distribution, (table.distribution_key, table.vnode_count, VnodeRule.HASH))
         if not isinstance(below, ExchangeNode | UnionNode):
             below = ExchangeNode(below.schema, below.stream_key, below, None, 0)
+        elif part is not None:
+            below = _with_partial_agg(below, part)
         inputs.append(below)
     return _with_inputs(node, inputs), _distribution_of_join(node)
 

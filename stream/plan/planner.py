@@ -42,6 +42,7 @@ from relational.plan.logical import (
 )
 from relational.plan.logical.equalities import EVERY_PAIR, key_columns
 from relational.plan.logical.over_window import OrderedGroups
+from relational.plan.logical.project import over_base
 from relational.plan.serialize import plan_from_text
 from relational.plan.temporal_join import temporal_lookup
 from relational.types import Schema
@@ -222,8 +223,12 @@ class _Planner:
         marked, distance = ((), None) if self._is_of_one_actor else query.marked_terms
         number = self._joins
         self._joins += 1
-        children = [self.plan(child) for child in query.inputs]
         sides = [[each.left for each in pairs], [each.right for each in pairs]]
+        distinct = [None if self._is_of_one_actor or distance is not None or counts else _distinct_rows(child, columns)
+                    for child, columns, counts in zip(query.inputs, zip(*(each.columns for each in pairs), strict=True),
+                                                      query.kind.counts_partners, strict=True)]
+        children = [self.plan(child) if values is None else self._distinct_input(child, values)
+                    for child, values in zip(query.inputs, distinct, strict=True)]
         inputs, keys, tables = [], [], []
         for child, side, name in zip(children, sides, ("left", "right"), strict=True):
             key, added = key_columns(child.schema, side)
@@ -239,7 +244,13 @@ class _Planner:
             )
             inputs.append(node)
             keys.append(key)
-        left, right = inputs
+        left, right = (
+            node if values is None or values.phases is AggPhases.ONE else PartialAggNode(
+                node.schema, node.stream_key, node, tuple(range(len(node.schema))), (), table,
+                is_forced=values.phases is AggPhases.TWO, sends_rows=True)
+            for node, values, table in zip(inputs, distinct, tables, strict=True)
+        )
+        is_distinct = distinct[0] is not None, distinct[1] is not None
         interval = None if distance is None else self._join_interval(
             f"join{number}", query.kind, distance, inputs, keys, tables, vnode_count)
         return HashJoinNode(
@@ -253,11 +264,21 @@ class _Planner:
             conjunction(rest) if rest else None,
             (len(query.left.schema), len(query.right.schema)),
             (query.left.is_append_only, query.right.is_append_only),
-            query.passing,
+            _passing(query, is_distinct),
             (tables[0], tables[1]),
             marked,
             interval,
+            is_distinct,
         )
+
+    def _distinct_input(self, query: LogicalPlan, values: Aggregate) -> StreamNode:
+        """An input of a join over the rows of which `values` are the distinct ones, in its columns."""
+        child, (_, columns) = self.plan(values.input), over_base(query)
+        groups = [InputRef(column, values.input.schema.types[column]) for column in values.group_by]
+        expressions = tuple(substitute(each, groups) for each in columns)
+        if not isinstance(child, ProjectNode):
+            return ProjectNode(query.schema, query.stream_key, child, expressions)
+        return replace(_projected(child, query.schema, query.stream_key, expressions), stream_key=query.stream_key)
 
     def _join_interval(
         self,
@@ -457,14 +478,7 @@ class _Planner:
         return FilterNode(child.schema, child.stream_key, with_source_filters(child, predicate), predicate)
 
     def _project(self, query: Project) -> StreamNode:
-        child = self.plan(query.input)
-        expressions = query.expressions
-        if isinstance(child, ProjectNode) and _is_cheap_to_repeat(expressions, child.expressions):
-            expressions = tuple(substitute(each, child.expressions) for each in expressions)
-            child = child.input
-        if len(query.schema) == len(child.schema) and _passes_all(expressions):
-            return replace(child, schema=query.schema)
-        return ProjectNode(query.schema, query.stream_key, child, expressions)
+        return _projected(self.plan(query.input), query.schema, query.stream_key, query.expressions)
 
     def _aggregate(self, query: Aggregate) -> StreamNode:
         number = self._aggregations
@@ -566,6 +580,37 @@ def states_add_up(node: HashAggNode) -> bool:
         return False
     types = node.input.schema.types
     return all(adds_up(call.kind, None if call.argument is None else types[call.argument]) for call in node.calls)
+
+
+def _distinct_rows(query: LogicalPlan, keys: Sequence[int | None]) -> Aggregate | None:
+    """The aggregation that makes the rows of an input of a join distinct, if these are the distinct values of the join
+    key alone, whose columns are `keys`, and none goes."""
+    base, columns = over_base(query)
+    if not isinstance(base, Aggregate) or not base.is_append_only:
+        return None
+    values = [None if key is None else columns[key] for key in keys]
+    known = {value.index for value in values if isinstance(value, InputRef)}
+    return base if len(known) == len(keys) == len(base.group_by) else None
+
+
+def _passing(query: Join, is_distinct: tuple[bool, bool]) -> tuple[bool, bool]:
+    """As `Join.passing`, but a distinct input keeps its rows, to know their keys. It has one row for each."""
+    if query.kind is not JoinKind.INNER:
+        return False, False
+    (left, right), (of_left, of_right) = query.passing, is_distinct
+    return left and not of_left, (right or of_left) and not of_right
+
+
+def _projected(
+    child: StreamNode, schema: Schema, key: tuple[int, ...] | None, expressions: tuple[Expression, ...]
+) -> StreamNode:
+    """A projection, merged with one below where nothing is computed twice; the input itself if it changes nothing."""
+    if isinstance(child, ProjectNode) and _is_cheap_to_repeat(expressions, child.expressions):
+        expressions = tuple(substitute(each, child.expressions) for each in expressions)
+        child = child.input
+    if len(schema) == len(child.schema) and _passes_all(expressions):
+        return replace(child, schema=schema)
+    return ProjectNode(schema, key, child, expressions)
 
 
 def _changes_of(scan: Scan) -> StreamScanNode:

@@ -1,12 +1,12 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 8, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 9, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
 sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
-clean, delta joins and user functions, version 8 partial aggregations. A plan is written in the first version that has
-what it needs, which older releases read.
+clean, delta joins and user functions, version 8 partial aggregations, version 9 distinct inputs of joins. A plan is
+written in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -76,7 +76,7 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, FUNCTIONS_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 8, 7, 6, 5, 4
+FORMAT_VERSION, PARTIAL_VERSION, FUNCTIONS_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 9, 8, 7, 6, 5, 4
 OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
 SINCE_WINDOWS_VERSION = (
     DynamicFilterNode, EmitOnWindowCloseNode, ExpandNode, OverWindowNode, ProjectSetNode, TemporalJoinNode,
@@ -119,8 +119,10 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, PartialAggNode):
+    if isinstance(node, HashJoinNode) and any(node.distinct):
         return FORMAT_VERSION
+    if isinstance(node, PartialAggNode):
+        return PARTIAL_VERSION
     if isinstance(node, DeltaJoinNode) or (
         isinstance(node, HashJoinNode) and (node.marked or node.interval is not None)
     ):
@@ -191,14 +193,15 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
            if node.ordered else {})}),
     PartialAggNode: ("partial aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
-        "forced": node.is_forced}),
+        "forced": node.is_forced, **({"sends_rows": True} if node.sends_rows else {})}),
     HashJoinNode: ("join", lambda node: {
         "kind": node.kind.value, "keys": [list(pair) for pair in node.keys], "null_safe": list(node.null_safe),
         "condition": None if node.condition is None else expression_to_json(node.condition),
         "widths": list(node.widths), "append_only": list(node.append_only), "passing": list(node.passing),
         "tables": [table.id for table in node.tables],
         **({"marked": list(node.marked)} if node.marked else {}),
-        **({} if node.interval is None else {"interval": _interval_to_json(node.interval)})}),
+        **({} if node.interval is None else {"interval": _interval_to_json(node.interval)}),
+        **({"distinct": list(node.distinct)} if any(node.distinct) else {})}),
     TopNNode: ("top-n", lambda node: {
         "groups": list(node.groups),
         "keys": sort_keys_to_json(node.keys),
@@ -307,12 +310,14 @@ class _Reader:
 
     def partial_agg(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:
         calls, table = tuple(map(call_from_json, record["calls"])), self._table(record["table"])
-        return PartialAggNode(schema, key, input, tuple(record["group_by"]), calls, table, record["forced"])
+        sends_rows = record.get("sends_rows", False)
+        return PartialAggNode(schema, key, input, tuple(record["group_by"]), calls, table, record["forced"], sends_rows)
 
     def join(self, record: Any, schema: Schema, key: Any, left: StreamNode, right: StreamNode) -> StreamNode:
         condition = None if record["condition"] is None else expression_from_json(record["condition"])
         (width, right_width), (of_left, of_right) = record["widths"], record["append_only"]
         left_passes, right_passes = record["passing"]
+        left_distinct, right_distinct = record.get("distinct", (False, False))
         left_table, right_table = map(self._table, record["tables"])
         return HashJoinNode(
             schema,
@@ -329,6 +334,7 @@ class _Reader:
             (left_table, right_table),
             tuple(record.get("marked", ())),
             self.interval(record["interval"]) if "interval" in record else None,
+            (left_distinct, right_distinct),
         )
 
     def interval(self, record: Mapping[str, Any]) -> JoinInterval:

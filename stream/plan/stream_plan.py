@@ -358,17 +358,19 @@ class HashAggNode(_UnaryNode):
 class PartialAggNode(_UnaryNode):
     """Ends a fragment below an aggregation whose states add up: its rows, or states of groups of them, for the
     aggregation with these `group_by` and `calls`, which owns `state_table`. `is_forced`: it makes groups of all rows,
-    not only while these are few."""
+    not only while these are few. `sends_rows`: for a distinct input of a join, the owner of `state_table`, it sends the
+    groups, which have all columns in their order, as rows."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
     state_table: TableCatalog
     is_forced: bool = False
+    sends_rows: bool = False
 
     @property
     def details(self) -> str:
         text = grouping_text(self.group_by, self.calls, self.input.schema.names)
-        return f"{text} forced" if self.is_forced else text
+        return f"{text}{' forced' if self.is_forced else ''}{' as rows' if self.sends_rows else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +392,7 @@ class HashJoinNode(StreamNode):
     `append_only`: of each input, whether its rows are only inserted. `passing`: whether its rows are kept only until
     they find their partner. `tables`: the rows of each. `marked`: the numbers of the keys both columns of which have a
     watermark; below that of the first, the first column of the key of `tables`, the state is dropped. `interval`: how
-    rows are dropped otherwise."""
+    rows are dropped otherwise. `distinct`: of each input, whether only the first row of each key counts."""
 
     left: StreamNode
     right: StreamNode
@@ -404,6 +406,7 @@ class HashJoinNode(StreamNode):
     tables: tuple[TableCatalog, TableCatalog]
     marked: tuple[int, ...] = ()
     interval: JoinInterval | None = None
+    distinct: tuple[bool, bool] = (False, False)
 
     @property
     def inputs(self) -> tuple[StreamNode, ...]:
@@ -423,8 +426,10 @@ class HashJoinNode(StreamNode):
         names = self.left.schema.names, self.right.schema.names
         sides = [side for side, passes in zip(("left", "right"), self.passing, strict=True) if passes]
         passing = f", {sides[0]} rows wait for their only partner" if sides else ""
+        first = [side for side, is_distinct in zip(("left", "right"), self.distinct, strict=True) if is_distinct]
+        distinct = f", of {' and '.join(first)} rows the first of each key" if first else ""
         text = join_text(self.keys, self.null_safe, self.condition, names, self.widths)
-        return f"{self.kind} on {text}{passing}{self._cleaning_text(*names)}"
+        return f"{self.kind} on {text}{passing}{distinct}{self._cleaning_text(*names)}"
 
     def _cleaning_text(self, left: tuple[str, ...], right: tuple[str, ...]) -> str:
         if self.marked:

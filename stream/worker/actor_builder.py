@@ -429,16 +429,17 @@ def join_sides(
     shown_sides = shown, Shown.UNMATCHED if node.kind.keeps_right else Shown.NONE
     left, right = (
         JoinSide(
-            JoinInput(child.schema.types, key, child.stream_key or (), is_append_only, is_passing, width, shown),
+            JoinInput(child.schema.types, key, child.stream_key or (), is_append_only, is_distinct, is_passing, width,
+                      shown),
             open_table(table),
             node.null_safe,
             node.condition is not None,
             memory.share(),
             times,
         )
-        for child, key, is_append_only, is_passing, width, shown, table, times in zip(
-            node.inputs, zip(*node.keys, strict=True), node.append_only, node.passing, node.widths, shown_sides,
-            node.tables, _row_times(node.interval, open_table), strict=True,
+        for child, key, is_append_only, is_distinct, is_passing, width, shown, table, times in zip(
+            node.inputs, zip(*node.keys, strict=True), node.append_only, node.distinct, node.passing, node.widths,
+            shown_sides, node.tables, _row_times(node.interval, open_table), strict=True,
         )
     )
     return left, right
@@ -643,6 +644,7 @@ class _ActorChain(ExecutorChain):
         return PartialAggExecutor(
             info, input, node.group_by, node.calls, node.state_table, self.errors, cache_bytes=bytes,
             chunk_rows=options.chunk_rows, reduction=None if node.is_forced else Reduction(),
+            sends_rows=node.sends_rows,
         )
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:

@@ -32,16 +32,18 @@ SELECT * FROM (SELECT id, region FROM orders ORDER BY region) ORDER BY id
 -- below an aggregation
 SELECT DISTINCT id, id FROM (SELECT a AS id FROM pairs ORDER BY b)
 -- before
---   Aggregate [id, id]
---     Project id, id
---       Sort _order_2 ASC NULLS LAST
+--   Project id, id
+--     Aggregate [id]
+--       Project id, id
+--         Sort _order_2 ASC NULLS LAST
+--           Project a AS id, b AS _order_2 (hidden)
+--             Scan pairs (a, b, c)
+-- after
+--   Project id, id
+--     Aggregate [id]
+--       Project id, id
 --         Project a AS id, b AS _order_2 (hidden)
 --           Scan pairs (a, b, c)
--- after
---   Aggregate [id, id]
---     Project id, id
---       Project a AS id, b AS _order_2 (hidden)
---         Scan pairs (a, b, c)
 
 -- in that order already
 SELECT id FROM (SELECT id, region FROM orders ORDER BY region, id LIMIT 9) AS o ORDER BY region

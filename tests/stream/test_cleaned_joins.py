@@ -21,6 +21,8 @@ WINDOWS = ("SELECT a.window_start AS w, a.k, a.v, b.v AS other FROM TUMBLE(a, ts
            "{} JOIN TUMBLE(b, ts, INTERVAL '10 seconds') AS b ON a.window_start = b.window_start AND a.k = b.k")
 NEAR = ("SELECT a.ts, a.k, a.v, b.ts AS since, b.v AS other FROM a {} JOIN b ON a.k = b.k "
         "AND a.ts BETWEEN b.ts - INTERVAL '3 seconds' AND b.ts + INTERVAL '8 seconds'")
+VALUES = ("SELECT DISTINCT a.window_start AS w, a.k, a.window_start + INTERVAL '10 seconds' AS e "
+          "FROM TUMBLE({0}, ts, INTERVAL '10 seconds') AS a")
 SOON_SECONDS = 60.0
 
 
@@ -87,8 +89,10 @@ VIEWS = {
     "near": NEAR.format(""), "near_left": NEAR.format("LEFT"),
     "alone": "SELECT ts, k, v FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND a.ts >= b.ts AND "
              "a.ts < b.ts + INTERVAL '1 minute')",
+    "distinct_windows": f"SELECT a.w, a.k, a.e FROM ({VALUES.format('a')}) a JOIN ({VALUES.format('b')}) b "
+              "ON a.k = b.k AND a.w = b.w AND a.e = b.e",
 }
-CHANGING, FINAL = ("windows", "near_left", "alone"), ("windows_left", "near", "alone")
+CHANGING, FINAL = ("windows", "near_left", "alone", "distinct_windows"), ("windows_left", "near", "alone")
 
 
 
@@ -141,6 +145,7 @@ def states_of(rows_of_each, query):
             world.session.flush()
         store, found = world.session._playground.storage, {}
         for table in world.session._playground.catalog.snapshot.tables.values():
+            assert ".agg" not in table.name
             if ".join0." in table.name:
                 scanned = StorageTable(table, store).scan(world.session.committed_epoch)
                 found[table.name] = sum(chunk.capacity for chunk in scanned)
@@ -149,7 +154,7 @@ def states_of(rows_of_each, query):
         world.close()
 
 
-@pytest.mark.parametrize("name", ["windows", "windows_full", "near_left"])
+@pytest.mark.parametrize("name", ["windows", "windows_full", "near_left", "distinct_windows"])
 def test_ten_times_the_rows_leave_no_more_state(name):
     few, many = (states_of(count, VIEWS[name]) for count in (200, 2_000))
     assert many == few and 0 < sum(many.values()) < 100

@@ -61,6 +61,7 @@ class Aggregate(UnaryPlan):
                 )
             ),
             stream_key=groups,
+            is_append_only=known.is_append_only and bool(groups) and not self.calls,
             unique_keys=(frozenset(groups),),
             constants=frozenset(new for new, old in enumerate(self.group_by) if old in known.constants),
             shares=known.shares,

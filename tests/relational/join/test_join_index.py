@@ -386,3 +386,21 @@ def test_of_new_keys_only_evicted_ones_may_have_stored_rows():
         seen |= set(keys.tolist())
         index.end_epoch()
     assert len(seen) > 2 * index.keys, "little was evicted"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_row_of_each_key_that_has_none(seed):
+    """Whatever was located before, also again and again."""
+    rng = random.Random(seed)
+    index, present = JoinIndex([DataType.BIGINT], [0], ()), set()
+    for _ in range(20):
+        keys = [rng.choice([None, *range(40)]) for _ in range(rng.randrange(1, 60))]
+        columns = [Column.from_pylist(keys, DataType.BIGINT)]
+        ids = index.locate(columns).ids
+        new = [at for at, key in enumerate(keys) if key is not None and key not in present and key not in keys[:at]]
+        assert index.first_rows(ids).tolist() == index.first_rows(ids).tolist() == new
+        if rng.random() < 0.7:
+            chunk = StreamChunk.inserts(DataChunk(columns).take(np.array(new, np.int32)))
+            index.apply(chunk, ids[new])
+            present |= {keys[at] for at in new}
+    assert len(present) > 20

@@ -135,3 +135,27 @@ def test_a_reduction_by_groups_that_live_on_counts_their_states_once():
     assert not reduction.take(2 * half, few)
     assert reduction.take(2 * half, few + 2 * few + 1)
     assert reduction.is_poor
+
+
+@pytest.mark.parametrize("reduction", [None, Reduction], ids=["all", "few"])
+@pytest.mark.usefixtures("short_samples")
+def test_groups_are_sent_as_rows(reduction):
+    """Each group once for an epoch, or rows as they came."""
+    schema = Schema.of(k="varchar", id="bigint")
+    chunks = [StreamChunk.from_rows(schema, [(Op.INSERT, row) for row in rows])
+              for rows in ([("a", 1), ("a", 1), ("b", None)], [("a", 1), ("c", 2), ("a", 1)], [("d", 1)])]
+    table = table_catalog("values", schema, (0, 1))
+    input = ScriptedExecutor(schema, (0, 1), [barrier(1), *chunks, barrier(2), chunks[0], barrier(3)])
+    executor = PartialAggExecutor(
+        input.info, input, (0, 1), (), table, ErrorCounts(), cache_bytes=1 << 20, chunk_rows=2,
+        reduction=None if reduction is None else reduction(), sends_rows=True)
+    epochs = [[]]
+    for message in executor.execute():
+        if isinstance(message, StreamChunk):
+            assert message.types == schema.types and message.capacity <= 3
+            epochs[-1] += message.rows()
+        else:
+            epochs.append([])
+    _, first, second, _ = epochs
+    assert set(first) == {("a", 1), ("b", None), ("c", 2), ("d", 1)} and set(second) == {("a", 1), ("b", None)}
+    assert reduction is not None or (len(first), len(second)) == (4, 2)

@@ -17,6 +17,7 @@ from stream.plan.serialize import (
     FUNCTIONS_VERSION,
     JOINS_VERSION,
     OVERFLOWS_VERSION,
+    PARTIAL_VERSION,
     TOP_N_VERSION,
     WINDOWS_VERSION,
     stream_plan_from_text,
@@ -96,7 +97,7 @@ def test_a_stored_plan_has_the_partial_aggregation_of_its_session(true_settings,
     found = [node.is_forced for node in plan.root.walk() if isinstance(node, PartialAggNode)]
     is_planned = adds_up and "enable_two_phase_agg" in true_settings
     assert found == (["force_two_phase_agg" in true_settings] if is_planned else [])
-    assert (json.loads(text)["version"] == FORMAT_VERSION) == is_planned
+    assert (json.loads(text)["version"] == PARTIAL_VERSION) == is_planned
     assert stream_plan_from_text(text, tables.__getitem__) == plan
 
 

@@ -1,0 +1,101 @@
+-- the ends of windows
+SELECT a.n, b.n FROM (SELECT window_start AS s, window_end AS e, n FROM TUMBLE(clicks, at, INTERVAL '10' SECOND)) a JOIN (SELECT window_start AS s, window_end AS e, n FROM TUMBLE(clicks, at, INTERVAL '10' SECOND)) b ON a.s = b.s AND a.e = b.e AND a.n < b.n
+-- before
+--   Project n, n
+--     Join inner on ((s = s) AND (e = e) AND (n < n))
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+-- after
+--   Project n, n
+--     Join inner on ((s = s) AND (n < n))
+--       Filter ((s + INTERVAL '00:00:10') IS NOT NULL)
+--         Project window_start AS s, window_end AS e, n
+--           Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--             Filter (at IS NOT NULL)
+--               Scan clicks (at, page, n, _row_id) watermark [at]
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+
+-- null-safe
+SELECT a.id, b.id FROM (SELECT id, amount, amount + 1 AS m FROM sales) a JOIN (SELECT id, amount, amount + 1 AS m FROM sales) b ON a.amount IS NOT DISTINCT FROM b.amount AND a.m IS NOT DISTINCT FROM b.m
+-- before
+--   Project id, id
+--     Join inner on ((amount IS NOT DISTINCT FROM amount) AND (m IS NOT DISTINCT FROM m))
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Join inner on (amount IS NOT DISTINCT FROM amount)
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- windows of different lengths
+SELECT a.n, b.n FROM (SELECT window_start AS s, window_end AS e, n FROM TUMBLE(clicks, at, INTERVAL '10' SECOND)) a JOIN (SELECT window_start AS s, window_end AS e, n FROM TUMBLE(clicks, at, INTERVAL '20' SECOND)) b ON a.s = b.s AND a.e = b.e
+-- before
+--   Project n, n
+--     Join inner on ((s = s) AND (e = e))
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:20', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:20', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:20') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+-- after
+--   Project n, n
+--     Join inner on ((s = s) AND (e = e))
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:10', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+--       Project window_start AS s, window_end AS e, n
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:20', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:20', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:20') AS window_end
+--           Filter (at IS NOT NULL)
+--             Scan clicks (at, page, n, _row_id) watermark [at]
+
+-- rows without a partner
+SELECT a.id, b.id FROM (SELECT id, amount, amount + 1 AS m FROM sales) a LEFT JOIN (SELECT id, amount, amount + 1 AS m FROM sales) b ON a.amount = b.amount AND a.m = b.m
+-- before
+--   Project id, id
+--     Join left on ((amount = amount) AND (m = m))
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Join left on ((amount = amount) AND (m = m))
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project id, amount, (amount + 1) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- values that are equal and differ
+SELECT a.id, b.id FROM (SELECT id, weight, 1 / weight AS m FROM sales) a JOIN (SELECT id, weight, 1 / weight AS m FROM sales) b ON a.weight = b.weight AND a.m = b.m
+-- before
+--   Project id, id
+--     Join inner on ((weight = weight) AND (m = m))
+--       Project id, weight, (1.0 / weight) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project id, weight, (1.0 / weight) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Join inner on ((weight = weight) AND (m = m))
+--       Project id, weight, (1.0 / weight) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Project id, weight, (1.0 / weight) AS m
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
