@@ -4,11 +4,11 @@ state on local disk.
 Every event is read once, from two files of each type, each a split, mapped into memory; HUMMOCK_NEXMARK_EVENTS of all
 types together, one person and three auctions for 46 bids. Bids are written only for queries that read them, so q3 and
 q8 can run over many more events: with HUMMOCK_NEXMARK_NARROW=1 the files have only the columns that these two read,
-since all columns of a billion events do not fit into the page cache of 24 GB of memory. "declared": auctions are an append-only table with a primary key, so that bids wait
-only until their auction comes. A run begins with the first CREATE and ends when the offsets of the ends of all files
-are committed, at the default barrier interval. Beside it: DuckDB, once, over the same columns in memory; it keeps
-nothing. Printed with each: rows a second by wall, CPU ns a row, the barrier latencies of the same run, and the memory
-of the process.
+since all columns of a billion events do not fit into the page cache of 24 GB of memory. "declared": auctions are an
+append-only table with a primary key, so that bids wait only until their auction comes. A run begins with the first
+CREATE and ends when the offsets of the ends of all files are committed, at the default barrier interval. Beside it:
+DuckDB, once, over the same columns in memory; it keeps nothing. Printed with each: rows a second by wall, CPU ns a row,
+the barrier latencies of the same run, and the memory of the process.
 """
 
 from __future__ import annotations
