@@ -7,10 +7,11 @@ without a group, one that a FILTER rejects and one without an argument have weig
 import numpy as np
 
 cimport cython
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from hummock.base.prefetch cimport prefetch_for_write
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.kernels cimport AggKernel, CountKernel
 from relational.agg.records cimport GroupRecords, padded
@@ -19,6 +20,7 @@ from relational.hash.record_arena cimport RecordArena
 
 cdef enum:
     BLOCK = 1024                        # rows whose records are fetched together
+    AHEAD = 16
 
 
 @cython.final
@@ -78,6 +80,35 @@ cdef class GroupStates(GroupRecords):
             free(kernels)
             for kernel in self.kernels:
                 kernel.end()
+
+    def first_rows(self, const int32_t[::1] ids not None, CountKernel counts not None):
+        """The groups of the first rows of those that have none by `counts`, -1 for all other rows: int32[rows]. The
+        others count as touched in this epoch. IndexError as `apply`."""
+        cdef Py_ssize_t row, rows = ids.shape[0]
+        found = np.full(rows, -1, np.int32)
+        cdef int32_t[::1] out = found
+        cdef uint32_t* touched = <uint32_t*>self.touched.data
+        cdef const uint64_t* marks = <const uint64_t*>self.marks.data
+        cdef int64_t* count
+        if rows and has_beyond(&ids[0], rows, self.groups):
+            raise IndexError(f"a row belongs to group {np.max(ids)} of {self.groups}")
+        with nogil:
+            for row in range(rows):
+                if row + AHEAD < rows and ids[row + AHEAD] >= 0:
+                    prefetch_for_write(counts.state(ids[row + AHEAD]))
+                    prefetch_for_write(touched + ids[row + AHEAD])
+                if ids[row] < 0:
+                    continue
+                count = <int64_t*>counts.state(ids[row])
+                if count[0] == 0:
+                    count[0] = -1               # until all rows were seen
+                    out[row] = ids[row]
+                elif not marks[ids[row] >> 6] >> (ids[row] & 63) & 1:
+                    touched[ids[row]] = self.epoch
+            for row in range(rows):
+                if out[row] >= 0:
+                    (<int64_t*>counts.state(out[row]))[0] = 0
+        return found
 
     def load(self, kernel, const int32_t[::1] ids not None, columns, const uint8_t[::1] found=None):
         """Fills the part of `kernel` in the records of `ids` from the state columns of one stored row each, where

@@ -311,6 +311,11 @@ class AggGroups:
         for call, spec in self._user:
             self._calls[call].settle([chunk.columns[each] for each in spec.arguments])
 
+    def add_first(self, ids: np.ndarray) -> None:
+        """Instead of `apply`, or of `merge`, for groups without calls whose rows are only inserted: a group changes
+        with its first row, and has one."""
+        self._states.apply(self._states.first_rows(ids, self._rows), [(None, None)])
+
     def _argument(self, chunk: DataChunk, column: int | None, call: int | None) -> Column | None:
         if call in self._pairs:
             return _paired(*(chunk.columns[each] for each in self._pairs[call] if each is not None))

@@ -58,6 +58,8 @@ class HashAggExecutor(Executor):
     because a key made of them is too long for the store [R55], and groups whose sum or average exceeds its type, or
     that are too large for a call that collects [R61].
 
+    `is_append_only`: it has no calls, and rows are only inserted: a group changes once, with its first row.
+
     `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
     after a barrier with a Stop, which REQUIRES that such a barrier is its last.
     """
@@ -78,11 +80,12 @@ class HashAggExecutor(Executor):
         flush_groups: int,
         chunk_rows: int,
         early_groups: int = EARLY_GROUPS,
+        is_append_only: bool = False,
         groups: AggGroups | None = None,
         leave: Callable[[AggGroups], None] | None = None,
     ) -> None:
         self.info = info
-        self._input = input
+        self._input, self._is_append_only = input, is_append_only
         self._filters = [None if call.filter is None else Evaluator(call.filter) for call in calls]
         self._errors = errors
         self._has_groups, self._leave = groups is not None, leave
@@ -195,6 +198,9 @@ class HashAggExecutor(Executor):
             self._errors.add(LONG_KEY, lost)
         located = self._groups.locate(chunk)
         self._load(located.new_ids)
+        if self._is_append_only:
+            self._groups.add_first(located.ids)
+            return
         masks = masks_of(self._filters, chunk, errors=self._errors)
         for each in self._extremes:
             each.write(chunk, masks[each.call])
@@ -212,7 +218,10 @@ class HashAggExecutor(Executor):
         """Adds states of groups, whose rows were checked and counted where they were made."""
         located = self._groups.locate(states, of_states=True)
         self._load(located.new_ids)
-        self._groups.merge(states, located.ids)
+        if self._is_append_only:
+            self._groups.add_first(located.ids)
+        else:
+            self._groups.merge(states, located.ids)
 
     def _load(self, new_ids: np.ndarray) -> None:
         """Read the committed state of groups that were not in memory, in one batch; at the first time that of all

@@ -509,7 +509,7 @@ class _Planner:
                         for number, (order, calls) in enumerate(orders))
         node = HashAggNode(
             query.schema, query.stream_key, child, query.group_by, query.calls, state_table, kept, closing, overflows,
-            distinct, ordered,
+            distinct, ordered, query.is_append_only and not self._is_of_one_actor,
         )
         return node if self._is_of_one_actor else _in_phases(node, query.phases)
 

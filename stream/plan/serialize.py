@@ -5,8 +5,8 @@
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
 sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
-clean, delta joins and user functions, version 8 partial aggregations, version 9 distinct inputs of joins. A plan is
-written in the first version that has what it needs, which older releases read.
+clean, delta joins and user functions, version 8 partial aggregations, version 9 distinct inputs of joins and groups
+that never change. A plan is written in the first version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -119,7 +119,9 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
-    if isinstance(node, HashJoinNode) and any(node.distinct):
+    if (isinstance(node, HashJoinNode) and any(node.distinct)) or (
+        isinstance(node, HashAggNode) and node.is_append_only
+    ):
         return FORMAT_VERSION
     if isinstance(node, PartialAggNode):
         return PARTIAL_VERSION
@@ -190,7 +192,8 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
                          for each in node.distinct]} if node.distinct else {}),
         **({"ordered": [[list(each.calls), each.table.id, list(each.columns), sort_keys_to_json(each.keys),
                          list(each.stream_key), each.is_append_only] for each in node.ordered]}
-           if node.ordered else {})}),
+           if node.ordered else {}),
+        **({"append_only": True} if node.is_append_only else {})}),
     PartialAggNode: ("partial aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "forced": node.is_forced, **({"sends_rows": True} if node.sends_rows else {})}),
@@ -305,7 +308,8 @@ class _Reader:
         )
         groups, table = tuple(record["group_by"]), self._table(record["table"])
         return HashAggNode(
-            schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct, ordered
+            schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct, ordered,
+            record.get("append_only", False),
         )
 
     def partial_agg(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:

@@ -320,7 +320,8 @@ class HashAggNode(_UnaryNode):
     """Groups by input columns; each call whose extreme a retraction can change has an entry in `overflows` if its
     values are words, else, or if an earlier release planned it, in `kept`; each argument of DISTINCT calls has one in
     `distinct`; each order of calls that collect has one in `ordered`. `closing`: the position of the group column below
-    whose watermark the state is dropped; it is the first of the key of all its tables. None: without a watermark."""
+    whose watermark the state is dropped; it is the first of the key of all its tables. None: without a watermark.
+    `is_append_only`: it has no calls, and its groups never go."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
@@ -330,6 +331,7 @@ class HashAggNode(_UnaryNode):
     overflows: tuple[ValueOverflow, ...] = ()
     distinct: tuple[DistinctArgument, ...] = ()
     ordered: tuple[OrderedRows, ...] = ()
+    is_append_only: bool = False
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
@@ -351,7 +353,8 @@ class HashAggNode(_UnaryNode):
     def details(self) -> str:
         names = self.input.schema.names
         closing = "" if self.closing is None else f" until watermark [{names[self.group_by[self.closing]]}]"
-        return grouping_text(self.group_by, self.calls, names) + closing
+        first = " the first row of each" if self.is_append_only else ""
+        return grouping_text(self.group_by, self.calls, names) + first + closing
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,6 +287,7 @@ class ExecutorChain:
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
             early_groups=options.aggregation_flush_groups if self.is_for_one_epoch else EARLY_GROUPS,
+            is_append_only=node.is_append_only,
             groups=self.left_groups(node),
             leave=self.leaving(node),
         )

@@ -1,5 +1,5 @@
-"""Joins with the distinct values of their key: what they emit, and that each value is stored once and nowhere else,
-whichever side comes first, however often it comes."""
+"""Distinct values of rows that are only inserted, and joins with those of their key: what they emit, and that each
+value is stored once and nowhere else, whichever side comes first, however often it comes."""
 
 import random
 from contextlib import ExitStack
@@ -22,6 +22,8 @@ QUERIES = {
     "z": "SELECT o.id, s.shop FROM orders o JOIN (SELECT DISTINCT shop FROM seen) s ON o.shop IS NOT DISTINCT FROM"
          " s.shop",
 }
+DISTINCT = {"d": "SELECT DISTINCT shop, visitor FROM seen", "u": "SELECT shop FROM seen UNION SELECT shop FROM log",
+            "g": "SELECT buyer, shop FROM log GROUP BY GROUPING SETS ((buyer, shop), (shop))"}
 SCHEMAS = {"orders": "id INT PRIMARY KEY, shop BIGINT, buyer VARCHAR", "seen": "shop INT, visitor VARCHAR",
            "log": "shop BIGINT, buyer VARCHAR"}
 STEPS = amount(6, 12)
@@ -67,7 +69,7 @@ def test_each_value_counts_once(engines, options):
         for name, columns in SCHEMAS.items():
             session.sql(f"CREATE TABLE {name} ({columns}){'' if name == 'orders' else ' APPEND ONLY'}")
             duck.execute(f"CREATE TABLE {name} ({columns})")
-        for name, query in QUERIES.items():
+        for name, query in (QUERIES | DISTINCT).items():
             session.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         for step in range(STEPS):
             if step == STEPS // 2:
@@ -79,7 +81,7 @@ def test_each_value_counts_once(engines, options):
                 if rng.random() < 0.3:
                     session.flush()
             session.flush()
-            for name, query in QUERIES.items():
+            for name, query in (QUERIES | DISTINCT).items():
                 assert rows_of(session, f"SELECT * FROM {name}") == sorted(duck.sql(query).fetchall(), key=repr), name
         epoch = session.flush()
         (values,), (pairs,) = (duck.sql(f"SELECT count(*) FROM (SELECT DISTINCT shop, {column} FROM {table}) "
@@ -87,3 +89,6 @@ def test_each_value_counts_once(engines, options):
                                for table, column in (("seen", "visitor"), ("log", "buyer")))
         assert stored(session, "x", epoch) == {"left": values, "right": pairs, "groups": 0}
         assert stored(session, "z", epoch)["groups"] == stored(session, "v", epoch)["groups"] == 0
+        for name in DISTINCT:
+            groups = [table for table in tables_of(session, name) if table.name.endswith(".groups")]
+            assert [len({value for _, value in entries(session, table, epoch)}) for table in groups] == [1]

@@ -554,3 +554,54 @@ def test_a_filter_of_evicted_groups_beyond_its_budget_is_dropped():
         groups.apply(rows, located.ids)
         list(groups.flush())
     assert groups.possibly_stored(located.new_ids).tolist() == located.new_ids.tolist()
+
+
+@pytest.mark.parametrize("seed", seeds(5, 25))
+@pytest.mark.parametrize("mode", ["kept", "reloaded", "evicted"])
+def test_a_group_without_calls_changes_with_its_first_row(seed, mode):
+    rng = random.Random(seed)
+    groups, stored, present = None, {}, set()
+    for _ in range(8):
+        if groups is None or mode == "reloaded":
+            groups = AggGroups([1], [DataType.VARCHAR], [],
+                               memory=MemoryBudget(1).share() if mode == "evicted" else None)
+        new = set()
+        for _ in range(rng.randrange(4)):
+            rows = [(0, rng.choice([None, *map(str, range(50))])) for _ in range(rng.randrange(1, 30))]
+            chunk = StreamChunk.from_rows(Schema.of(k="bigint", name="varchar"), [(Op.INSERT, row) for row in rows])
+            located = groups.locate(chunk)
+            if mode != "kept":
+                load(groups, located.new_ids, stored)
+            groups.add_first(located.ids)
+            new |= {name for _, name in rows} - present
+            assert groups.dirty_groups == len(new)
+        emitted = []
+        for change in groups.flush():
+            if change.output is not None:
+                emitted += change.output.rows()
+            follow_state(stored, change.state)
+        assert sorted(emitted, key=repr) == sorted(((name,) for name in new), key=repr)
+        present |= new
+        assert stored == {name: (name, 1) for name in present}
+
+
+def test_a_group_that_is_only_seen_again_is_not_evicted_for_its_age():
+    """Seen groups count as touched, and dirty ones are not taken for flushed before."""
+    groups = AggGroups([0], [DataType.BIGINT], [], memory=MemoryBudget(1 << 30).share())
+
+    def add(first, end):
+        chunk = DataChunk([Column.from_pylist(list(range(first, end)), DataType.BIGINT)])
+        groups.add_first(groups.locate(chunk).ids)
+
+    def flush():
+        return sum(0 if change.output is None else change.output.capacity for change in groups.flush())
+
+    add(0, 100)
+    assert flush() == 100
+    begun = groups.flushes
+    add(100, 200)
+    add(0, 150)
+    assert groups.dirty_groups == 100 and groups.flushed_since(begun, 100) == 0
+    assert flush() == 100
+    add(0, 50)
+    assert groups.dirty_groups == flush() == 0
