@@ -161,7 +161,8 @@ class DiskCache:
     def __del__(self) -> None:
         for name in ("_windows", "_index", "_owner"):
             if hasattr(self, name):
-                os.close(getattr(self, name))
+                with suppress(OSError):
+                    os.close(getattr(self, name))
 
     def _take_over(self, url: bytes) -> None:
         """Loads the index of an earlier process; empties it if its owner file names another store."""

@@ -19,6 +19,7 @@ from hummock.options import CompactionOptions, VacuumOptions
 from relational.spark.held_reads import ENDED_MS, STARTS_MS
 from relational.spark.read_service import service_of
 from tests.support.drivers.seeds import amount, run_seed
+from tests.support.drivers.waiting import eventually
 from tests.support.worlds.shop_store import Shop
 
 pytestmark = pytest.mark.spark
@@ -84,13 +85,6 @@ class Slow:
         return self.rows
 
 
-def wait_for(condition):
-    until = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def replace_files(shop):
     """Compacts the store and removes the files that nothing holds; returns the names of those of the newest version."""
     with hummock.open(shop.url, role="writer", compaction=SHAPE, vacuum=VacuumOptions(grace_ms=0)) as store:
@@ -142,9 +136,9 @@ def test_a_dashboard_holds_no_version_of_its_past(spark, service, tmp_path):
         first = oldest_leased(shop)
         later(service)
         assert service.held == 0
-        wait_for(lambda: oldest_leased(shop) > first)
+        eventually(lambda: oldest_leased(shop) > first)
     replace_files(shop)
-    wait_for(lambda: is_vacuumed(shop, tmp_path))       # once the newest version is what the service has
+    eventually(lambda: is_vacuumed(shop, tmp_path))       # once the newest version is what the service has
 
 
 def test_a_query_that_runs_for_hours_keeps_its_files_and_reads_its_own_epoch(spark, service, tmp_path):
@@ -154,7 +148,7 @@ def test_a_query_that_runs_for_hours_keeps_its_files_and_reads_its_own_epoch(spa
     expected = rows_of(shop)
     slow = Slow(load(spark, shop), tmp_path / "gate")
     try:
-        wait_for(lambda: active(spark) and service.held)
+        eventually(lambda: active(spark) and service.held)
         for _ in range(5):
             later(service)
         assert service.held == 1
@@ -177,7 +171,7 @@ def test_the_next_queries_of_a_frame_and_of_its_view_keep_its_files_too(spark, s
     for number, again in enumerate((frame, spark.sql("SELECT * FROM items_again"), frame.cache())):
         slow = Slow(again, tmp_path / f"gate {number}")
         try:
-            wait_for(lambda: active(spark))
+            eventually(lambda: active(spark))
             later(service)
             later(service)
             assert service.held == 1
@@ -203,7 +197,7 @@ def test_an_rdd_of_a_frame_keeps_its_files(spark, service, tmp_path):
     thread = threading.Thread(target=lambda: found.append(sorted(rdd.collect(), key=repr)))
     thread.start()
     try:
-        wait_for(lambda: active(spark) and service.held)
+        eventually(lambda: active(spark) and service.held)
         later(service)
         later(service)
         assert service.held == 1
@@ -230,7 +224,7 @@ def test_a_frame_that_is_queried_too_late_says_so_and_one_with_held_ms_is_not_to
     service.ahead_ms += 200 * LATER_MS
     later(service)
     assert service.held == 0
-    wait_for(lambda: is_vacuumed(shop, tmp_path))
+    eventually(lambda: is_vacuumed(shop, tmp_path))
     with pytest.raises(PySparkException, match="lease of who took it may have run out"):
         kept.collect()
 

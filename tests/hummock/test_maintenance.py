@@ -2,7 +2,6 @@
 
 import gc
 import random
-import threading
 
 import pytest
 
@@ -12,6 +11,7 @@ from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
+from tests.support.drivers.waiting import eventually
 
 SMALL = CompactionOptions(history_ms=0, l0_runs=3, l0_base_bytes=1 << 12, sstable_bytes=1 << 12)
 NEVER = VacuumOptions(interval_ms=1 << 40, pause_ms=1 << 40)
@@ -37,16 +37,6 @@ def stored(store):
 
 def live(store):
     return {info.name for info in store.version.sstables}
-
-
-def eventually(holds):
-    """Whether `holds()` becomes true within ten seconds."""
-    tries = threading.Event()
-    for _ in range(2_000):
-        if holds():
-            return True
-        tries.wait(0.005)
-    return False
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,7 +111,7 @@ def test_vacuum_in_the_background_follows_compaction_at_once():
         for cycle in range(3):
             write(store, 6 * cycle + 1, 6 * cycle + 6)
             assert store.compact(timeout=60)
-            assert eventually(lambda: stored(store) == live(store)), f"cycle {cycle}"
+            eventually(lambda: stored(store) == live(store), f"cycle {cycle}")
         assert store.maintenance.error is None
 
 

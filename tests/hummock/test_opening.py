@@ -4,7 +4,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 
 import pytest
@@ -27,6 +26,7 @@ from hummock.meta.records import lease_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.options import CompactionOptions, MetaOptions
+from tests.support.drivers.waiting import eventually
 
 READER = """
 import sys, time
@@ -44,14 +44,6 @@ with hummock.open(sys.argv[1], meta=sys.argv[2], refresh_ms=5) as store:
 
 def epoch_of(number):
     return Epoch(number << 16)
-
-
-def eventually(holds):
-    """Whether `holds()` becomes true within ten seconds."""
-    deadline = time.monotonic() + 10
-    while not holds() and time.monotonic() < deadline:
-        threading.Event().wait(0.002)
-    return holds()
 
 
 def commit(store, number, *pairs):
@@ -85,11 +77,11 @@ def test_a_refresher_that_fails_says_why_until_it_succeeds(tmp_path):
             lease, = other.execute("SELECT value FROM meta WHERE key = 'hummock/head'").fetchone()
             other.execute("UPDATE meta SET value = x'00' WHERE key = 'hummock/head'")
             other.commit()
-            assert eventually(lambda: isinstance(store.follow_error, MetaStoreCorrupt))
+            eventually(lambda: isinstance(store.follow_error, MetaStoreCorrupt))
             assert store.get(b"key", epoch_of(1)) == b"one"
             other.execute("UPDATE meta SET value = ? WHERE key = 'hummock/head'", (lease,))
             other.commit()
-        assert eventually(lambda: store.follow_error is None)
+        eventually(lambda: store.follow_error is None)
 
 
 def test_pins_outlive_many_leases_while_the_store_is_open(tmp_path):
@@ -99,7 +91,7 @@ def test_pins_outlive_many_leases_while_the_store_is_open(tmp_path):
         with hummock.open(url, meta_options=MetaOptions(lease_ms=1_000), refresh_ms=10_000) as reader:
             database = SqliteMetaStore(tmp_path / "meta.sqlite")
             first = min(lease.expires_ms for lease in read_leases(database))
-            assert eventually(lambda: min(lease.expires_ms for lease in read_leases(database)) > first + 2_500)
+            eventually(lambda: min(lease.expires_ms for lease in read_leases(database)) > first + 2_500)
             assert reader.follow_error is None
         assert len(read_leases(database)) == 1
         database.close()

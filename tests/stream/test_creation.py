@@ -24,8 +24,9 @@ from stream.executor.backfill_pace import BackfillPace
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
 from stream.meta.job_planner import JobPlanner
 from stream.worker.state_handover import StateHandover
-from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, eventually, insert, rows
+from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, insert, rows
 from tests.support.drivers.seeds import amount, run_seed
+from tests.support.drivers.waiting import eventually
 
 
 @pytest.fixture(params=["in the graph", "apart"])

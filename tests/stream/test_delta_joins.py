@@ -13,9 +13,9 @@ from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.table.storage_table import StorageTable
 from stream.executor import backfill_pace
 from stream.executor.delta_join import DeltaJoinExecutor
-from tests.stream.test_failed_jobs import eventually
 from tests.support.drivers.engine_store import EngineStore
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.waiting import eventually
 from tests.support.suites.duck import rows_of
 
 QUERIES = {

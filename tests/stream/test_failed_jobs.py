@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -20,16 +19,9 @@ from stream.message import DeleteRows
 from stream.meta.job_planner import JobPlanner
 from tests.support.drivers import feed
 from tests.support.drivers.seeds import amount
+from tests.support.drivers.waiting import SOON_SECONDS, eventually
 
-SOON_SECONDS = 30.0
 DIGESTIBLE = [each for each in feed.KINDS if each != feed.BROKEN]
-
-
-def eventually(condition, message=""):
-    deadline = time.monotonic() + SOON_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, message or "condition not met in time"
-        time.sleep(0.005)
 
 
 def connected(url, **options):

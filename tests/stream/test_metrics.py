@@ -16,8 +16,9 @@ import stream
 from hummock.metrics import MetricSample
 from stream.cli.main import COMMANDS, main
 from stream.errors import SessionClosed
-from tests.stream.test_failed_jobs import connected, eventually, failed
+from tests.stream.test_failed_jobs import connected, failed
 from tests.support.drivers import feed
+from tests.support.drivers.waiting import eventually
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 pytestmark = pytest.mark.usefixtures("plain_logging")

@@ -72,13 +72,6 @@ def check_views(db, names=tuple(VIEWS)):
             assert rows(found) == rows(expected), name
 
 
-def eventually(condition):
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_views_equal_their_queries_at_every_epoch(parallelism):
     rng = random.Random(run_seed() + parallelism)

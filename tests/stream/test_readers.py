@@ -11,8 +11,8 @@ import stream
 from hummock.errors import InvalidOption, StoreNotFound
 from relational.errors import BindError, NotFound
 from stream.errors import JobCreating, ReadOnlySession, SessionClosed
-from tests.stream.test_sources import eventually
 from tests.support.drivers.seeds import amount, run_seed
+from tests.support.drivers.waiting import eventually
 
 
 @pytest.fixture

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from stream.connector.sink import SinkTarget
 from stream.connector.sink_log import LogBatch, SinkProgress
 from stream.sink_delivery import FIRST_RETRY_SECONDS, DeliveryStatus, SinkDelivery
-
-SOON_SECONDS = 30.0
-
-
-def eventually(condition):
-    deadline = time.monotonic() + SOON_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "condition not met in time"
-        time.sleep(0.002)
+from tests.support.drivers.waiting import SOON_SECONDS, eventually
 
 
 class Log:

@@ -17,8 +17,9 @@ import stream
 from stream.errors import ConnectorError, UnknownConnector
 from stream.session import session as session_module
 from stream.session.session import Session
-from tests.stream.test_sources import bids, connected, eventually
+from tests.stream.test_sources import bids, connected
 from tests.support.drivers.seeds import amount, run_seed
+from tests.support.drivers.waiting import eventually
 
 INSERTED = (0, 2)
 

@@ -10,8 +10,9 @@ import pytest
 import stream
 from relational.errors import BindError, DependencyError
 from stream.errors import BulkLoadRefused, InvalidStatement, JobFailed, JobNotRunning
-from tests.stream.test_sources import bids, connected, eventually
+from tests.stream.test_sources import bids, connected
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.waiting import eventually
 
 OVERWRITE = "ON CONFLICT OVERWRITE"
 

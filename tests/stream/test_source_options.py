@@ -12,7 +12,8 @@ import stream
 from stream.connector.parquet_files import ParquetFile
 from stream.errors import ConnectorError
 from tests.stream.connector.test_files import write
-from tests.stream.test_sources import ROWS, bids, connected, create_source, eventually, is_read
+from tests.stream.test_sources import ROWS, bids, connected, create_source, is_read
+from tests.support.drivers.waiting import eventually
 
 
 @pytest.fixture

@@ -20,16 +20,9 @@ from stream.spark.fragments import backfill_fragments
 from tests.stream.connector.test_files import write
 from tests.support.drivers import feed
 from tests.support.drivers.seeds import seeds
+from tests.support.drivers.waiting import eventually
 
-SOON_SECONDS = 30.0
 ROWS = 5_000
-
-
-def eventually(condition):
-    deadline = time.monotonic() + SOON_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "condition not met in time"
-        time.sleep(0.005)
 
 
 def connected(directory, **options):

@@ -31,6 +31,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.waiting import eventually
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))
@@ -266,9 +267,9 @@ def test_writers_that_wait_are_let_in_as_they_came():
         node.objects.gate.clear()
         node.put(E1, b"a", value=b"x" * 900)
         large = node.later(lambda: node.put(E1, b"b", value=b"x" * 700))
-        wait_until(lambda: node.store.stats().writers_waiting == 1)
+        eventually(lambda: node.store.stats().writers_waiting == 1)
         small = node.later(lambda: node.put(E1, b"c", value=b"x"))
-        wait_until(lambda: node.store.stats().writers_waiting == 2)
+        eventually(lambda: node.store.stats().writers_waiting == 2)
         node.objects.gate.set()
         large.result(LONG)
         small.result(LONG)
@@ -280,7 +281,7 @@ def test_an_epoch_is_uploaded_before_it_ends_and_its_rows_win_in_the_order_of_th
         node.put(E1, b"a", value=b"x" * 500)
         assert node.store.stats().staged_files == 0
         node.put(E1, b"b", value=b"x" * 600)
-        wait_until(lambda: node.store.stats().staged_files == 1)
+        eventually(lambda: node.store.stats().staged_files == 1)
         node.put(E1, b"a", value=b"later")
         assert dict(node.rows(E1)) == {b"a": b"later", b"b": b"x" * 600}
         node.store.commit(E1)
@@ -320,20 +321,12 @@ def test_a_store_reports_its_epochs(node):
     assert repr(node.store) == "HummockStorage('memory://', closed)"
 
 
-def wait_until(holds):
-    for _ in range(10_000):
-        if holds():
-            return
-        threading.Event().wait(0.001)
-    raise AssertionError("the condition was not met in time")
-
-
 def test_a_writer_that_waits_fails_when_the_store_closes():
     with Node(shared_buffer_bytes=10) as node:
         node.objects.gate.clear()
         node.put(E1, b"a")
         writer = node.later(lambda: node.put(E1, b"b"))
-        wait_until(lambda: node.store.stats().writers_waiting == 1)
+        eventually(lambda: node.store.stats().writers_waiting == 1)
         close = node.later(node.store.close)
         with pytest.raises(StoreClosed):
             writer.result(LONG)
@@ -384,7 +377,7 @@ def test_many_writers_and_commits_that_overlap_or_fail_give_one_consistent_view(
             if rng.random() < 0.4:
                 plan.add(Fault(FaultKind.BEFORE, operation="put", skip=rng.randrange(6)))
             commits.append(node.later(node.store.commit, epoch))
-            wait_until(lambda epoch=epoch: node.store.stats().sealed_epoch == epoch)
+            eventually(lambda epoch=epoch: node.store.stats().sealed_epoch == epoch)
             if len(commits) > 3:
                 commits.pop(0).exception(LONG)
             barrier.wait(LONG)

@@ -11,7 +11,7 @@ import stream
 from relational.types import Schema
 from stream.connector.arrow_streams import ArrowStreamConnector, arrow_source, batches_of
 from stream.errors import ConnectorError, InvalidOffset
-from tests.stream.test_sources import eventually
+from tests.support.drivers.waiting import eventually
 from tests.support.suites.connector_suite import ConnectorSuite
 
 SCHEMA = Schema.of(id="bigint", name="varchar")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 
 import pytest
 
@@ -14,10 +13,10 @@ from stream.connector.change_formats import CHANGE_FORMATS
 from stream.connector.ndjson_files import NdjsonFilesConnector
 from stream.errors import ConnectorError, MalformedRows
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.waiting import eventually
 from tests.support.suites.connector_suite import ConnectorSuite
 
 SCHEMA = Schema.of(id="bigint", name="varchar", doc="jsonb")
-SOON_SECONDS = 30.0
 
 
 class KeyedConnector(NdjsonFilesConnector):
@@ -30,13 +29,6 @@ class KeyedConnector(NdjsonFilesConnector):
 
 def connector(path, format, schema=SCHEMA):
     return KeyedConnector({"path": str(path), "format": format}, schema)
-
-
-def eventually(condition):
-    deadline = time.monotonic() + SOON_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "condition not met in time"
-        time.sleep(0.005)
 
 
 def changes(path, format, lines, max_rows=100):

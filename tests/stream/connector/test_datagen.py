@@ -11,7 +11,7 @@ from stream.connector.datagen import DatagenConnector
 from stream.connector.generated import GeneratedReader, split_names
 from stream.errors import ConnectorError
 from tests.stream.connector.test_csv_files import values
-from tests.stream.test_sources import eventually
+from tests.support.drivers.waiting import eventually
 from tests.support.suites.connector_suite import ConnectorSuite
 
 SCHEMA = Schema.of(id="bigint", name="varchar", price="numeric(10,2)", at="timestamp", share="double", day="date")

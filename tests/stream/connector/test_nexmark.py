@@ -14,7 +14,7 @@ from stream.connector.generated import split_names
 from stream.connector.nexmark import BID_COLUMNS, DEFAULT_RATE, TYPES, NexmarkConnector
 from stream.errors import ConnectorError
 from tests.stream.connector.test_csv_files import values
-from tests.stream.test_sources import eventually
+from tests.support.drivers.waiting import eventually
 from tests.support.suites.connector_suite import ConnectorSuite
 
 

@@ -1,6 +1,5 @@
 import itertools
 import threading
-import time
 from concurrent.futures import Future
 
 import pytest
@@ -15,6 +14,7 @@ from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
 from stream.options import StreamOptions
 from stream.protocol import CollectedEpoch, Step
+from tests.support.drivers.waiting import eventually
 
 SOON = 30.0
 NEVER_MS = 10_000_000
@@ -117,13 +117,6 @@ def parts():
         manager.close(SOON)
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline, "condition not met in time"
-        threading.Event().wait(0.002)
-
-
 def test_a_graph_begins_with_an_initial_barrier_from_the_committed_epoch(parts):
     manager, worker, committer = parts()
     committer.committed_epoch = 5 << 16
@@ -148,7 +141,7 @@ def test_flush_waits_for_the_commit_of_the_epoch_that_was_open(parts):
 def test_epochs_are_an_unbroken_chain(parts):
     manager, worker, _ = parts(barrier_interval_ms=1)
     manager.start()
-    wait_until(lambda: len(worker.barriers) > 5)
+    eventually(lambda: len(worker.barriers) > 5)
     pairs = [barrier.epoch for barrier in worker.barriers[:6]]
     assert all(later.prev == earlier.curr for earlier, later in itertools.pairwise(pairs))
 
@@ -157,7 +150,7 @@ def test_commits_stay_in_order_and_in_flight_barriers_are_bounded(parts):
     manager, worker, committer = parts(barrier_interval_ms=1, in_flight_barriers=3)
     manager.start()
     worker.holds = True
-    wait_until(lambda: len(worker.held) == 3)
+    eventually(lambda: len(worker.held) == 3)
     threading.Event().wait(0.05)
     assert len(worker.held) == 3
     done = len(committer.commits)
@@ -167,7 +160,7 @@ def test_commits_stay_in_order_and_in_flight_barriers_are_bounded(parts):
     assert len(committer.commits) == done
     worker.holds = False
     worker.release(0)
-    wait_until(lambda: len(committer.commits) >= done + 3)
+    eventually(lambda: len(committer.commits) >= done + 3)
     epochs = [epoch for epoch, _, _ in committer.commits]
     assert epochs == sorted(epochs)
 
@@ -177,7 +170,7 @@ def test_a_barrier_waits_until_the_one_before_has_passed_all_actors(parts):
     manager.start()
     worker.holds = worker.holds_in_actors = True
     for number in range(1, 4):
-        wait_until(lambda number=number: len(worker.passing) == number)
+        eventually(lambda number=number: len(worker.passing) == number)
         threading.Event().wait(0.02)
         assert len(worker.passing) == len(worker.held) == number
         worker.passing[-1]()
@@ -185,25 +178,25 @@ def test_a_barrier_waits_until_the_one_before_has_passed_all_actors(parts):
     done = len(committer.commits)
     for _ in range(3):
         worker.release()
-    wait_until(lambda: len(committer.commits) >= done + 3)
+    eventually(lambda: len(committer.commits) >= done + 3)
 
 
 def test_a_barrier_that_failed_holds_no_other_one_back(parts):
     manager, worker, committer = parts(barrier_interval_ms=1)
     manager.start()
     worker.holds = worker.holds_in_actors = True
-    wait_until(lambda: worker.held)
+    eventually(lambda: worker.held)
     worker.holds = worker.holds_in_actors = False
     manager.fail(ActorFailed(1, RuntimeError("broken")))
     done = len(committer.commits)
-    wait_until(lambda: len(committer.commits) >= done + 3)
+    eventually(lambda: len(committer.commits) >= done + 3)
 
 
 def test_a_request_brings_a_barrier_before_the_interval(parts):
     manager, _, committer = parts()
     manager.start()
     manager.request()
-    wait_until(lambda: len(committer.commits) == 1)
+    eventually(lambda: len(committer.commits) == 1)
 
 
 def test_only_each_nth_barrier_is_a_checkpoint_but_a_flush_is_one(parts):
@@ -211,8 +204,8 @@ def test_only_each_nth_barrier_is_a_checkpoint_but_a_flush_is_one(parts):
     manager.start()
     for count in (1, 2, 3, 4):
         manager.request()
-        wait_until(lambda count=count: len(worker.barriers) == 1 + count)
-    wait_until(lambda: len(committer.commits) == 1)
+        eventually(lambda count=count: len(worker.barriers) == 1 + count)
+    eventually(lambda: len(committer.commits) == 1)
     assert [barrier.checkpoint for barrier in worker.barriers[1:]] == [False, False, True, False]
     manager.flush().result(SOON)
     assert worker.barriers[-1].checkpoint
@@ -245,7 +238,7 @@ def test_a_failure_resets_the_worker_and_goes_on_from_the_committed_epoch(parts)
     committed = manager.flush().result(SOON)
     worker.holds = True
     waiting = manager.flush()
-    wait_until(lambda: worker.held)
+    eventually(lambda: worker.held)
     worker.holds = False
     cause = ActorFailed(1, RuntimeError("boom"))
     manager.fail(cause)
@@ -313,10 +306,10 @@ def test_ddls_whose_actors_fail_do_not_end_the_session(parts):
     for number in range(4):
         result = manager.schedule(Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: False))
         for attempt in (1, 2):
-            wait_until(lambda: worker.held)
+            eventually(lambda: worker.held)
             failed = ActorFailed(1, RuntimeError(f"no such file {number}"))
             manager.fail(failed)
-            wait_until(lambda failed=failed: failed in worker.resets)
+            eventually(lambda failed=failed: failed in worker.resets)
             assert attempt == 2 or not result.done()
         with pytest.raises(ActorFailed, match=f"no such file {number}"):
             result.result(SOON)
@@ -329,7 +322,7 @@ def test_a_ddl_that_waits_for_its_barrier_is_not_touched_by_a_recovery(parts):
     manager.start()
     worker.holds = True
     first = manager.schedule(Command(lambda: STOPPING, "first", in_new_epoch=False, is_applied=lambda: True))
-    wait_until(lambda: worker.held)
+    eventually(lambda: worker.held)
     second = manager.schedule(Command(lambda: STOPPING, "second", in_new_epoch=False, is_applied=lambda: False))
     worker.holds = False
     manager.fail(RuntimeError("unrelated failure"))
@@ -343,7 +336,7 @@ def test_recovery_gives_up_after_its_limit(parts):
     manager.start()
     worker.fail_initial = 100
     manager.fail(ActorFailed(1, RuntimeError("boom")))
-    wait_until(lambda: manager._state is Lifecycle.DEAD)
+    eventually(lambda: manager._state is Lifecycle.DEAD)
     with pytest.raises(RecoveryFailed):
         manager.flush()
     assert len(manager.rebuilds) == 1 + 3
@@ -354,7 +347,7 @@ def test_a_commit_in_between_renews_the_attempts(parts):
     manager.start()
     for round_ in (2, 3, 4):
         manager.fail(ActorFailed(1, RuntimeError("boom")))
-        wait_until(lambda round_=round_: len(manager.rebuilds) == round_)
+        eventually(lambda round_=round_: len(manager.rebuilds) == round_)
         manager.flush().result(SOON)
 
 
@@ -386,7 +379,7 @@ def test_close_answers_those_who_wait(parts):
     manager.start()
     worker.holds = True
     waiting = manager.flush()
-    wait_until(lambda: worker.held)
+    eventually(lambda: worker.held)
     manager.close(SOON)
     with pytest.raises(SessionClosed):
         waiting.result(SOON)
@@ -399,7 +392,7 @@ def test_close_answers_them_even_if_the_worker_does_not_close(parts, monkeypatch
     manager.start()
     worker.holds = True
     waiting = [manager.flush(), manager.schedule(Command(lambda: STOPPING, "catalog", False, lambda: False))]
-    wait_until(lambda: worker.held)
+    eventually(lambda: worker.held)
 
     def refuse(error):
         raise OSError("the store is gone")

@@ -8,6 +8,7 @@ from stream.message import WAIT, Wait
 from stream.runtime import actor_pool
 from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, YIELD_SECONDS, ActorPool
 from tests.support.drivers.seeds import run_seed
+from tests.support.drivers.waiting import eventually
 
 SOON = 30.0
 
@@ -262,7 +263,7 @@ def test_one_thread_of_several_leaves_its_core_to_other_work(threads, monkeypatc
     try:
         for actor in actors:
             pool.start(actor)
-        wait_for(lambda: len(threads_of(actors)) == threads)
+        eventually(lambda: len(threads_of(actors)) == threads)
         with pool.left_core():
             def found():
                 for actor in actors:
@@ -270,9 +271,9 @@ def test_one_thread_of_several_leaves_its_core_to_other_work(threads, monkeypatc
                 time.sleep(5 * QUANTUM_SECONDS)
                 return len(threads_of(actors))
 
-            wait_for(lambda: found() == max(1, threads - 1))        # slices that had begun have ended
+            eventually(lambda: found() == max(1, threads - 1))        # slices that had begun have ended
             assert max(found() for _ in range(5)) <= max(1, threads - 1)
-        wait_for(lambda: len(threads_of(actors)) == threads)
+        eventually(lambda: len(threads_of(actors)) == threads)
     finally:
         ends.set()
         assert pool.join(actors, SOON) == []
@@ -287,7 +288,7 @@ def test_a_core_is_left_for_a_time_only(monkeypatch):
         with pool.left_core():
             for actor in actors:
                 pool.start(actor)
-            wait_for(lambda: len(threads_of(actors)) == 2)
+            eventually(lambda: len(threads_of(actors)) == 2)
     finally:
         ends.set()
         assert pool.join(actors, SOON) == []
@@ -313,8 +314,3 @@ def threads_of(actors):
     return set().union(*(actor.threads for actor in actors))
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
