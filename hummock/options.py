@@ -144,8 +144,8 @@ class CompactionOptions:
     l0_runs: int = 8                        # so many runs of similar size in level 0 become one
     l0_base_bytes: int = 128 * MIB          # level 0 is merged down from this size on, and that of the base level (raw)
     l0_most_bytes: int = 8 << 30            # and from this size on in any case (raw)
-    l0_runs_slowdown: int = 32              # from here on writers are delayed, gradually
-    l0_runs_limit: int = 64                 # writers are delayed most
+    l0_runs_slowdown: int = 48              # from here on writers are delayed, gradually
+    l0_runs_limit: int = 96                 # writers are delayed most
     task_bytes: int = 2 << 30               # maximum input of one task, unless it must take more
     task_files: int = 256
     task_runs: int = 64                     # runs merged at once
