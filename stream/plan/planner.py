@@ -40,7 +40,7 @@ from relational.plan.logical import (
     positions_of,
     table_schema,
 )
-from relational.plan.logical.equalities import EVERY_PAIR, key_columns
+from relational.plan.logical.equalities import EVERY_PAIR, Equality, key_columns
 from relational.plan.logical.over_window import OrderedGroups
 from relational.plan.logical.project import over_base
 from relational.plan.serialize import plan_from_text
@@ -224,9 +224,7 @@ class _Planner:
         number = self._joins
         self._joins += 1
         sides = [[each.left for each in pairs], [each.right for each in pairs]]
-        distinct = [None if self._is_of_one_actor or distance is not None or counts else _distinct_rows(child, columns)
-                    for child, columns, counts in zip(query.inputs, zip(*(each.columns for each in pairs), strict=True),
-                                                      query.kind.counts_partners, strict=True)]
+        distinct = (None, None) if self._is_of_one_actor or distance is not None else _distinct_inputs(query, pairs)
         children = [self.plan(child) if values is None else self._distinct_input(child, values)
                     for child, values in zip(query.inputs, distinct, strict=True)]
         inputs, keys, tables = [], [], []
@@ -245,9 +243,7 @@ class _Planner:
             inputs.append(node)
             keys.append(key)
         left, right = (
-            node if values is None or values.phases is AggPhases.ONE else PartialAggNode(
-                node.schema, node.stream_key, node, tuple(range(len(node.schema))), (), table,
-                is_forced=values.phases is AggPhases.TWO, sends_rows=True)
+            node if values is None or values.phases is AggPhases.ONE else _distinct_in_part(node, values, table)
             for node, values, table in zip(inputs, distinct, tables, strict=True)
         )
         is_distinct = distinct[0] is not None, distinct[1] is not None
@@ -580,6 +576,24 @@ def states_add_up(node: HashAggNode) -> bool:
         return False
     types = node.input.schema.types
     return all(adds_up(call.kind, None if call.argument is None else types[call.argument]) for call in node.calls)
+
+
+def _distinct_inputs(query: Join, pairs: Sequence[Equality]) -> tuple[Aggregate | None, Aggregate | None]:
+    """For each input the aggregation that a join can do without, see `_distinct_rows`; None for one without, and where
+    it matters which of its rows have a partner."""
+    of_left, of_right = zip(*(each.columns for each in pairs), strict=True)
+    counts_left, counts_right = query.kind.counts_partners
+    return (
+        None if counts_left else _distinct_rows(query.left, of_left),
+        None if counts_right else _distinct_rows(query.right, of_right),
+    )
+
+
+def _distinct_in_part(node: StreamNode, values: Aggregate, table: TableCatalog) -> PartialAggNode:
+    """The distinct rows of each sender, for the join that owns `table`."""
+    every = tuple(range(len(node.schema)))
+    is_forced = values.phases is AggPhases.TWO
+    return PartialAggNode(node.schema, node.stream_key, node, every, (), table, is_forced, sends_rows=True)
 
 
 def _distinct_rows(query: LogicalPlan, keys: Sequence[int | None]) -> Aggregate | None:
