@@ -27,6 +27,7 @@ from hummock.meta.store.base import MetaOperations
 from hummock.meta.vacuum.obsolete_files import ObsoleteFiles
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.options import CompactionOptions
 from relational.inbox.payload import PayloadObject
 from relational.inbox.records import InboxRequest, request_key
 from stream.cli.main import main
@@ -253,14 +254,14 @@ def test_a_database_that_was_lost_or_put_back(patient, tmp_path):
 
 
 def test_compaction_debt(tmp_path):
-    url, epochs = f"file://{tmp_path}/debt", hummock.EpochGenerator()
+    url, epochs, runs = f"file://{tmp_path}/debt", hummock.EpochGenerator(), CompactionOptions().l0_runs_slowdown
     with hummock.open(url, role="writer", compaction=False) as store:
-        for at in range(40):
+        for at in range(runs):
             epoch = epochs.next()
             store.ingest_batch(WriteBatch([(hummock.user_key(1, 0, b"%d" % at), b"v")]), epoch)
             store.commit(epoch)
     (found,) = stream.doctor(url).findings
-    assert found.check == "debt" and "level 0 has 40 runs" in found.what and found.remedy == f"hummock compact {url}"
+    assert found.check == "debt" and f"level 0 has {runs} runs" in found.what and found.remedy == f"hummock compact {url}"
 
 
 def test_a_format_of_a_newer_release(patient):
