@@ -261,7 +261,8 @@ def test_compaction_debt(tmp_path):
             store.ingest_batch(WriteBatch([(hummock.user_key(1, 0, b"%d" % at), b"v")]), epoch)
             store.commit(epoch)
     (found,) = stream.doctor(url).findings
-    assert found.check == "debt" and f"level 0 has {runs} runs" in found.what and found.remedy == f"hummock compact {url}"
+    assert (found.check, found.remedy) == ("debt", f"hummock compact {url}")
+    assert f"level 0 has {runs} runs" in found.what
 
 
 def test_a_format_of_a_newer_release(patient):
