@@ -62,13 +62,8 @@ class JobFailures:
         self._lock = threading.RLock()
 
     def failed(self) -> dict[int, JobFailure]:
-        """All jobs that are set aside, by id. The snapshot of the catalog is read here, since an older one may lack a
-        failure that was recorded meanwhile."""
-        with self._lock:
-            known = self._catalog.snapshot
-            for job_id in self._new.keys() & known.failed.keys() | self._new.keys() - known.tables.keys():
-                del self._new[job_id]
-            return {**self._new, **known.failed}
+        """All jobs that are set aside, by id."""
+        return self._now()[1]
 
     def unrecorded(self) -> list[JobFailure]:
         """Failures that are not yet recorded in the catalog."""
@@ -119,10 +114,17 @@ class JobFailures:
 
     def errors(self) -> dict[int, Exception]:
         """The error to raise when one of them is used, by job id."""
+        known, failed = self._now()
+        return {job_id: job_error(failure, known) for job_id, failure in failed.items()}
+
+    def _now(self) -> tuple[CatalogSnapshot, dict[int, JobFailure]]:
+        """The catalog, and the jobs of it that are set aside. Its snapshot is read here, since an older one may lack a
+        failure that was recorded meanwhile."""
         with self._lock:
             known = self._catalog.snapshot
-            return {job_id: job_error(failure, known) for job_id, failure in self.failed().items()
-                    if job_id in known.tables}
+            for job_id in self._new.keys() & known.failed.keys() | self._new.keys() - known.tables.keys():
+                del self._new[job_id]
+            return known, {**self._new, **known.failed}
 
     def _set_aside(
         self,
