@@ -170,11 +170,12 @@ class Stage:
             return int(snapshot.offsets("events").get("all", 0))
 
     def finish(self):
-        """Flushes until the end is committed: the source reads on by itself."""
+        """Flushes until the end is committed and observed: the source reads on by itself."""
         self.wait_for(len(self.made) - 300)
         for _ in range(1_000):
             self.session.flush()
             if self.offset() == len(self.made):
+                self.session.flush()  # a commit is read before it is notified
                 return
         raise AssertionError(f"the end was not reached: offset {self.offset()}")
 
