@@ -1,12 +1,14 @@
 """Readers beside the session that writes: how soon they hear of a change, and what they cost it.
 
 `latency`: from the return of `flush()` to the batch of a change feed, in the same process and in another one of the
-host. `rate`: rows a second into a view, alone and with HUMMOCK_READERS (20) processes that each ask READS_A_SECOND
-queries, for HUMMOCK_READERS_SECONDS (30; the figures of the documentation are of 600). In the middle the writer is
-killed, and another one begun; its rate beside the readers is the mean of before and after. `extra_info` has both
-rates, the seconds without a writer, the reads, their latencies in milliseconds, the share of the machine that the
-readers took, and the leases that are left in the end. A reader ends with an error if a read is not of one epoch, or of
-an earlier one than the read before.
+host. `rate`: rows a second into a view, alone and beside HUMMOCK_READERS (20) processes that each ask READS_A_SECOND
+queries, for HUMMOCK_READERS_SECONDS (30; the figures of the documentation are of 600) in all. Both are measured in
+turns, since a machine changes its speed by more than what readers cost: a minute beside new readers, then a third of
+one alone. In the middle turn the writer is killed, and another one begun; its rate of that turn is the mean of before
+and after. The ratio is the mean of all turns, each compared with alone before and after it. `extra_info` has the
+rates, the ratio of each turn, the seconds without a writer, the reads, their latencies in milliseconds, the share of
+the machine that the readers took, and the leases that are left in the end. A reader ends with an error if a read is
+not of one epoch, or of an earlier one than the read before.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ COMMITS = 300
 READERS = int(os.environ.get("HUMMOCK_READERS", "20"))
 SECONDS = float(os.environ.get("HUMMOCK_READERS_SECONDS", "30"))
 READS_A_SECOND = 5.0  # of each, with which 20 took 10 % of two cores
+TURNS = max(1, round(SECONDS / 60))
+BESIDE = SECONDS / TURNS  # seconds of a turn, and ALONE those between turns
+ALONE = max(BESIDE / 3, 5.0)
 SETTLING = 5.0  # seconds after which a writer has its rate
 WRITER = """
 import select, sys, time, stream
@@ -55,11 +60,12 @@ with stream.connect(sys.argv[1], role="reader") as reader, reader.changes("t", r
 READER = """
 import json, sys, time, stream
 QUERY = "SELECT SUM(bids) AS bids, (SELECT bids FROM whole) AS whole FROM per_auction"
-url, seconds, rate = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+url, seconds, rate, last = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 with stream.connect(url, role="reader") as reader:
+    reader.query(QUERY).to_pylist()
     print("reads", flush=True)
     sys.stdin.readline()
-    cpu, begun, last, took = time.process_time(), time.monotonic(), 0, []
+    cpu, begun, took = time.process_time(), time.monotonic(), []
     while time.monotonic() - begun < seconds:
         at = time.monotonic()
         (row,) = reader.query(QUERY).to_pylist()
@@ -163,43 +169,89 @@ class Writer:
         return (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
 
 
+class Readers:
+    """Processes that read for some seconds."""
+
+    def __init__(self, url: str, seconds: float, last: int) -> None:
+        self._found: list[dict[str, Any]] = []
+        self._processes = [started(READER, url, seconds, READS_A_SECOND, last) for _ in range(READERS)]
+        for each in self._processes:
+            assert each.stdout is not None and each.stdout.readline() == "reads\n"
+        self._threads = [threading.Thread(target=self._run, args=(each,)) for each in self._processes]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, process: subprocess.Popen[str]) -> None:
+        self._found.append(json.loads(process.communicate("\n")[0]))
+
+    def finish(self) -> list[dict[str, Any]]:
+        """What each reader found."""
+        for thread in self._threads:
+            thread.join()
+        assert len(self._found) == READERS, "a reader ended with an error"
+        return self._found
+
+
+class Turns:
+    """The writer alone and beside readers, in turns."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.writer = Writer(url)
+        self.alone: list[float] = []
+        self.beside: list[float] = []
+        self.found: list[dict[str, Any]] = []
+        self.outage = 0.0
+        time.sleep(SETTLING)
+
+    def run(self) -> None:
+        self._run_alone()
+        for turn in range(TURNS):
+            self._run_beside(killed=turn == TURNS // 2)
+            self._run_alone()
+
+    def _run_alone(self) -> None:
+        begun = time.time()
+        time.sleep(ALONE)
+        self.alone.append(self.writer.rate(begun, time.time()))
+
+    def _run_beside(self, *, killed: bool) -> None:
+        last = max((one["last"] for one in self.found), default=0)
+        readers = Readers(self._url, BESIDE, last)
+        begun = time.time()
+        if killed:
+            time.sleep(BESIDE / 2)
+            before = self.writer.rate(begun, time.time())
+            self.outage = self.writer.restart()
+            risen = time.time() + SETTLING
+            time.sleep(max(begun + BESIDE - risen, 5.0))
+            self.beside.append((before + self.writer.rate(risen, time.time())) / 2)
+        else:
+            time.sleep(BESIDE)
+            self.beside.append(self.writer.rate(begun, time.time()))
+        self.found += readers.finish()
+
+    def ratios(self) -> list[float]:
+        """Of each turn, to alone before and after it."""
+        around = zip(self.alone, self.alone[1:], strict=False)
+        return [beside * 2 / sum(alone) for beside, alone in zip(self.beside, around, strict=True)]
+
+
 @pytest.mark.timeout(300 + 3 * SECONDS)
 def test_rate(benchmark: Any, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
-    writer = Writer(url)
-    time.sleep(5)
-    begun = time.time()
-    time.sleep(max(SECONDS / 5, 10))
-    alone = writer.rate(begun, time.time())
-    readers = [started(READER, url, SECONDS, READS_A_SECOND) for _ in range(READERS)]
-    for each in readers:
-        assert each.stdout is not None and each.stdout.readline() == "reads\n"
-    found: list[dict[str, Any]] = []
-    threads = [threading.Thread(target=lambda each=each: found.append(json.loads(each.communicate("\n")[0])))
-               for each in readers]
-    for thread in threads:
-        thread.start()
-
-    def beside() -> tuple[float, float]:
-        begun = time.time()
-        time.sleep(SECONDS / 2)
-        killed = time.time()
-        outage = writer.restart()
-        risen = time.time() + SETTLING
-        time.sleep(max(begun + SECONDS - risen, 5.0))
-        rates = writer.rate(begun, killed), writer.rate(risen, time.time())
-        return (rates[0] + rates[1]) / 2, outage
-
-    rate, outage = benchmark.pedantic(beside, rounds=1)
-    for thread in threads:
-        thread.join()
-    writer.stop()
+    turns = Turns(url)
+    benchmark.pedantic(turns.run, rounds=1)
+    turns.writer.stop()
     meta = open_meta_store(url, object_store=open_object_store(url))
     leases = len(meta.list(LEASES))
     meta.close()
-    took = [each for one in found for each in one["took"]]
-    share = sum(one["cpu"] for one in found) / SECONDS / (os.cpu_count() or 1)
+    took = [each for one in turns.found for each in one["took"]]
+    share = sum(one["cpu"] for one in turns.found) / SECONDS / (os.cpu_count() or 1)
+    ratios = turns.ratios()
+    alone, beside, ratio = (float(np.mean(each)) for each in (turns.alone, turns.beside, ratios))
     benchmark.extra_info.update(
-        alone=round(alone), beside=round(rate), ratio=round(rate / alone, 3), outage_s=round(outage, 1),
-        reads=len(took), readers=len(found), readers_share=round(share, 3), leases=leases, **percentiles(took))
+        alone=round(alone), beside=round(beside), ratio=round(ratio, 3), ratios=[round(each, 2) for each in ratios],
+        outage_s=round(turns.outage, 1), reads=len(took), readers=READERS, readers_share=round(share, 3),
+        leases=leases, **percentiles(took))
     print("\nwriter and readers:", benchmark.extra_info)
