@@ -179,10 +179,16 @@ cdef class DataChunk:
 
         A negative index selects a row of NULLs. IndexError beyond the last row.
         """
-        indices = np.ascontiguousarray(indices, dtype=np.int32)
-        if len(indices) and indices.max() >= self.capacity:
-            raise IndexError(f"row {indices.max()} of a chunk of {self.capacity} rows")
-        return self.picked(indices)
+        return self.picked(checked_indices(self, indices))
+
+    @staticmethod
+    def taken(parts) -> DataChunk:
+        """The rows that `take` finds, of each (chunk, indices) of `parts`, one part after the other; the chunks have
+        the same types, there is at least one."""
+        sources = [(chunk.columns, checked_indices(chunk, indices)) for chunk, indices in parts]
+        cdef DataChunk out = DataChunk.__new__(DataChunk)
+        out.setup(gather(sources), None, sum([len(indices) for _, indices in sources]))
+        return out
 
     def slice(self, Py_ssize_t start, Py_ssize_t rows) -> DataChunk:
         """Rows [start, start + rows), hidden ones included, sharing the memory."""
@@ -210,6 +216,14 @@ cdef class DataChunk:
 
     def __reduce__(self):
         return DataChunk, (self.columns, self.visibility)
+
+
+cdef object checked_indices(DataChunk chunk, indices):
+    """int32[n]. IndexError beyond the last row."""
+    indices = np.ascontiguousarray(indices, dtype=np.int32)
+    if len(indices) and indices.max() >= chunk.capacity:
+        raise IndexError(f"row {indices.max()} of a chunk of {chunk.capacity} rows")
+    return indices
 
 
 cdef object shown_rows(DataChunk chunk):

@@ -24,12 +24,17 @@ class LateRows:
         self._whole: dict[int, Column] = {}  # columns that were gathered for all rows
 
     @classmethod
-    def of(cls, rows: DataChunk) -> LateRows:
-        def gather(at: np.ndarray | None, columns: Sequence[int]) -> DataChunk:
-            chosen = rows.project(columns)
-            return chosen if at is None else chosen.take(at)
+    def of(cls, *chunks: DataChunk) -> LateRows:
+        """The rows of chunks, at least one, one chunk after the other."""
+        ends = np.cumsum([chunk.capacity for chunk in chunks])
 
-        return cls(rows.capacity, gather)
+        def gather(at: np.ndarray | None, columns: Sequence[int]) -> DataChunk:
+            chosen = [chunk.project(columns) for chunk in chunks]
+            if at is None:
+                return DataChunk.concat(chosen)
+            return DataChunk.taken(list(zip(chosen, _pieces(at, ends), strict=True)))
+
+        return cls(int(ends[-1]), gather)
 
     @classmethod
     def together(cls, parts: Sequence[LateRows]) -> LateRows:
@@ -38,13 +43,12 @@ class LateRows:
         if len(filled) == 1:
             return filled[0]
         ends = np.cumsum([part.count for part in filled])
-        firsts = ends - [part.count for part in filled]
 
         def gather(at: np.ndarray | None, columns: Sequence[int]) -> DataChunk:
             if at is None:
                 return DataChunk.concat([part.ascending(None, columns) for part in filled])
-            pieces = zip(filled, np.split(at, np.searchsorted(at, ends[:-1])), firsts, strict=True)
-            found = [part.ascending(piece - first, columns) for part, piece, first in pieces if len(piece)]
+            pieces = zip(filled, _pieces(at, ends), strict=True)
+            found = [part.ascending(piece, columns) for part, piece in pieces if len(piece)]
             return DataChunk.concat(found) if found else filled[0].ascending(at, columns)
 
         return cls(int(ends[-1]), gather)
@@ -73,3 +77,9 @@ class LateRows:
         if len(at) == self.count:
             return self
         return LateRows(len(at), lambda rows, columns: self.ascending(at if rows is None else at[rows], columns))
+
+
+def _pieces(at: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
+    """Of ascending positions in parts that end at `ends` those in each part, from its begin on."""
+    pieces = np.split(at, np.searchsorted(at, ends[:-1]))
+    return [pieces[0], *(piece - end for piece, end in zip(pieces[1:], ends[:-1].astype(np.int32), strict=True))]

@@ -1,10 +1,12 @@
 """Rows in the order of their groups and of words: the order of fixed-width keys, without their encoding.
 
 The rows are distributed over the groups by counting; each group is sorted for itself, by insertion while it is short
-and else by merging runs. Both are stable.
+and else by merging runs. Both are stable. Where only the first rows of a group matter those that may be among them are
+found before, by one word: a heap has the least words so far of each group (partial sorting, see Knuth, The Art of
+Computer Programming, volume 3).
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -54,6 +56,65 @@ def rank_words(const int32_t[::1] groups not None, const uint64_t[:, ::1] words 
                 mark_rows(&order[row], &mark[row], end[group] - row, base, width, keys)
                 row = end[group]
     return found, marks
+
+
+def leading_rows(const int32_t[::1] groups not None, const uint64_t[::1] words not None, Py_ssize_t group_count,
+                 Py_ssize_t most):
+    """The rows that fewer than `most` rows of their group, at least 1, precede by their words: int32[n], ascending.
+    None for all, as where no group has more rows. `groups`: below `group_count`, and not negative; IndexError for
+    others."""
+    cdef Py_ssize_t rows = groups.shape[0], row, group, total = 0, count = 0
+    if words.shape[0] != rows or most < 1:
+        raise ValueError(f"{rows} groups, {words.shape[0]} words, the first {most}")
+    heap_starts, heap_sizes = np.zeros(group_count, np.int64), np.zeros(group_count, np.int64)
+    cdef int64_t[::1] starts = heap_starts, sizes = heap_sizes
+    for row in range(rows):
+        if not 0 <= groups[row] < group_count:
+            raise IndexError(f"group {groups[row]} of {group_count}")
+        sizes[groups[row]] += 1
+    for group in range(group_count):
+        starts[group] = total if sizes[group] > most else -1
+        total += most if sizes[group] > most else 0
+        sizes[group] = 0
+    if total == 0:
+        return None
+    heaps, found = np.empty(total, np.uint64), np.empty(rows, np.int32)
+    cdef uint64_t[::1] least = heaps
+    cdef int32_t[::1] out = found
+    with nogil:
+        for row in range(rows):
+            group = groups[row]
+            if starts[group] >= 0:
+                sizes[group] = with_word(&least[starts[group]], sizes[group], most, words[row])
+        for row in range(rows):
+            if starts[groups[row]] < 0 or words[row] <= least[starts[groups[row]]]:
+                out[count] = <int32_t>row
+                count += 1
+    return None if count == rows else found[:count]
+
+
+cdef inline int64_t with_word(uint64_t* heap, int64_t size, Py_ssize_t most, uint64_t word) noexcept nogil:
+    """Keeps the `most` least words in a heap, the greatest of them first; returns its size."""
+    cdef int64_t at, child
+    if size < most:
+        at = size
+        while at > 0 and heap[(at - 1) // 2] < word:
+            heap[at] = heap[(at - 1) // 2]
+            at = (at - 1) // 2
+        heap[at] = word
+        return size + 1
+    if word >= heap[0]:
+        return size
+    at, child = 0, 1
+    while child < size:
+        if child + 1 < size and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= word:
+            break
+        heap[at] = heap[child]
+        at, child = child, 2 * child + 1
+    heap[at] = word
+    return size
 
 
 cdef inline bint is_before(const uint64_t* one, const uint64_t* other, Py_ssize_t width) noexcept nogil:

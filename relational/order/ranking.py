@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
 from relational.order.late_rows import LateRows
-from relational.order.rank_words import BEGINS, DIFFERS, DISTINCT, rank_words
+from relational.order.rank_words import BEGINS, DIFFERS, DISTINCT, leading_rows, rank_words
 from relational.types.data_type import TypeKind
 from relational.types.ordering import ASCENDING, OrderType, SortKey
 
@@ -54,6 +54,20 @@ def ranking(
     tie = np.maximum.accumulate(np.where(differs, at, 0)) if len(order) else at
     steps = np.cumsum(differs)
     return Ranking(order, np.asarray(groups)[order], at - start + 1, tie - start + 1, steps - steps[start] + 1)
+
+
+def contenders(rows: LateRows, groups: np.ndarray, key: SortKey, most: int) -> np.ndarray | None:
+    """The positions of the rows that fewer than `most` of their group precede by the first key alone, as far as its
+    words tell: int32[n], ascending; None for all. So others have no rank up to `most`. `groups`: integers[n], most of
+    those up to the greatest one."""
+    words = order_words(rows.column(key.column), key.order)
+    if words is None or not len(groups):
+        return None
+    first = words[0]
+    if rows.column(key.column).array.null_count:
+        first = (words[0] << np.uint64(63)) | (words[1] >> np.uint64(1))
+    most = max(min(most, len(groups)), 1)
+    return leading_rows(np.ascontiguousarray(groups, np.int32), first, int(groups.max()) + 1, most)
 
 
 _Order = tuple[np.ndarray, np.ndarray, np.ndarray]

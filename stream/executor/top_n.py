@@ -6,8 +6,9 @@ group emits what is different after the epoch, however often it changed.
 
 In memory are the rows of the windows, those up to the last number; the state table has all rows, in the order of their
 groups. A window that was full and has lost a row is read again from the table, once for all of these groups. Where rows
-are only inserted a row behind the window never comes back: then the table has the windows alone. Rows are ranked by the
-columns of the order; other columns are gathered only of those that come or go.
+are only inserted a row behind the window never comes back: then the table has the windows alone, in any order, and the
+short keys that tell their rows apart; a group of one row is a key, and a new row takes the place of the old one. Rows
+are ranked by the columns of the order; other columns are gathered only of those that come or go.
 """
 
 from __future__ import annotations
@@ -27,20 +28,22 @@ from relational.join.rows_by_key import RowsByKey
 from relational.memory_budget import MemoryShare
 from relational.memory_use import MemoryUse
 from relational.order.late_rows import LateRows
-from relational.order.ranking import ranking
+from relational.order.ranking import contenders, ranking
 from relational.order.renumber import renumber
 from relational.table.state_table import StateTable
 from relational.types.ordering import SortKey
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, lost_rows, no_rows, positions
 
-KEPT_ROWS = 1 << 16
+KEPT_ROWS = 1 << 17
 """Changes of an epoch beyond which they are applied before the barrier: tens of milliseconds. Fewer at a time cost more
 only where the same groups change again and again."""
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
 MOST_READ = 1 << 16
 """Rows of a window that are read at first."""
+NO_NUMBER = np.iinfo(np.int64).max
+"""Of rows that are not in a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class _Rows:
 
 
 class TopNExecutor(OrderedGroupsExecutor):
-    """`table` has the columns of the input, the groups first in its key, then the order. `memory`: of windows;
+    """`table` has the columns of the input, the groups first in its key, then the order unless the input is
+    append-only (tables of earlier releases then have it too). `memory`: of windows;
     beyond it those of the groups that were looked up longest ago are evicted at barriers, and far beyond it
     before them. `errors` counts rows dropped because their key is too long for the store. Watermarks of group columns
     are passed on."""
@@ -98,6 +102,7 @@ class TopNExecutor(OrderedGroupsExecutor):
             info, input, table, errors, is_append_only=is_append_only, chunk_rows=chunk_rows, marked=window.groups
         )
         self._window = window
+        self._replaces_rows = is_append_only and set(table.catalog.pk_indices) == set(window.groups)
         name = self._stream_key or window.groups  # of an only row any columns
         self._index = JoinIndex(
             self._types, window.groups, name, null_safe=(True,) * len(window.groups), memory=memory
@@ -118,9 +123,8 @@ class TopNExecutor(OrderedGroupsExecutor):
 
     def _changed(self, chunks: Sequence[StreamChunk]) -> Iterator[StreamChunk]:
         """Applies net changes; the changes of the result, those of rows that leave it first."""
-        given = [LateRows.of(DataChunk(chunk.columns)) for chunk in chunks]
         groups, ids = renumber(np.concatenate([self._located(chunk) for chunk in chunks]))
-        added = _Rows(LateRows.together(given), groups)
+        added = _Rows(LateRows.of(*(DataChunk(chunk.columns) for chunk in chunks)), groups)
         is_deletion = np.concatenate([is_deleted(chunk) for chunk in chunks])
         before = self._windows(ids)
         is_lost = lost_rows(before.late, added.late.only(positions(is_deletion)), self._stream_key)
@@ -133,15 +137,17 @@ class TopNExecutor(OrderedGroupsExecutor):
         in_window = new_numbers <= self._window.last
         is_kept = np.zeros(before.late.count, np.bool_)
         is_kept[origin[in_window & (origin >= 0)]] = True
-        moves = self._moves(before, ~is_kept, rows, in_window & (origin < 0))
-        if self._window.has_number or self._window.offset:
-            yield self._output(before, numbers, rows, np.where(in_window, new_numbers, 0), origin)
-        for moved, of_moved in moves:
+        leaves, enters = positions(~is_kept), positions(in_window & (origin < 0))
+        left, entered = self._changes(before, leaves, Op.DELETE), self._changes(rows, enters, Op.INSERT)
+        stays = positions(in_window & (origin >= 0))
+        renumbered = self._renumbered(rows, stays, numbers[origin[stays]], new_numbers[stays])
+        for moved, of_moved in ((left, before.groups[leaves]), (entered, rows.groups[enters])):
             self._index.apply(moved, ids[of_moved])
-            if self._is_append_only:
+            if self._is_append_only and not (moved is left and self._replaces_rows):
                 self._table.write_slice(moved)
-            if not (self._window.has_number or self._window.offset):
-                yield moved.project(range(self._window.width))
+        yield self._emitted(left, numbers[leaves])
+        yield from renumbered
+        yield self._emitted(entered, new_numbers[enters])
 
     def _candidates(
         self, added: _Rows, is_deletion: np.ndarray, before: _Rows, numbers: np.ndarray, is_lost: np.ndarray
@@ -205,6 +211,9 @@ class TopNExecutor(OrderedGroupsExecutor):
 
     def _stored(self, prefixes: DataChunk) -> Iterator[tuple[DataChunk, np.ndarray]]:
         """The stored rows of the windows of groups, and the row of `prefixes` that each is under."""
+        if self._is_append_only:
+            yield from ((rows, owners) for owners, rows in self._table.rows_under(prefixes))
+            return
         for start in range(0, prefixes.capacity, READ_AT_ONCE):
             part = prefixes.slice(start, min(READ_AT_ONCE, prefixes.capacity - start))
             left, limit = np.arange(part.capacity, dtype=np.int32), min(self._window.last, MOST_READ)
@@ -226,38 +235,43 @@ class TopNExecutor(OrderedGroupsExecutor):
         return np.ones(before.late.count, np.int64)
 
     def _numbers(self, rows: _Rows) -> np.ndarray:
-        """The number of each row among all rows of its group: int64[n]."""
-        found = ranking(rows.late, rows.groups, self._window.keys, self._stream_key)
-        numbers = np.empty(rows.late.count, np.int64)
-        numbers[found.rows] = getattr(found, self._window.kind)
+        """The number of each row among all rows of its group, or a greater one if it is not in the window: int64[n]."""
+        window, at = self._window, None
+        if window.keys and window.kind is not RankKind.DENSE_RANK:
+            at = contenders(rows.late, rows.groups, window.keys[0], window.last)
+        chosen = rows if at is None else rows.only(at)
+        found = ranking(chosen.late, chosen.groups, window.keys, self._stream_key)
+        numbers = np.full(rows.late.count, NO_NUMBER, np.int64)
+        numbers[found.rows if at is None else at[found.rows]] = getattr(found, window.kind)
         return numbers
 
-    def _moves(
-        self, before: _Rows, goes: np.ndarray, rows: _Rows, comes: np.ndarray
-    ) -> list[tuple[StreamChunk, np.ndarray]]:
-        """Rows that leave the windows in memory, then those that enter them, and the group of each: int32[n]."""
-        found = []
-        for part, op in ((before.only(positions(goes)), Op.DELETE), (rows.only(positions(comes)), Op.INSERT)):
-            columns = part.late.ascending(None, range(len(self._types))).columns
-            ops = np.full(part.late.count, op, np.uint8)
-            found.append((StreamChunk(columns, ops), part.groups))
-        return found
+    def _changes(self, rows: _Rows, at: np.ndarray, op: Op) -> StreamChunk:
+        """The changes of rows at ascending positions."""
+        columns = rows.late.ascending(at, range(len(self._types))).columns
+        return StreamChunk(columns, np.full(len(at), op, np.uint8))
 
-    def _output(self, before: _Rows, old: np.ndarray, rows: _Rows, new: np.ndarray, origin: np.ndarray) -> StreamChunk:
-        """The changes from the old to the new rows. `old`, `new`: their numbers, 0: not in the window. `origin`: the
-        position of a new row among the old ones."""
-        window = self._window
-        was, is_now = old > window.offset, new > window.offset
-        same = is_now & np.append(was, False)[origin]
-        if window.has_number:
-            same &= np.append(old, 0)[origin] == new
-        was[origin[same]] = False
-        gone, come = positions(was), positions(is_now & ~same)
-        both = LateRows.together([before.late.only(gone), rows.late.only(come)])
-        columns = both.ascending(None, range(window.width)).columns
-        if window.has_number:
+    def _emitted(self, moved: StreamChunk, numbers: np.ndarray) -> StreamChunk:
+        """The changes of the result by rows that enter or leave the window under these numbers."""
+        at, columns = None, moved.columns[: self._window.width]
+        if self._window.has_number:
+            columns = (*columns, Column(pa.array(numbers)))
+        emitted = StreamChunk(columns, moved.ops)
+        if self._window.offset:
+            at = positions(numbers > self._window.offset)
+        return emitted if at is None or len(at) == len(numbers) else emitted.take(at)
+
+    def _renumbered(self, rows: _Rows, at: np.ndarray, old: np.ndarray, new: np.ndarray) -> list[StreamChunk]:
+        """The changes of the result by rows at ascending positions that were in the window and are in it."""
+        was, is_now = old > self._window.offset, new > self._window.offset
+        differs = (old != new) if self._window.has_number else (was != is_now)
+        if not differs.any():
+            return []
+        gone, come = positions(was & differs), positions(is_now & differs)
+        both = LateRows.together([rows.late.only(at[gone]), rows.late.only(at[come])])
+        columns = both.ascending(None, range(self._window.width)).columns
+        if self._window.has_number:
             columns = (*columns, Column(pa.array(np.concatenate([old[gone], new[come]]))))
-        return StreamChunk(columns, _ops(len(gone), len(come)))
+        return [StreamChunk(columns, _ops(len(gone), len(come)))]
 
 
 def _ops(gone: int, come: int) -> np.ndarray:

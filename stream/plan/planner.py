@@ -18,6 +18,7 @@ from relational.expr.comparisons import Comparison, comparisons_of
 from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.expr.temporal_terms import temporal_term, temporal_terms
+from relational.expr.window_functions import RankKind
 from relational.expr.window_reach import reach_within
 from relational.plan.delta_join import delta_lookup
 from relational.plan.logical import (
@@ -46,6 +47,7 @@ from relational.plan.logical.project import over_base
 from relational.plan.serialize import plan_from_text
 from relational.plan.temporal_join import temporal_lookup
 from relational.types import Schema
+from relational.types.ordering import SortKey
 from stream.errors import PlanNotSupported
 from stream.plan import state_tables
 from stream.plan.fragments import with_exchanges
@@ -349,12 +351,18 @@ class _Planner:
         return ProjectNode(added[0], key, child, added[1]), key, groups
 
     def _ordered_table(
-        self, name: str, query: OrderedGroups, schema: Schema, groups: tuple[int, ...], key: tuple[int, ...]
+        self,
+        name: str,
+        query: OrderedGroups,
+        schema: Schema,
+        groups: tuple[int, ...],
+        keys: tuple[SortKey, ...],
+        key: tuple[int, ...],
     ) -> TableCatalog:
         """Without groups in one actor."""
         name, vnode_count = f"{self._job.name}.{name}", self._job.vnode_count if query.groups else None
         return state_tables.ordered_table(
-            self._table_ids(name), name, self._job.id, schema, groups, query.keys, key, vnode_count
+            self._table_ids(name), name, self._job.id, schema, groups, keys, key, vnode_count
         )
 
     def _over_window(self, query: OverWindow) -> StreamNode:
@@ -363,7 +371,8 @@ class _Planner:
         states = state_tables.window_states(query.calls, reach, child.schema.types)
         name = f"over{self._over_windows}"
         self._over_windows += 1
-        table = self._ordered_table(name, query, state_tables.with_states(child.schema, states), groups, key)
+        schema = state_tables.with_states(child.schema, states)
+        table = self._ordered_table(name, query, schema, groups, query.keys, key)
         width = len(query.input.schema)
         return OverWindowNode(query.schema, query.stream_key, child, groups, query.keys, query.calls, width,
                               query.input.is_append_only, table)
@@ -372,7 +381,12 @@ class _Planner:
         child, key, groups = self._grouped(query, "TopN")
         name = f"top{self._top_ns}"
         self._top_ns += 1
-        table = self._ordered_table(name, query, child.schema, groups, key)
+        keys, last = query.keys, query.offset + query.limit
+        if query.input.is_append_only:  # the table has windows alone, which are read whole
+            keys = ()
+            if query.kind is RankKind.ROW_NUMBER and last == 1:
+                key = ()
+        table = self._ordered_table(name, query, child.schema, groups, keys, key)
         return TopNNode(
             query.schema,
             query.stream_key,
@@ -381,7 +395,7 @@ class _Planner:
             query.keys,
             query.kind,
             query.offset,
-            query.offset + query.limit,
+            last,
             len(query.input.schema),
             query.name is not None,
             query.input.is_append_only,

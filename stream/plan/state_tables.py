@@ -297,8 +297,9 @@ def ordered_table(
     stream_key: tuple[int, ...],
     vnode_count: int | None,
 ) -> TableCatalog:
-    """The rows of a top-n or over-window, whose columns are those of `schema`, in the order of their groups.
-    `vnode_count` None: it has one actor."""
+    """The rows of a top-n or over-window, whose columns are those of `schema`, by `groups`, then in the order `keys`.
+    `stream_key`: the columns that tell rows of a group apart, none if a group has one row. `vnode_count` None: it has
+    one actor."""
     first: dict[int, SortKey] = {}
     for sort_key in (*map(SortKey, groups), *keys, *map(SortKey, stream_key)):
         first.setdefault(sort_key.column, sort_key)

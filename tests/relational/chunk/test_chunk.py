@@ -48,6 +48,8 @@ def test_hidden_rows_stay_in_place_until_compacted():
     assert list(chunk.slice(1, 2).rows()) == [ROWS[2]]
     with pytest.raises(IndexError):
         chunk.take([4])
+    with pytest.raises(IndexError):
+        DataChunk.taken([(chunk, [0]), (chunk, [4])])
 
 
 def test_columns_are_shared_not_copied():

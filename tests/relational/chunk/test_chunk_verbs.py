@@ -94,6 +94,17 @@ def test_take_picks_rows_hidden_or_not_and_nulls(model):
     assert list(map(repr, taken.rows())) == [row for _, row in expected(model, [(Op.INSERT, row) for row in rows])]
 
 
+def test_rows_taken_of_several_chunks_come_one_chunk_after_the_other(model):
+    cuts = sorted(model.rng.randrange(len(model.changes) + 1) for _ in range(model.rng.randrange(4)))
+    parts, rows = [], []
+    for start, end in pairwise([0, *cuts, len(model.changes)]):
+        picks = [model.rng.randrange(-1, end - start) for _ in range(model.rng.randrange(20))]
+        parts.append((DataChunk(model.chunk.columns).slice(start, end - start), np.array(picks, np.int32)))
+        rows += [(None,) * len(model.types) if at < 0 else model.changes[start + at][1] for at in picks]
+    taken = DataChunk.taken(parts)
+    assert list(map(repr, taken.rows())) == [row for _, row in expected(model, [(Op.INSERT, row) for row in rows])]
+
+
 def test_slices_side_by_side_are_the_whole(model):
     cuts = [0, len(model.changes)]
     for at in range(1, len(model.changes)):

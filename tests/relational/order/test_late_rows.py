@@ -23,7 +23,9 @@ def chosen(rng, count):
 def test_columns_are_those_of_the_rows_whenever_they_are_gathered(seed):
     rng = random.Random(f"{run_seed()} {seed}")
     parts = [rows_of(rng, rng.choice([0, 1, 30])) for _ in range(rng.randint(1, 4))]
-    late = LateRows.together([LateRows.of(DataChunk.from_rows(SCHEMA, part)) for part in parts])
+    chunks = [DataChunk.from_rows(SCHEMA, part) for part in parts]
+    split = rng.randrange(len(chunks) + 1)
+    late = LateRows.together([*([LateRows.of(*chunks[:split])] if split else []), *map(LateRows.of, chunks[split:])])
     expected = [row for part in parts for row in part]
     for _ in range(6):
         columns = rng.sample(range(3), rng.randint(1, 3))

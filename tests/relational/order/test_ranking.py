@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from relational.chunk import DataChunk
-from relational.order.rank_words import BEGINS, DIFFERS, rank_words
-from relational.order.ranking import group_numbers, order_words, ranking
+from relational.order.late_rows import LateRows
+from relational.order.rank_words import BEGINS, DIFFERS, leading_rows, rank_words
+from relational.order.ranking import contenders, group_numbers, order_words, ranking
 from relational.types import DESCENDING, DataType, OrderType, Schema, SortKey
 from relational.types.ordering import ASCENDING
 from tests.support.drivers.extremes import values_of
@@ -114,3 +115,39 @@ def test_long_groups_are_merged():
     assert np.flatnonzero(marks & BEGINS).tolist() == [0, *(np.flatnonzero(np.diff(groups[order])) + 1)]
     with pytest.raises(IndexError, match="group 3 of 3"):
         rank_words(np.array([3], np.int32), np.zeros((1, 1), np.uint64), 1, 3)
+
+
+@pytest.mark.parametrize("data_type", [*WORDS, DataType.VARCHAR], ids=str)
+def test_rows_that_are_no_contenders_have_greater_ranks(data_type):
+    rng = random.Random(f"{run_seed()} {data_type}")
+    values = values_of(data_type)
+    for number in range(20):
+        given = [(rng.choice([None, *values] if number % 2 else values),) for _ in range(rng.randrange(200))]
+        rows = DataChunk.from_rows(Schema.of(a=str(data_type)), given)
+        groups = np.array([rng.choice([0, 0, 0, 1, 5]) for _ in given], np.int32)
+        key = SortKey(0, OrderType(rng.random() < 0.5, rng.random() < 0.5))
+        most = rng.choice([0, 1, 2, 10, 1 << 62])
+        at = contenders(LateRows.of(rows), groups, key, most)
+        found = ranking(rows, groups, (key,), ())
+        leading = set(found.rows[found.rank <= most].tolist())
+        assert leading <= set(range(len(given)) if at is None else at.tolist())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_leading_rows_are_those_up_to_the_last_wanted_word(seed):
+    rng = np.random.default_rng([run_seed(), seed])
+    count, most = int(rng.integers(1, 400)), int(rng.choice([1, 2, 3, 10, 60]))
+    groups = rng.integers(0, rng.choice([1, 4, 200]), count).astype(np.int32)
+    words = rng.integers(0, rng.choice([2, 100, 1 << 63]), count, dtype=np.uint64)
+    last = {group: sorted(words[groups == group].tolist())[:most][-1] for group in groups.tolist()}
+    expected = [row for row in range(count) if words[row] <= last[groups[row]]]
+    found = leading_rows(groups, words, 200, most)
+    assert (list(range(count)) if found is None else found.tolist()) == expected
+    assert (found is None) == (len(expected) == count)
+
+
+def test_leading_rows_are_of_groups_that_there_are():
+    with pytest.raises(IndexError, match="group 3 of 3"):
+        leading_rows(np.array([3], np.int32), np.zeros(1, np.uint64), 3, 1)
+    with pytest.raises(ValueError, match="the first 0"):
+        leading_rows(np.array([0], np.int32), np.zeros(1, np.uint64), 3, 0)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -20,6 +21,7 @@ from stream.executor import top_n as top_n_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.project import ProjectExecutor
 from stream.executor.top_n import TopNExecutor, Window
+from stream.plan import state_tables
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import ProjectNode, TopNNode
 from tests.support.drivers.catalogs import table_catalog
@@ -40,8 +42,17 @@ def node_of(groups=(1,), keys=BY_X, kind=RankKind.ROW_NUMBER, limit=2, offset=0,
     return next(each for each in root.walk() if isinstance(each, TopNNode))
 
 
-def top_n(input, store, *, cache_bytes=1 << 28, chunk_rows=4096, errors=None, **options):
-    node = node_of(**options)
+def with_order_in_key(node):
+    """As earlier releases planned a top-n of append-only input."""
+    catalog = node.table
+    ordered = state_tables.ordered_table(
+        catalog.id, catalog.name, 1, catalog.schema, node.groups, node.keys, node.input.stream_key, catalog.vnode_count
+    )
+    return replace(node, table=ordered)
+
+
+def top_n(input, store, *, cache_bytes=1 << 28, chunk_rows=4096, errors=None, planned=lambda node: node, **options):
+    node = planned(node_of(**options))
     projects = [each for each in node.walk() if isinstance(each, ProjectNode)]
     for project in projects:
         info = ExecutorInfo(project.schema, project.stream_key, "Project")
@@ -171,24 +182,52 @@ def inserts(rng, count, first=0):
 
 
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 28])
+@pytest.mark.parametrize("planned", [lambda node: node, with_order_in_key], ids=["short keys", "order in the key"])
+@pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("kind", list(RankKind))
-def test_of_an_append_only_input_the_table_has_the_windows_alone(kind, cache_bytes):
+def test_of_an_append_only_input_the_table_has_the_windows_alone(kind, limit, planned, cache_bytes):
     rng, store = random.Random(7), MemoryStateStore()
-    options = {"kind": kind, "limit": 3, "append_only": True}
-    stored, rows, result = None, [], {}
+    options = {"kind": kind, "limit": limit, "append_only": True}
+    rows, result = [], {}
     for number in range(1, 8):
         chunk, more = inserts(rng, 50, 100 * number)
         rows += more
-        made = run_epochs(lambda input: top_n(input, store, cache_bytes=cache_bytes, **options), store, INPUT, (0,),
-                          [[chunk]], first=number)
+        made = run_epochs(lambda input: top_n(input, store, cache_bytes=cache_bytes, planned=planned, **options),
+                          store, INPUT, (0,), [[chunk]], first=number)
         for op, row in (change for part in made[0] for change in part.changes()):
             assert (result.pop(row[0]) == row) if op in (Op.DELETE, Op.UPDATE_DELETE) else row[0] not in result
             if op in (Op.INSERT, Op.UPDATE_INSERT):
                 result[row[0]] = row
         assert sorted(result.values()) == sorted(expected(rows, **options))
-        stored = StateTable(node_of(**options).table, store)
+        stored = StateTable(planned(node_of(**options)).table, store)
         stored.init_epoch(barrier(number + 1).epoch)
         assert sorted(row[:4] for row in stored.scan()) == sorted(result.values())
+
+
+@pytest.mark.parametrize("append_only", [False, True])
+def test_the_key_of_the_table_has_the_order_only_where_a_window_is_filled_again(append_only):
+    def key(**options):
+        return node_of(append_only=append_only, **options).table.pk_indices
+
+    assert key(limit=1) == ((1,) if append_only else (1, 2, 0))
+    assert key(limit=2) == key(limit=1, offset=1) == key(limit=1, kind=RankKind.RANK) == (
+        (1, 0) if append_only else (1, 2, 0))
+
+
+def test_a_row_takes_the_place_of_the_only_one_of_its_group():
+    store = MemoryStateStore()
+    epochs = [[from_pretty(text, INPUT)] for text in ("+ 1 1 5 a\n+ 2 1 6 a", "+ 3 1 4 a\n+ 4 2 1 a")]
+    written = []
+    ingest = store.ingest_batch
+
+    def noted(batch, *args, **options):
+        written.append(batch)
+        return ingest(batch, *args, **options)
+
+    store.ingest_batch = noted
+    made = run_epochs(lambda input: top_n(input, store, limit=1, append_only=True), store, INPUT, (0,), epochs)
+    assert lines(made) == [["+ 1 1 5 a"], ["+ 3 1 4 a", "+ 4 2 1 a", "- 1 1 5 a"]]
+    assert [(len(batch), batch.values.null_count) for batch in written] == [(1, 0), (2, 0)]
 
 
 def lines(made):
