@@ -19,10 +19,10 @@ from stream.protocol import Step
 from stream.session.session import Session
 from tests.support.drivers.numbered_reader import NumberedReader
 from tests.support.drivers.stream_driver import emitted_rows
+from tests.support.drivers.waiting import SOON_SECONDS
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
-SOON = 60.0
 SCHEMA = Schema.of(id="bigint", kind="varchar", value="bigint")
 pytestmark = pytest.mark.timeout(120)
 
@@ -181,12 +181,12 @@ class Stage:
 
     def wait_for(self, offset):
         waited = threading.Event()
-        for _ in range(int(SOON / 0.005)):
+        for _ in range(int(SOON_SECONDS / 0.005)):
             if self.offset() >= offset:
                 return
             self.session.check_alive()
             waited.wait(0.005)
-        raise AssertionError(f"offset {self.offset()} after {SOON} s, not {offset}")
+        raise AssertionError(f"offset {self.offset()} after {SOON_SECONDS} s, not {offset}")
 
 
 @pytest.fixture

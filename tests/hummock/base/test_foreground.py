@@ -4,8 +4,9 @@ import threading
 import time
 
 from hummock.base.foreground import ForegroundWork
+from tests.support.drivers.waiting import SOON_SECONDS
 
-SOON, LONGEST = 30.0, 0.19
+LONGEST = 0.19
 
 
 def waited(work):
@@ -33,7 +34,7 @@ def test_who_has_waited_until_it_ended_works_as_long():
     time.sleep(0.05)
     assert not found
     work.end()
-    thread.join(SOON)
+    thread.join(SOON_SECONDS)
     ((until, ended),) = found
     assert 0.04e9 < until - began < 2 * (ended - began)
 

@@ -8,9 +8,7 @@ from stream.message import WAIT, Wait
 from stream.runtime import actor_pool
 from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, YIELD_SECONDS, ActorPool
 from tests.support.drivers.seeds import run_seed
-from tests.support.drivers.waiting import eventually
-
-SOON = 30.0
+from tests.support.drivers.waiting import SOON_SECONDS, eventually
 
 
 class Steps:
@@ -40,65 +38,65 @@ def pool():
 def test_an_actor_runs_until_it_ends(pool):
     actor = Steps(lambda: True, lambda: True)
     pool.start(actor)
-    assert pool.join([actor], SOON) == [] and actor.slices == 3
+    assert pool.join([actor], SOON_SECONDS) == [] and actor.slices == 3
 
 
 def test_a_parked_actor_runs_when_it_is_woken(pool):
     parked = threading.Event()
     actor = Steps(lambda: parked.set() or WAIT)
     pool.start(actor)
-    assert parked.wait(SOON)
+    assert parked.wait(SOON_SECONDS)
     assert pool.join([actor], 0.02) == [actor]
     pool.wake(actor)
-    assert pool.join([actor], SOON) == []
+    assert pool.join([actor], SOON_SECONDS) == []
     pool.wake(actor)  # has no effect any more
 
 
 def test_a_wake_up_during_a_slice_is_not_lost(pool):
     actor = Steps(lambda: pool.wake(actor) or WAIT)
     pool.start(actor)
-    assert pool.join([actor], SOON) == [] and actor.slices == 2
+    assert pool.join([actor], SOON_SECONDS) == [] and actor.slices == 2
 
 
 def test_a_timer_wakes_and_an_earlier_wake_up_makes_it_obsolete(pool):
     began = time.monotonic()
     timed = Steps(lambda: Wait(0.05))
     pool.start(timed)
-    assert pool.join([timed], SOON) == [] and time.monotonic() - began >= 0.05
+    assert pool.join([timed], SOON_SECONDS) == [] and time.monotonic() - began >= 0.05
     parked = threading.Event()
     woken = Steps(lambda: Wait(0.1), lambda: parked.set() or WAIT)
     pool.start(woken)
     pool.wake(woken)
-    assert parked.wait(SOON)
+    assert parked.wait(SOON_SECONDS)
     assert pool.join([woken], 0.3) == [woken]  # the timer of its first slice does not wake it
     pool.wake(woken)
-    assert pool.join([woken], SOON) == []
+    assert pool.join([woken], SOON_SECONDS) == []
 
 
 def test_a_parked_actor_is_woken_within_a_time_at_the_latest(pool):
     parked = threading.Event()
     actor = Steps(lambda: parked.set() or WAIT, lambda: parked.set() or WAIT)
     pool.start(actor)
-    assert parked.wait(SOON)
+    assert parked.wait(SOON_SECONDS)
     parked.clear()
     for _ in range(3):  # the first one counts
         pool.wake(actor, 0.05)
-    assert parked.wait(SOON) and actor.slices == 2
-    pool.wake(actor, SOON)
+    assert parked.wait(SOON_SECONDS) and actor.slices == 2
+    pool.wake(actor, SOON_SECONDS)
     pool.wake(actor)
-    assert pool.join([actor], SOON) == [] and actor.slices == 3
+    assert pool.join([actor], SOON_SECONDS) == [] and actor.slices == 3
 
 
 def test_a_wake_up_within_a_time_is_not_lost_during_a_slice(pool):
-    actor = Steps(lambda: pool.wake(actor, 0.01) or WAIT, lambda: pool.wake(actor, 0.01) or Wait(SOON))
+    actor = Steps(lambda: pool.wake(actor, 0.01) or WAIT, lambda: pool.wake(actor, 0.01) or Wait(SOON_SECONDS))
     pool.start(actor)
-    assert pool.join([actor], SOON) == [] and actor.slices == 3
+    assert pool.join([actor], SOON_SECONDS) == [] and actor.slices == 3
 
 
 def test_a_timer_that_is_earlier_than_a_wake_up_stays(pool):
-    actor = Steps(lambda: pool.wake(actor, SOON) or Wait(0.01))
+    actor = Steps(lambda: pool.wake(actor, SOON_SECONDS) or Wait(0.01))
     pool.start(actor)
-    assert pool.join([actor], SOON) == [] and actor.slices == 2
+    assert pool.join([actor], SOON_SECONDS) == [] and actor.slices == 2
 
 
 def test_a_busy_actor_is_asked_to_yield_to_the_others(pool):
@@ -110,28 +108,28 @@ def test_a_busy_actor_is_asked_to_yield_to_the_others(pool):
         def run(self, until):
             began = time.monotonic()
             while not until() and not ended.is_set():
-                assert time.monotonic() - began < SOON
+                assert time.monotonic() - began < SOON_SECONDS
             seen.append(time.monotonic() - began)
             return not ended.is_set()
 
     busy, short = Busy(), Steps(lambda: ended.set() or False)
     pool.start(busy)
     pool.start(short)
-    assert pool.join([busy], SOON) == []
+    assert pool.join([busy], SOON_SECONDS) == []
     assert seen[0] >= QUANTUM_SECONDS / 2
 
 
 def test_a_spare_thread_runs_an_actor_that_is_overdue(pool):
     release, ran = threading.Event(), threading.Event()
-    blocked = Steps(lambda: (release.wait(SOON) and None) or False, name="blocked")
+    blocked = Steps(lambda: (release.wait(SOON_SECONDS) and None) or False, name="blocked")
     other = Steps(lambda: ran.set() or False, name="other")
     pool.start(blocked)
     pool.start(other)
     began = time.monotonic()
-    assert ran.wait(SOON) and time.monotonic() - began >= OVERDUE_SECONDS / 2
+    assert ran.wait(SOON_SECONDS) and time.monotonic() - began >= OVERDUE_SECONDS / 2
     assert other.threads == {"actors-spare-0"}
     release.set()
-    assert pool.join([blocked, other], SOON) == []
+    assert pool.join([blocked, other], SOON_SECONDS) == []
 
 
 def test_no_spare_thread_runs_while_the_regular_ones_compute(pool, monkeypatch):
@@ -139,7 +137,7 @@ def test_no_spare_thread_runs_while_the_regular_ones_compute(pool, monkeypatch):
     computing, other = Steps(lambda: time.sleep(4 * OVERDUE_SECONDS) or False, name="computing"), Steps(name="other")
     pool.start(computing)
     pool.start(other)
-    assert pool.join([computing, other], SOON) == []
+    assert pool.join([computing, other], SOON_SECONDS) == []
     assert other.threads == {"actors-0"}
 
 
@@ -149,8 +147,8 @@ def held(pool):
     release = threading.Event()
     for _ in range(2):
         running = threading.Event()
-        pool.start(Steps(lambda running=running: running.set() or (release.wait(SOON) and False)))
-        assert running.wait(SOON)
+        pool.start(Steps(lambda running=running: running.set() or (release.wait(SOON_SECONDS) and False)))
+        assert running.wait(SOON_SECONDS)
     yield release
     release.set()
 
@@ -172,7 +170,7 @@ def test_an_actor_with_a_barrier_goes_first(pool, held):
         pool.wake(others[2])
     assert pool.ready_actors == 4
     held.set()
-    assert pool.join([*others, first], SOON) == []
+    assert pool.join([*others, first], SOON_SECONDS) == []
     assert sorted(order[:2]) == ["c", "first"] and sorted(order[2:]) == ["a", "b"]
 
 
@@ -193,7 +191,7 @@ def test_an_actor_without_a_barrier_yields_to_one_with(pool):
 
     running = Running()
     pool.start(running, lambda: "running" in barriers)
-    assert pool.join([running], SOON) == [] and answers == [False, True, False]
+    assert pool.join([running], SOON_SECONDS) == [] and answers == [False, True, False]
     pool.close()
 
 
@@ -204,12 +202,12 @@ def test_a_pool_yields_to_other_work_for_a_while():
     pool.start(first)
     assert pool.join([first], 0.05) == [first] and first.slices == 0
     is_busy[0] = False
-    assert pool.join([first], SOON) == []
+    assert pool.join([first], SOON_SECONDS) == []
     is_busy[0] = True
     pool.start(second)
     assert pool.join([second], 0.05) == [second] and second.slices == 0
     now[0] += YIELD_SECONDS
-    assert pool.join([second], SOON) == []
+    assert pool.join([second], SOON_SECONDS) == []
     pool.close()
 
 
@@ -219,7 +217,7 @@ def test_many_actors_share_the_threads():
     for actor in actors:
         pool.start(actor)
     assert threading.active_count() <= before + 4
-    assert pool.join(actors, SOON) == []
+    assert pool.join(actors, SOON_SECONDS) == []
     assert {each.slices for each in actors} == {21}
     pool.close()
 
@@ -251,13 +249,13 @@ def test_actors_that_wake_each_other_at_random_all_end():
     tokens[0].has_token = True
     for each in tokens:
         pool.start(each)
-    assert pool.join(tokens, SOON) == []
+    assert pool.join(tokens, SOON_SECONDS) == []
     pool.close()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_one_thread_of_several_leaves_its_core_to_other_work(threads, monkeypatch):
-    monkeypatch.setattr(actor_pool, "LEAVE_SECONDS", SOON)
+    monkeypatch.setattr(actor_pool, "LEAVE_SECONDS", SOON_SECONDS)
     pool, ends = ActorPool(threads, spare=0), threading.Event()
     actors = [Busy(ends) for _ in range(6)]
     try:
@@ -276,7 +274,7 @@ def test_one_thread_of_several_leaves_its_core_to_other_work(threads, monkeypatc
         eventually(lambda: len(threads_of(actors)) == threads)
     finally:
         ends.set()
-        assert pool.join(actors, SOON) == []
+        assert pool.join(actors, SOON_SECONDS) == []
         pool.close()
 
 
@@ -291,7 +289,7 @@ def test_a_core_is_left_for_a_time_only(monkeypatch):
             eventually(lambda: len(threads_of(actors)) == 2)
     finally:
         ends.set()
-        assert pool.join(actors, SOON) == []
+        assert pool.join(actors, SOON_SECONDS) == []
         pool.close()
 
 
