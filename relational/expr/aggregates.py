@@ -230,13 +230,13 @@ class AggCall:
         """SQL-like text over the names of the input columns."""
         arguments = [names[column] for column in self.arguments] or ["*"]
         constants = [each.describe() for each in self.constants]
-        order = ", ".join(f"{names[key.column]} {key.order}" for key in self.order)
+        keys = self.order[1:] if self.kind in (AggKind.ARG_MIN, AggKind.ARG_MAX) else self.order  # the first: implied
+        order = ", ".join(f"{names[key.column]} {key.order}" for key in keys)
         distinct = "DISTINCT " if self.distinct else ""
         if self.kind.is_ordered_set:
             text = f"{self.kind.value}({', '.join(constants)}) WITHIN GROUP (ORDER BY {order})"
         else:
-            is_written = order and self.kind not in (AggKind.ARG_MIN, AggKind.ARG_MAX)
-            by = f" ORDER BY {order}" if is_written else ""
+            by = f" ORDER BY {order}" if order else ""
             text = f"{self.name}({distinct}{', '.join((*arguments, *constants))}{by})"
         return text if self.filter is None else f"{text} FILTER (WHERE {self.filter.describe(names)})"
 

@@ -17,6 +17,8 @@ results, else its group is not found; so a view records the version, and is rebu
        BYTEA; the names of time zones may be in any case, and an interval may end with a colon (they were NULL).
     4  a NUMERIC with a fraction or with more than 15 digits becomes the nearest REAL or DOUBLE; it could become a
        neighbour of that.
+    5  a pole of tand and cotd has PostgreSQL's sign; date_trunc to an hour or less, by the clock of a zone, stays in
+       the first of two hours that the clock shows alike.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from relational.expr.expression import Call, Cast, Expression, Literal
 from relational.expr.kernels.temporal import zone_names
 from relational.types.data_type import DataType, TypeKind
 
-KERNEL_VERSION = 4
+KERNEL_VERSION = 5
 _TEXT_FORMS = (
     TypeKind.SMALLINT,
     TypeKind.INT,
@@ -46,6 +48,9 @@ _THIRD_FORMS = (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ, TypeKin
 """Types that version 3 reads from texts otherwise."""
 _SECOND = ("acosd", "asind", "regexp_split_to_array", "similar_to", "to_char", "to_date", "to_timestamp")
 """Functions that version 2 computes otherwise."""
+_POLES = ("cotd", "tand")
+_FIFTH = (*_POLES, "date_trunc", *(f"date_trunc_{unit}" for unit in ("hour", "minute", "second", "millisecond")))
+"""Functions that version 5 computes otherwise, those of a moment where a zone follows it."""
 _ZONE_AT = {"date_trunc": 1, "make": 6}
 """The argument that is a zone, of functions whose names begin so."""
 _DOUBLE_DIGITS = 15
@@ -79,6 +84,8 @@ def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataT
 
 
 def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
+    if version == 4:
+        return False
     if source.kind is TypeKind.NUMERIC and target.is_float:
         return bool(source.scale) or (source.precision or MAX_PRECISION) > _DOUBLE_DIGITS
     if version == 3:
@@ -94,7 +101,9 @@ def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
 
 def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
-    if version == 3:
+    if call.function in _FIFTH and (call.function in _POLES or DataType.TIMESTAMPTZ in types[:-1]):
+        return True
+    if version >= 3:
         return False
     if _has_open_zone(call):
         return True

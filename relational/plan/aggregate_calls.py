@@ -76,7 +76,7 @@ def bound_call(term: UnboundAggregate, binder: ExprBinder) -> BoundCall:
     if term.distinct:
         found = _distinct(found, term)
     if kind in (AggKind.ARG_MIN, AggKind.ARG_MAX):
-        return replace(found, order=((arguments[1], order_of_extreme(kind)),))
+        found = replace(found, order=((arguments[1], order_of_extreme(kind)), *order))
     if not kind.collects:
         return replace(found, order=())
     return _with_each_key_once(found)

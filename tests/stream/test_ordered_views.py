@@ -29,7 +29,8 @@ VIEWS = {
                "percentile_disc(0.9) WITHIN GROUP (ORDER BY n) AS c, "
                "percentile_disc(0.5) WITHIN GROUP (ORDER BY seen) AS e FROM t GROUP BY g",
     "firsts": "SELECT g, first(x ORDER BY d, id) AS a, last(s ORDER BY d, id) AS b, arg_min(s, id) AS c, "
-              "max_by(d, id) FILTER (WHERE x < 5) AS e FROM t GROUP BY g",
+              "max_by(d, id) FILTER (WHERE x < 5) AS e, arg_min(s, x ORDER BY d, id) AS k, "
+              "arg_max(d, g ORDER BY x, id DESC) AS m FROM t GROUP BY g",
     "bits": "SELECT h, bit_and(x) AS a, bit_or(x) AS b, bit_xor(x) AS c, bit_or(id) AS e FROM t GROUP BY h",
     "pairs": "SELECT g, nullif(corr(d, x), CAST('NaN' AS DOUBLE PRECISION)) AS a, covar_samp(d, id) AS b, "
              "nullif(regr_slope(d, id), CAST('NaN' AS DOUBLE PRECISION)) AS c, regr_count(d, x) AS e "

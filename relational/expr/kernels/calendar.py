@@ -163,8 +163,11 @@ def zone_by_offset(offset: Interval, moment: datetime) -> datetime:
 
 
 def truncated_in_zone(unit: str, moment: datetime, zone: str) -> datetime:
-    """date_trunc by the clock of a zone."""
-    return to_utc(zone, truncated(unit, from_utc(zone, moment)))
+    """date_trunc by the clock of a zone; of an hour that the clock shows twice the one in which the moment is."""
+    shown = from_utc(zone, moment)
+    if unit in _INTERVAL_UNITS:
+        return moment_of(micros_of(moment) - micros_of(shown) + micros_of(truncated(unit, shown))).replace(tzinfo=UTC)
+    return to_utc(zone, truncated(unit, shown))
 
 
 def truncated(unit: str, moment: datetime) -> datetime:

@@ -92,14 +92,18 @@ def has_log_to_base(base: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def of_degrees(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of an angle in degrees, exact where its value is 0, ½ or 1."""
+    """A function of an angle in degrees, exact where its value is 0, ½ or 1. A pole has the sign of the quadrant that
+    ends there, and at 0 of the first one, as in PostgreSQL."""
 
     def applied(x: np.ndarray) -> np.ndarray:
-        found = function(np.radians(np.fmod(x, 360.0)))
+        angle = np.fmod(x, 360.0)
+        found = function(np.radians(angle))
         rounded = np.round(found * 2) / 2
         is_nice = (np.fmod(x, 15.0) == 0) & (np.abs(found - rounded) < 1e-12)
-        huge = np.abs(found) > 1e15
-        return np.where(huge, np.copysign(np.inf, x), np.where(is_nice, rounded + 0.0, found))
+        half = np.abs(angle) > 180.0
+        upper = np.where(half, 360.0 - np.abs(angle), np.abs(angle))
+        pole = np.where((angle < 0) ^ half ^ (upper > 90.0), -np.inf, np.inf)
+        return np.where(np.abs(found) > 1e15, pole, np.where(is_nice, rounded + 0.0, found))
 
     return applied
 

@@ -66,7 +66,7 @@ def test_what_the_second_kernels_compute_otherwise(query, changed):
         ("SELECT id, ts AT TIME ZONE 'us/pacific' AS a FROM c", ("timezone(VARCHAR, TIMESTAMP)",)),
         ("SELECT id, ts AT TIME ZONE 'US/Pacific' AS a, ts AT TIME ZONE '+02' AS b FROM c", ()),
         ("SELECT id, date_trunc('hour', tz, t) AS a FROM c", ("date_trunc_hour(TIMESTAMPTZ, VARCHAR)",)),
-        ("SELECT id, date_trunc('hour', tz, 'Europe/Berlin') AS a, date_trunc('day', ts) AS b FROM c", ()),
+        ("SELECT id, date_trunc('day', tz, 'Europe/Berlin') AS a, date_trunc('day', ts) AS b FROM c", ()),
         ("SELECT id, iv::varchar AS t, iv / 3 AS i, to_char(iv, 'dd') AS h, t::date AS d, t::int AS n FROM c", ()),
     ],
 )
@@ -91,6 +91,22 @@ def test_what_the_third_kernels_compute_otherwise(query, changed):
 def test_what_the_fourth_kernels_compute_otherwise(query, changed):
     statement = view(query)
     assert kernels_changed(statement.plan, 3) == changed
+    assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "changed"),
+    [
+        ("SELECT id, tand(d) AS a, cotd(d) AS b, tan(d) AS c FROM c", ("tand(DOUBLE)", "cotd(DOUBLE)")),
+        ("SELECT id, date_trunc('hour', tz, 'Europe/Berlin') AS a FROM c", ("date_trunc_hour(TIMESTAMPTZ, VARCHAR)",)),
+        ("SELECT id, date_trunc(t, tz, 'Europe/Berlin') AS a FROM c", ("date_trunc(VARCHAR, TIMESTAMPTZ, VARCHAR)",)),
+        ("SELECT id, date_trunc('day', tz, 'Europe/Berlin') AS a, date_trunc('hour', tz) AS b FROM c", ()),
+        ("SELECT id, date_trunc(t, tz) AS a, date_trunc('hour', ts) AS b, n::double AS d FROM c", ()),
+    ],
+)
+def test_what_the_fifth_kernels_compute_otherwise(query, changed):
+    statement = view(query)
+    assert kernels_changed(statement.plan, 4) == changed
     assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
 
 
