@@ -2,9 +2,9 @@
 state on local disk.
 
 Every event is read once, from two files of each type, each a split, mapped into memory; HUMMOCK_NEXMARK_EVENTS of all
-types together, one person and three auctions for 46 bids. Bids are written only for queries that read them, so q3 and
-q8 can run over many more events: with HUMMOCK_NEXMARK_NARROW=1 the files have only the columns that these two read,
-since all columns of a billion events do not fit into the page cache of 24 GB of memory. "declared": auctions are an
+types together, one person and three auctions for 46 bids. Bids are written only for queries that read them. With
+HUMMOCK_NEXMARK_NARROW=1 the files have only the columns that the query reads, so that it can run over many more events:
+all columns of a billion events do not fit into the page cache of 24 GB of memory. "declared": auctions are an
 append-only table with a primary key, so that bids wait only until their auction comes. A run begins with the first
 CREATE and ends when the offsets of the ends of all files are committed, at the default barrier interval. Beside it:
 DuckDB, once, over the same columns in memory; it keeps nothing. Printed with each: rows a second by wall, CPU ns a row,
@@ -14,6 +14,7 @@ the barrier latencies of the same run, and the memory of the process.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,13 +27,10 @@ import pytest
 import stream
 from bench.nexmark import BATCH_ROWS, SEED, batch
 from hummock.base.process import peak_memory_bytes
-from tests.support.drivers.nexmark_queries import COLUMNS as ALL_COLUMNS
-from tests.support.drivers.nexmark_queries import QUERIES, for_duckdb
+from tests.support.drivers.nexmark_queries import COLUMNS, QUERIES, for_duckdb
 
 EVENTS = int(os.environ.get("HUMMOCK_NEXMARK_EVENTS", "8000000"))
-NARROW_COLUMNS = {"person": "id BIGINT, name VARCHAR, city VARCHAR, state VARCHAR, date_time TIMESTAMP",
-                  "auction": "id BIGINT, date_time TIMESTAMP, seller BIGINT, category BIGINT"}
-COLUMNS = ALL_COLUMNS | (NARROW_COLUMNS if os.environ.get("HUMMOCK_NEXMARK_NARROW") == "1" else {})
+IS_NARROW = os.environ.get("HUMMOCK_NEXMARK_NARROW") == "1"
 PER_CYCLE = {"person": 1, "auction": 3, "bid": 46}
 SPLITS, READ_BYTES = 2, 8 << 20
 INPUTS = {"q3": ("person", "auction"), "q4": ("auction", "bid"), "q5": ("bid",), "q7": ("bid",),
@@ -46,36 +44,51 @@ def rows_of(kind: str) -> int:
     return EVENTS // 50 * PER_CYCLE[kind]
 
 
-def batches(kind: str, first: int, end: int) -> Iterator[pa.RecordBatch]:
+def columns_of(kind: str, name: str) -> str:
+    """The columns in the files of a type of events that a query reads, with their SQL types."""
+    query = QUERIES[name] if IS_NARROW else None
+    every = COLUMNS[kind].split(", ")
+    return ", ".join(each for each in every if query is None or re.search(rf"\b{each.split()[0]}\b", query))
+
+
+def batches(kind: str, names: list[str], first: int, end: int) -> Iterator[pa.RecordBatch]:
     """Batches of equal stretches of time, whatever the type."""
-    names = [column.split()[0] for column in COLUMNS[kind].split(", ")]
     step = max(BATCH_ROWS * PER_CYCLE[kind] // PER_CYCLE["bid"], 256)
     for at in range(first, end, step):
         yield batch(kind, names, at, min(step, end - at), seed=SEED)
 
 
 class Files:
-    """A directory of files for each type, written when it is first asked for, and read once into the page cache."""
+    """A directory of files for each type and its columns, written when it is first asked for, and read once into the
+    page cache."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._folders: dict[tuple[str, str], Path] = {}
 
-    def of(self, kind: str) -> Path:
-        folder, rows = self._directory / kind, rows_of(kind)
-        if not folder.exists():
-            folder.mkdir()
-            for number in range(SPLITS):
-                path, parts = folder / f"{number}.arrow", batches(kind, rows * number // SPLITS,
-                                                                  rows * (number + 1) // SPLITS)
-                first = next(parts)
-                with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
-                    writer.write_batch(first)
-                    for part in parts:
-                        writer.write_batch(part)
-                with path.open("rb") as source:
-                    while source.read(READ_BYTES):
-                        pass
-        return folder
+    def of(self, kind: str, name: str) -> Path:
+        """The files of a type that a query reads."""
+        columns = columns_of(kind, name)
+        if (kind, columns) not in self._folders:
+            self._folders[kind, columns] = folder = self._directory / f"{kind}{len(self._folders)}"
+            self._write(folder, kind, [column.split()[0] for column in columns.split(", ")])
+        return self._folders[kind, columns]
+
+    @staticmethod
+    def _write(folder: Path, kind: str, names: list[str]) -> None:
+        folder.mkdir()
+        rows = rows_of(kind)
+        for number in range(SPLITS):
+            path, parts = folder / f"{number}.arrow", batches(kind, names, rows * number // SPLITS,
+                                                              rows * (number + 1) // SPLITS)
+            first = next(parts)
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
+                writer.write_batch(first)
+                for part in parts:
+                    writer.write_batch(part)
+            with path.open("rb") as source:
+                while source.read(READ_BYTES):
+                    pass
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +103,18 @@ def test_sources_to_digest(benchmark: Any, name: str, is_declared: bool, files: 
     rows = sum(map(rows_of, INPUTS[name]))
     figures: dict[str, float] = {}
     for kind in INPUTS[name]:
-        files.of(kind)
-    ends = ends_of([kind for kind in INPUTS[name] if not (is_declared and kind == "auction")], files)
+        files.of(kind, name)
+    ends = ends_of([kind for kind in INPUTS[name] if not (is_declared and kind == "auction")], name, files)
     with stream.connect(f"file://{tmp_path}", create=True) as db:
         def run() -> None:
             began = time.process_time()
             for kind in INPUTS[name]:
-                connector = f"WITH (connector = 'arrow', path = '{files.of(kind)}')"
+                columns = columns_of(kind, name)
+                connector = f"WITH (connector = 'arrow', path = '{files.of(kind, name)}')"
                 if is_declared and kind == "auction":
-                    db.sql(f"CREATE TABLE {kind} ({COLUMNS[kind]}, PRIMARY KEY (id)) APPEND ONLY {connector}")
+                    db.sql(f"CREATE TABLE {kind} ({columns}, PRIMARY KEY (id)) APPEND ONLY {connector}")
                 else:
-                    db.sql(f"CREATE SOURCE {kind} ({COLUMNS[kind]}) {connector}")
+                    db.sql(f"CREATE SOURCE {kind} ({columns}) {connector}")
             db.sql(f"CREATE SINK {name} AS {QUERIES[name]} WITH (connector = 'digest')")
             while dict(db.source_offsets(name)) != ends:
                 time.sleep(0.01)
@@ -117,12 +131,12 @@ def test_sources_to_digest(benchmark: Any, name: str, is_declared: bool, files: 
           f"barriers median {latencies.median_ms:.0f} p99 {latencies.p99_ms:.0f} ms, {memory} MB; {state}")
 
 
-def ends_of(kinds: list[str], files: Files) -> dict[str, str]:
-    """The offsets of a job that has read all files."""
+def ends_of(kinds: list[str], name: str, files: Files) -> dict[str, str]:
+    """The offsets of a job of a query that has read all its files."""
     ends = {}
     for kind in kinds:
         prefix = f"{kind}/" if len(kinds) > 1 else ""
-        for path in files.of(kind).iterdir():
+        for path in files.of(kind, name).iterdir():
             with pa.memory_map(str(path)) as source:
                 ends[f"{prefix}{path.name}"] = f"{pa.ipc.open_file(source).num_record_batches}:0"
     return ends
@@ -133,7 +147,8 @@ def test_duckdb_once(benchmark: Any, name: str, files: Files) -> None:
     duckdb = pytest.importorskip("duckdb")
     connection, rows = duckdb.connect(), sum(map(rows_of, INPUTS[name]))
     for kind in INPUTS[name]:
-        parts = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in sorted(files.of(kind).iterdir())]
+        paths = sorted(files.of(kind, name).iterdir())
+        parts = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in paths]
         connection.register(kind, pa.concat_tables(parts))
     query = for_duckdb(QUERIES[name])
     benchmark.group = name
