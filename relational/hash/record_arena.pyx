@@ -158,13 +158,19 @@ cdef class RecordArena:
         return 0
 
     cdef void trim(self) noexcept nogil:
-        cdef Py_ssize_t wanted
-        if self.size < HUGE_PAGE_BYTES or class_of(self.size) < 0:
-            return
-        wanted = class_bytes(class_of(self.size))
-        if wanted < self.capacity:
-            shrink(self.data, self.capacity, wanted)
-            self.capacity = wanted
+        cdef Py_ssize_t wanted = max(self.size, <Py_ssize_t>SMALLEST)
+        cdef uint8_t* made
+        if class_of(wanted) >= 0:
+            wanted = class_bytes(class_of(wanted))
+            if wanted < self.capacity:
+                shrink(self.data, self.capacity, wanted)
+                self.capacity = wanted
+        elif 2 * wanted < self.capacity:
+            made = acquire(wanted)
+            if made != NULL:
+                memcpy(made, self.data, <size_t>self.size)
+                release(self.data, self.capacity)
+                self.data, self.capacity = made, wanted
 
     cdef int extend(self, Py_ssize_t more) except -1 nogil:
         if more > 0:

@@ -227,7 +227,7 @@ cdef class JoinIndex(JoinRows):
         cdef Py_ssize_t before, capacity
         cdef double kept = EVICTION_SHARE
         if self.has_waste():
-            self.repack(self.worth_keeping())
+            self.repack(self.lists.worth_keeping(self.epoch))
         self.lists.pack()
         before = self.lists.keys
         if self.memory_share is not None:
@@ -325,19 +325,11 @@ cdef class JoinIndex(JoinRows):
                 or self.lists.empty_keys > max(<Py_ssize_t>MIN_WASTE, self.lists.keys // 2)
                 or 2 * self.records.dead_bytes > self.records.arena.size + WASTE_BYTES)
 
-    def worth_keeping(self):
-        """The keys that have rows or were touched in this epoch: int32[n]."""
-        rows, touched = self.lists.columns()
-        return np.flatnonzero((rows > 0) | (touched == self.epoch)).astype(np.int32)
-
     def latest(self, wanted_bytes):
         """The last touched keys whose shares of the memory add up to `wanted_bytes`, ascending: int32[n]."""
-        rows, touched = self.lists.columns()
         per_row = self.records.size_bytes / max(self.records.rows, 1)
         per_key = (self.key_numbers.size_bytes + self.lists.size_bytes) / max(self.lists.keys, 1)
-        order = np.argsort(touched, kind="stable")[::-1]
-        taken = np.cumsum(rows[order] * per_row + per_key) <= wanted_bytes
-        return np.sort(order[taken]).astype(np.int32)
+        return self.lists.latest(self.epoch, per_key, per_row, wanted_bytes)
 
     cdef int evict(self, Py_ssize_t kept_bytes) except -1:
         kept = self.latest(kept_bytes)
@@ -346,13 +338,13 @@ cdef class JoinIndex(JoinRows):
         return self.repack(kept)
 
     cdef int repack(self, const int32_t[::1] keys) except -1:
-        order = np.empty(max(self.lists.rows, 1), np.int32)
-        cdef int32_t[::1] numbers = order
-        cdef Py_ssize_t rows
+        cdef uint8_t[::1] marks = np.zeros(max(self.records.rows, 1), np.uint8)
+        cdef int32_t[::1] numbers = np.empty(max(self.records.rows, 1), np.int32)
+        with nogil:
+            self.lists.mark(keys, &marks[0])
+        self.records.keep(&marks[0], &numbers[0])
         self.lists.keep(keys, &numbers[0])
-        rows = self.lists.rows
         self.key_numbers.keep(keys)
-        self.records.keep(&numbers[0], rows)
         self.free_row = -1
         self.generation += 1
         return 0

@@ -8,7 +8,7 @@ contiguous tags; rows of keys that had more than SCANNED are found by a TagTable
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from relational.hash.record_arena cimport RecordArena
 from relational.join.tag_table cimport TagTable
@@ -67,8 +67,9 @@ cdef class RowLists:
     cdef int32_t allocate_block(self, uint32_t size_class) except -1 nogil
     cdef void free_block(self, const KeyEntry* entry) noexcept nogil        # frees its block; REQUIRES that it has one
     cdef int pack(self) except -1                                           # removes free blocks; changes no id
-    cdef int keep(self, const int32_t[::1] keys, int32_t* order) except -1
-    # renumbers `keys` to 0, 1, 2 … and drops the others; order[r]: the row that becomes row r, in key order
+    cdef void mark(self, const int32_t[::1] keys, uint8_t* marks) noexcept nogil    # sets 1 at each row of `keys`
+    cdef int keep(self, const int32_t[::1] keys, const int32_t* numbers) except -1
+    # renumbers `keys` to 0, 1, 2 … and drops the others; numbers[row]: the new number of a row of theirs
 
     cdef inline Py_ssize_t block_bytes(self, uint32_t size_class) noexcept nogil:
         """The bytes of a block of a class."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 cimport cython
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
@@ -13,6 +13,11 @@ from relational.join.tag_table cimport TagTable
 cdef enum:
     MOST_ROWS = 1 << 30     # of one key
     MIN_PACKED = 1 << 20    # bytes of free blocks below which they stay
+    AGES = 4096             # in epochs, that are told apart
+
+
+cdef inline Py_ssize_t age_of(uint32_t epoch, uint32_t touched) noexcept nogil:
+    return min(<Py_ssize_t>(epoch - touched), <Py_ssize_t>AGES - 1)
 
 
 @cython.final
@@ -30,17 +35,46 @@ cdef class RowLists:
         """Memory used."""
         return self.entries.capacity + self.only_tags.capacity + self.lists.capacity + self.tagged.slots.capacity
 
-    def columns(self):
-        """(rows int32, touched uint32) of each key, as a copy."""
-        counts, times = np.empty(self.keys, np.int32), np.empty(self.keys, np.uint32)
-        cdef int32_t[::1] rows = counts
-        cdef uint32_t[::1] touched = times
+    def worth_keeping(self, uint32_t epoch):
+        """The keys that have rows or were touched in `epoch`: int32[n], ascending."""
+        found = np.empty(self.keys, np.int32)
+        cdef int32_t[::1] out = found
         cdef const KeyEntry* entry
-        cdef Py_ssize_t key
-        for key in range(self.keys):
-            entry = self.entry(key)
-            rows[key], touched[key] = self.count(entry), entry.touched
-        return counts, times
+        cdef Py_ssize_t key, count = 0
+        with nogil:
+            for key in range(self.keys):
+                entry = self.entry(key)
+                if not is_empty(entry) or entry.touched == epoch:
+                    out[count] = <int32_t>key
+                    count += 1
+        return found[:count]
+
+    def latest(self, uint32_t epoch, double per_key, double per_row, double wanted):
+        """The last touched keys that need at most `wanted` bytes, so many for a key and for each of its rows: int32[n],
+        ascending. Those touched AGES epochs before `epoch` or earlier count as equally old."""
+        by_age, found = np.zeros(AGES, np.float64), np.empty(self.keys, np.int32)
+        cdef double[::1] used = by_age
+        cdef int32_t[::1] out = found
+        cdef const KeyEntry* entry
+        cdef Py_ssize_t key, age, oldest = 0, count = 0
+        with nogil:
+            for key in range(self.keys):
+                entry = self.entry(key)
+                used[age_of(epoch, entry.touched)] += per_key + per_row * self.count(entry)
+            while oldest < AGES and used[oldest] <= wanted:
+                wanted -= used[oldest]
+                oldest += 1
+            if oldest < AGES:
+                wanted = used[oldest] - wanted      # bytes of keys of this age that go, the first ones
+            for key in range(self.keys):
+                entry = self.entry(key)
+                age = age_of(epoch, entry.touched)
+                if age == oldest and wanted > 0:
+                    wanted -= per_key + per_row * self.count(entry)
+                elif age <= oldest:
+                    out[count] = <int32_t>key
+                    count += 1
+        return found[:count]
 
     cdef int grow(self, Py_ssize_t keys) except -1:
         cdef Py_ssize_t key
@@ -199,12 +233,21 @@ cdef class RowLists:
         self.clear_free()
         return 0
 
-    cdef int keep(self, const int32_t[::1] keys, int32_t* order) except -1:
+    cdef void mark(self, const int32_t[::1] keys, uint8_t* marks) noexcept nogil:
+        cdef Py_ssize_t key
+        cdef const KeyEntry* entry
+        cdef int32_t position
+        for key in range(keys.shape[0]):
+            entry = self.entry(keys[key])
+            for position in range(self.count(entry)):
+                marks[self.row_at(entry, position)] = 1
+
+    cdef int keep(self, const int32_t[::1] keys, const int32_t* numbers) except -1:
         cdef RowLists kept = RowLists(self.has_tags)
         cdef Py_ssize_t key
         cdef const KeyEntry* entry
         cdef const uint32_t* tags = NULL
-        cdef int32_t position, row = 0
+        cdef int32_t position, row
         kept.grow(keys.shape[0])
         with nogil:
             for key in range(keys.shape[0]):
@@ -213,9 +256,8 @@ cdef class RowLists:
                 if self.has_tags:
                     tags = self.tags(entry) if has_block(entry) else self.only_tag(keys[key])
                 for position in range(self.count(entry)):
-                    order[row] = self.row_at(entry, position)
+                    row = numbers[self.row_at(entry, position)]
                     kept.add(<int32_t>key, row, tags[position] if self.has_tags else 0)
-                    row += 1
         self.keys, self.empty_keys, self.rows = kept.keys, kept.empty_keys, kept.rows
         self.entries, self.only_tags = kept.entries, kept.only_tags
         self.lists, self.tagged = kept.lists, kept.tagged

@@ -46,8 +46,9 @@ cdef class RowRecords:
     cdef Py_ssize_t string_bytes(self, int64_t row) noexcept nogil      # of `arena` that a record refers to
     cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns)
     # one pa.Array per requested column; NULL for id -1
-    cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1
-    # renumbers the records of `ids`, headers included, to rows 0, 1, 2 …; drops the others
+    cdef int keep(self, const uint8_t* marks, int32_t* numbers) except -1
+    # renumbers the marked records, headers included, to 0, 1, 2 … in their order, and drops the others; REQUIRES that
+    # they are written. numbers[row]: the new number of a marked one
 
     cdef inline uint8_t* record(self, int64_t row) noexcept nogil:
         """Valid until `grow` or `keep`."""

@@ -119,13 +119,18 @@ cdef class RowRecords:
             free(wanted)
         return [(<ColumnBuilder>builder).finish() for builder in out]
 
-    cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1:
-        cdef RowRecords kept = RowRecords(self.types, self.bits)
-        kept.grow(rows)
+    cdef int keep(self, const uint8_t* marks, int32_t* numbers) except -1:
+        cdef ByteBuffer arena = ByteBuffer()
+        cdef Py_ssize_t strings = 0, row
         with nogil:
-            copy_records(self, kept, ids, rows)
-        self.records, self.arena, self.rows = kept.records, kept.arena, rows
-        self.dead_bytes = 0
+            if self.has_strings:
+                for row in range(self.rows):
+                    strings += self.string_bytes(row) if marks[row] else 0
+            arena.reserve(strings)
+            self.rows = move_records(self, arena, marks, numbers)
+        self.records.size = (self.rows + 1) * self.width
+        self.records.trim()
+        self.arena, self.dead_bytes = arena, 0
         return 0
 
     cdef Py_ssize_t string_bytes(self, int64_t row) noexcept nogil:
@@ -277,21 +282,27 @@ cdef int gather_strings(RowRecords self, int column, const int32_t* ids, Py_ssiz
     return 0
 
 
-cdef int copy_records(RowRecords self, RowRecords target, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
-    """Copies records of `ids` to `target`, which has the capacity, with strings packed."""
-    cdef Py_ssize_t row
-    cdef int64_t position, moved
+cdef Py_ssize_t move_records(RowRecords self, ByteBuffer arena, const uint8_t* marks, int32_t* numbers) noexcept nogil:
+    """Moves the marked records down, and their strings to `arena`, which has the capacity; returns their number."""
+    cdef Py_ssize_t row, to = 0
+    cdef int64_t position
     cdef int32_t size
+    cdef uint8_t* record
     cdef int i
-    for row in range(rows):
-        if row + 16 < rows:
-            prefetch(self.record(ids[row + 16]))
-        memcpy(target.record(row), self.record(ids[row]), <size_t>self.width)
+    for row in range(self.rows):
+        if not marks[row]:
+            continue
+        record = self.record(to)
+        if to < row:
+            memcpy(record, self.record(row), <size_t>self.width)
         for i in range(self.count):
-            if has_bytes(self.slots[i].kind) and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:
-                memcpy(&position, self.record(ids[row]) + self.slots[i].offset, 8)
-                memcpy(&size, self.record(ids[row]) + self.slots[i].offset + 8, 4)
-                moved = target.arena.size
-                target.arena.append(self.arena.data + position, size)
-                memcpy(target.record(row) + self.slots[i].offset, &moved, 8)
-    return 0
+            if has_bytes(self.slots[i].kind) and (record[self.bits + (i >> 3)] >> (i & 7)) & 1:
+                memcpy(&position, record + self.slots[i].offset, 8)
+                memcpy(&size, record + self.slots[i].offset + 8, 4)
+                memcpy(arena.data + arena.size, self.arena.data + position, <size_t>size)
+                position = arena.size
+                memcpy(record + self.slots[i].offset, &position, 8)
+                arena.size += size
+        numbers[row] = <int32_t>to
+        to += 1
+    return to

@@ -85,10 +85,10 @@ class OrderedGroupsExecutor(Executor):
         if closing is not None:
             self._table.update_watermark(closing.value)
         self._table.commit(barrier.epoch)
-        self._end_epoch()
         yield from self._watermarks.values()
         self._watermarks.clear()
         yield barrier
+        self._end_epoch()  # behind the barrier, which an eviction would delay
 
     def _begin(self) -> None:
         """The table can be read."""

@@ -99,6 +99,36 @@ def test_evicted_keys_are_counted():
     assert index.memory().used_bytes > index.size_bytes, "that filter counts as well"
 
 
+def test_keys_touched_longest_ago_are_evicted_with_their_rows():
+    index = JoinIndex([DataType.BIGINT, DataType.VARCHAR], (0,), (0,), memory=MemoryBudget(1_100_000).share())
+
+    def column(first, end):
+        return pa.array(np.arange(first, end))
+
+    def add(first, end):
+        texts = pa.array([f"row {number}" for number in range(first, end)])
+        chunk = StreamChunk([column(first, end), texts], np.zeros(end - first, np.uint8))
+        index.apply(chunk, index.locate([chunk.columns[0]]).ids)
+
+    add(0, 10_000)
+    assert index.end_epoch() == 0
+    index.locate([column(3_000, 4_000)])  # touched again
+    add(10_000, 11_000)
+    index.end_epoch()
+    add(11_000, 16_000)
+    assert index.end_epoch() > 0 and index.generation == 1 and index.size_bytes <= 1_100_000
+    ids = index.locate([column(0, 16_000)], is_adding=False).ids
+    kept = np.flatnonzero(ids >= 0)
+    of_first = kept[(kept < 3_000) | ((kept >= 4_000) & (kept < 10_000))]  # last touched in the first epoch
+    assert 0 < len(of_first) < 3_000 and of_first.tolist() == [*range(of_first[0], 10_000)]
+    assert set(kept) - set(of_first) == {*range(3_000, 4_000), *range(10_000, 16_000)}
+    for probe_rows, row_ids in JoinProbe(index, ids[kept]):
+        numbers, texts = index.gather(row_ids)
+        assert numbers.to_pylist() == kept[probe_rows].tolist()
+        assert texts.to_pylist() == [f"row {number}" for number in kept[probe_rows]]
+    assert index.rows == len(kept)
+
+
 BESIDE = {("append-only", 16): 16, ("retracting", 16): 20, ("retracting", 8): 24,
           ("append-only", 1): 36, ("retracting", 1): 40}  # fmt: skip
 
