@@ -12,7 +12,6 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView
 from relational.hash.record_arena cimport RecordArena
 
@@ -31,7 +30,7 @@ cdef class RowRecords:
     cdef int count                      # columns
     cdef Py_ssize_t bits                # offset of the presence bits: the size of the header
     cdef RecordArena records            # record -1, then each row's
-    cdef ByteBuffer arena               # bytes of strings; those of replaced rows remain until `keep`
+    cdef RecordArena arena              # bytes of strings; those of replaced rows remain until `keep`
     cdef Py_ssize_t dead_bytes          # of `arena`: strings of released records
     cdef Py_ssize_t value_bytes         # of the columns of a row as Arrow holds them, without the bytes of strings
     cdef bint has_strings

@@ -6,10 +6,9 @@ for the others.
 
 cimport cython
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from hummock.base.prefetch cimport prefetch
-from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
@@ -46,7 +45,7 @@ cdef class RowRecords:
         self.width = max(self.width, <Py_ssize_t>sizeof(int32_t))
         if header_bytes:
             self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
-        self.records, self.arena, self.rows = RecordArena(), ByteBuffer(), -1
+        self.records, self.arena, self.rows = RecordArena(), RecordArena(), -1
         self.grow(0)
 
     def __dealloc__(self):
@@ -92,11 +91,16 @@ cdef class RowRecords:
 
     cdef int write(self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids,
                    ) except -1 nogil:
+        cdef Py_ssize_t strings = 0
         cdef int i
         for i in range(self.count):
             if has_bytes(self.slots[i].kind):
-                self.arena.reserve(written_bytes(views[i], first, rows, ids))
-            write_field(self, i, views[i], first, rows, ids)
+                strings += written_bytes(views[i], first, rows, ids)
+            else:
+                write_field(self, i, views[i], first, rows, ids)
+        if self.has_strings:
+            self.arena.reserve(strings)
+            write_strings(self, views, first, rows, ids)
         return 0
 
     cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns):
@@ -120,16 +124,20 @@ cdef class RowRecords:
         return [(<ColumnBuilder>builder).finish() for builder in out]
 
     cdef int keep(self, const uint8_t* marks, int32_t* numbers) except -1:
-        cdef ByteBuffer arena = ByteBuffer()
-        cdef Py_ssize_t strings = 0, row
-        with nogil:
-            if self.has_strings:
-                for row in range(self.rows):
-                    strings += self.string_bytes(row) if marks[row] else 0
+        cdef bint ascends = True
+        cdef Py_ssize_t strings = 0
+        cdef RecordArena arena = self.arena
+        if self.has_strings:
+            with nogil:
+                strings = kept_strings(self, marks, &ascends)
+        if not ascends:
+            arena = RecordArena()
             arena.reserve(strings)
-            self.rows = move_records(self, arena, marks, numbers)
-        self.records.size = (self.rows + 1) * self.width
+        with nogil:
+            self.rows = move_records(self, arena.data, marks, numbers)
+        self.records.size, arena.size = (self.rows + 1) * self.width, strings
         self.records.trim()
+        arena.trim()
         self.arena, self.dead_bytes = arena, 0
         return 0
 
@@ -160,7 +168,7 @@ cdef Py_ssize_t written_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize
 
 cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ssize_t first, Py_ssize_t rows,
                       const int32_t* ids) noexcept nogil:
-    """Writes one column of a block of rows; the last row of a record wins. REQUIRES capacity in the arena."""
+    """Writes one column of fixed width of a block of rows; the last row of a record wins."""
     cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row
     cdef uint8_t flag = <uint8_t>(1 << (column & 7))
@@ -183,14 +191,34 @@ cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ss
         write_value(self, slot, view, first + row, record + slot.offset)
 
 
+cdef void write_strings(RowRecords self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids
+                        ) noexcept nogil:
+    """Writes the strings of a block of rows, row by row, so that those of new records follow each other; the last row
+    of a record wins. REQUIRES capacity in the arena."""
+    cdef Py_ssize_t row
+    cdef uint8_t* record
+    cdef uint8_t flag
+    cdef int i
+    for row in range(rows):
+        if ids[row] < 0:
+            continue
+        record = self.record(ids[row])
+        for i in range(self.count):
+            if not has_bytes(self.slots[i].kind):
+                continue
+            flag = <uint8_t>(1 << (i & 7))
+            record[self.bits + (i >> 3)] &= <uint8_t>~flag
+            if not is_null(views[i], first + row):
+                record[self.bits + (i >> 3)] |= flag
+                write_string(self, views[i], first + row, record + self.slots[i].offset)
+
+
 cdef inline void write_value(RowRecords self, const FieldSlot* slot, const ColumnView* view, Py_ssize_t row,
                              uint8_t* value) noexcept nogil:
     if slot.width == 8:
         memcpy(value, view.values + 8 * row, 8)
     elif slot.width == 4:
         memcpy(value, view.values + 4 * row, 4)
-    elif slot.width == STRING_BYTES:
-        write_string(self, view, row, value)
     elif slot.width == 16:
         memcpy(value, view.values + 16 * row, 16)
     elif slot.width == 2:
@@ -282,10 +310,32 @@ cdef int gather_strings(RowRecords self, int column, const int32_t* ids, Py_ssiz
     return 0
 
 
-cdef Py_ssize_t move_records(RowRecords self, ByteBuffer arena, const uint8_t* marks, int32_t* numbers) noexcept nogil:
-    """Moves the marked records down, and their strings to `arena`, which has the capacity; returns their number."""
+cdef Py_ssize_t kept_strings(RowRecords self, const uint8_t* marks, bint* ascends) noexcept nogil:
+    """The bytes of the strings of the marked records; whether they follow each other in the order of the records."""
+    cdef Py_ssize_t row, total = 0
+    cdef int64_t position, end = 0
+    cdef int32_t size
+    cdef const uint8_t* record
+    cdef int i
+    for row in range(self.rows):
+        if not marks[row]:
+            continue
+        record = self.record(row)
+        for i in range(self.count):
+            if has_bytes(self.slots[i].kind) and (record[self.bits + (i >> 3)] >> (i & 7)) & 1:
+                memcpy(&position, record + self.slots[i].offset, 8)
+                memcpy(&size, record + self.slots[i].offset + 8, 4)
+                ascends[0] &= position >= end
+                end = position + size
+                total += size
+    return total
+
+
+cdef Py_ssize_t move_records(RowRecords self, uint8_t* strings, const uint8_t* marks, int32_t* numbers) noexcept nogil:
+    """Moves the marked records down, and their strings to `strings`, which has room for them, and may be where they
+    are if they ascend; returns the number of records."""
     cdef Py_ssize_t row, to = 0
-    cdef int64_t position
+    cdef int64_t position, end = 0
     cdef int32_t size
     cdef uint8_t* record
     cdef int i
@@ -299,10 +349,9 @@ cdef Py_ssize_t move_records(RowRecords self, ByteBuffer arena, const uint8_t* m
             if has_bytes(self.slots[i].kind) and (record[self.bits + (i >> 3)] >> (i & 7)) & 1:
                 memcpy(&position, record + self.slots[i].offset, 8)
                 memcpy(&size, record + self.slots[i].offset + 8, 4)
-                memcpy(arena.data + arena.size, self.arena.data + position, <size_t>size)
-                position = arena.size
-                memcpy(record + self.slots[i].offset, &position, 8)
-                arena.size += size
+                memmove(strings + end, self.arena.data + position, <size_t>size)
+                memcpy(record + self.slots[i].offset, &end, 8)
+                end += size
         numbers[row] = <int32_t>to
         to += 1
     return to
