@@ -24,6 +24,10 @@ cdef struct Changes:        # of a chunk
     const ColumnView** named    # columns of the stream key, as received
 
 
+cdef enum:
+    GAPS = 16               # a record in so many may be free: fewer are not worth new rows out of the order of records
+
+
 cdef class JoinRows:
     cdef RowLists lists
     cdef RowRecords records
@@ -48,6 +52,10 @@ cdef class JoinRows:
     # the position, in the list of its key, of the row with the join key and stream key of a row of the chunk; -1: none,
     # UNWRITTEN: not known yet
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil
+
+    cdef inline bint has_gaps(self) noexcept nogil:
+        """Whether there are so many free records that new rows take them."""
+        return (self.records.rows - self.lists.rows) * GAPS > self.records.rows
 
     cdef inline int32_t* degree(self, int64_t row) noexcept nogil:
         """REQUIRES that records have one."""

@@ -149,7 +149,7 @@ cdef class JoinRows:
                 self.records.release(number, self.free_row)
                 self.free_row = number
                 continue
-            number = self.free_row
+            number = self.free_row if self.has_gaps() else -1
             if number >= 0:
                 self.free_row = self.records.next_free(number)
             number = self.records.next_row(number)
