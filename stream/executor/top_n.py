@@ -36,7 +36,7 @@ from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.ordered_groups import OrderedGroupsExecutor, is_deleted, lost_rows, no_rows, positions
 
 KEPT_ROWS = 1 << 17
-"""Changes of an epoch beyond which they are applied before the barrier: tens of milliseconds. Half as many at a time took
+"""Changes of an epoch beyond which they are applied before the barrier: tens of milliseconds. Half as many took
 a tenth more CPU where few groups change again (Nexmark q19), and more where the same ones do."""
 READ_AT_ONCE = 4_096
 """Windows that are read from the table at a time."""
