@@ -68,7 +68,7 @@ def test_lists_of_any_length_follow_a_dict(seed):
             key = rng.choice(list(held))
             if held[key]:
                 apply(index, [(Op.DELETE, key, name, value) for name, value in held.pop(key).items()])
-        if rng.random() < 0.1:
+        if rng.random() < 0.1 and held:
             (forgotten,) = index.locate([pa.array([rng.choice(list(held))])]).ids.tolist()
             held.pop(index.keys_of(np.array([forgotten], np.int32)).rows().__next__()[0], None)
             index.forget(np.array([forgotten], np.int32))
