@@ -49,8 +49,10 @@ _THIRD_FORMS = (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ, TypeKin
 _SECOND = ("acosd", "asind", "regexp_split_to_array", "similar_to", "to_char", "to_date", "to_timestamp")
 """Functions that version 2 computes otherwise."""
 _POLES = ("cotd", "tand")
-_FIFTH = (*_POLES, "date_trunc", *(f"date_trunc_{unit}" for unit in ("hour", "minute", "second", "millisecond")))
-"""Functions that version 5 computes otherwise, those of a moment where a zone follows it."""
+"""Functions that version 5 computes otherwise."""
+_CUT_IN_ZONE = ("date_trunc", *(
+    f"date_trunc_{unit}" for unit in ("hour", "minute", "second", "millisecond", "microsecond")))
+"""And these, where a zone follows the moment."""
 _ZONE_AT = {"date_trunc": 1, "make": 6}
 """The argument that is a zone, of functions whose names begin so."""
 _DOUBLE_DIGITS = 15
@@ -101,7 +103,7 @@ def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
 
 def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
-    if call.function in _FIFTH and (call.function in _POLES or DataType.TIMESTAMPTZ in types[:-1]):
+    if call.function in _POLES or (call.function in _CUT_IN_ZONE and DataType.TIMESTAMPTZ in types[:-1]):
         return True
     if version >= 3:
         return False

@@ -99,6 +99,8 @@ def test_what_the_fourth_kernels_compute_otherwise(query, changed):
     [
         ("SELECT id, tand(d) AS a, cotd(d) AS b, tan(d) AS c FROM c", ("tand(DOUBLE)", "cotd(DOUBLE)")),
         ("SELECT id, date_trunc('hour', tz, 'Europe/Berlin') AS a FROM c", ("date_trunc_hour(TIMESTAMPTZ, VARCHAR)",)),
+        ("SELECT id, date_trunc('microsecond', tz, 'Europe/Berlin') AS a FROM c",
+         ("date_trunc_microsecond(TIMESTAMPTZ, VARCHAR)",)),
         ("SELECT id, date_trunc(t, tz, 'Europe/Berlin') AS a FROM c", ("date_trunc(VARCHAR, TIMESTAMPTZ, VARCHAR)",)),
         ("SELECT id, date_trunc('day', tz, 'Europe/Berlin') AS a, date_trunc('hour', tz) AS b FROM c", ()),
         ("SELECT id, date_trunc(t, tz) AS a, date_trunc('hour', ts) AS b, n::double AS d FROM c", ()),
