@@ -13,13 +13,13 @@ from libc.string cimport memcpy, memmove, memset
 
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.hash.age cimport AGES, age_of
 from relational.hash.record_arena cimport RecordArena
 
 cdef enum:
     AHEAD = 16
     GROWN_AT_ONCE = 1024        # groups from which on the GIL is released: their memory may be new to the process
     LINE = 64                   # bytes; a record does not cross a line unless it is longer than one
-    AGES = 1 << 16              # of groups, in epochs, that are told apart
     KEPT_BYTES = 4 << 20        # more memory for saved records returns to the pool at the end of an epoch
 
 
@@ -29,10 +29,6 @@ cdef Py_ssize_t padded(Py_ssize_t width) noexcept:
     while out < width and out < LINE:
         out *= 2
     return out if width <= out else (width + LINE - 1) // LINE * LINE
-
-
-cdef inline uint32_t age_of(uint32_t epoch, uint32_t touched) noexcept nogil:
-    return min(epoch - touched, <uint32_t>AGES - 1)
 
 
 cdef class GroupRecords:

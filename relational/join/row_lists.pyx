@@ -7,17 +7,13 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch, prefetch_for_write
+from relational.hash.age cimport AGES, age_of
 from relational.hash.record_arena cimport RecordArena
 from relational.join.tag_table cimport TagTable
 
 cdef enum:
     MOST_ROWS = 1 << 30     # of one key
     MIN_PACKED = 1 << 20    # bytes of free blocks below which they stay
-    AGES = 4096             # in epochs, that are told apart
-
-
-cdef inline Py_ssize_t age_of(uint32_t epoch, uint32_t touched) noexcept nogil:
-    return min(<Py_ssize_t>(epoch - touched), <Py_ssize_t>AGES - 1)
 
 
 @cython.final
