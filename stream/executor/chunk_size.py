@@ -4,15 +4,13 @@ As many as its actor reads and processes in a few milliseconds of CPU time, and 
 chunk costs less per row, a shorter one delays barriers less. Where the source waits until slower actors have room for a
 chunk, it is as many as they process in a twentieth of a second. Before a barrier is due each chunk takes half the time
 that is left, until there is room for the next one, so that the barrier waits neither for the rest of a long chunk, nor
-for what the actors below have not processed: a source that reads fast would fill their channels till the end. A barrier
-is due an interval after the one before was injected, which its epoch tells; one that does not come is no longer
-expected after a part of the interval.
+for what the actors below have not processed: a source that reads fast would fill their channels till the end.
 """
 
 from __future__ import annotations
 
-from hummock.epoch import Clock, Epoch, to_unix_ms, wall_clock_ms
 from stream.executor.base import CHUNK_BYTES
+from stream.runtime.barrier_forecast import BarrierForecast
 
 SHORT_SECONDS, LONG_SECONDS = 0.02, 0.08
 """CPU time of the actor per chunk: chunks grow below the first, and shrink above the second."""
@@ -20,19 +18,16 @@ SLOW_SECONDS = 0.05
 """Between two chunks, all in all: chunks shrink above it, and do not grow above half of it ..."""
 SLOW_CHUNKS = 4
 """... but not below so many times the least number of rows: many actors on few cores are slow whatever the size."""
-OVERDUE_SHARE = 1 / 8
-"""Of the interval, for which a barrier that is late is expected."""
 
 
 class ChunkSize:
-    """Between `least` and `most` rows, beginning with `least`. `interval_ms`: of barriers."""
+    """Between `least` and `most` rows, beginning with `least`."""
 
-    def __init__(self, least: int, most: int, interval_ms: int, clock: Clock = wall_clock_ms) -> None:
+    def __init__(self, least: int, most: int, forecast: BarrierForecast) -> None:
         self._least, self._most = min(least, most), most
         self._whole = self._least  # rows of a chunk when no barrier is due
-        self._interval_ms, self._clock = interval_ms, clock
-        self._row_ms = self._row_bytes = 0.0  # until there was room for the next row, and memory, of the last chunk
-        self._due_ms = 0  # when the next barrier is expected
+        self._forecast = forecast
+        self._row_seconds = self._row_bytes = 0.0  # until there was room for the next row, and memory; the last chunk
 
     @property
     def rows(self) -> int:
@@ -40,23 +35,18 @@ class ChunkSize:
         rows = self._whole
         if rows * self._row_bytes > CHUNK_BYTES:
             rows = max(int(CHUNK_BYTES / self._row_bytes), 1)
-        left = self._due_ms - self._clock()
-        is_expected = left > -OVERDUE_SHARE * self._interval_ms
-        if not is_expected or rows * self._row_ms <= max(left, 0) / 2:
+        left = self._forecast.seconds_left
+        if rows * self._row_seconds <= left / 2:
             return rows
-        return min(rows, max(self._least, int(max(left, 0) / 2 / self._row_ms)))
+        return min(rows, max(self._least, round(left / 2 / self._row_seconds)))
 
     def note_chunk(self, rows: int, cpu_seconds: float, size: int, seconds: float = 0.0) -> None:
         """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes; the next one could
         be read after `seconds`."""
-        self._row_ms, self._row_bytes = 1_000 * max(cpu_seconds, seconds) / rows, size / rows
+        self._row_seconds, self._row_bytes = max(cpu_seconds, seconds) / rows, size / rows
         if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS and seconds < SLOW_SECONDS / 2:
             self._whole = min(2 * self._whole, self._most)
         elif cpu_seconds > LONG_SECONDS:
             self._whole = max(self._whole // 2, self._least)
         elif seconds > SLOW_SECONDS:
             self._whole = min(self._whole, max(self._whole // 2, SLOW_CHUNKS * self._least))
-
-    def note_barrier(self, epoch: Epoch) -> None:
-        """The barrier that begins `epoch` was passed."""
-        self._due_ms = to_unix_ms(epoch) + self._interval_ms

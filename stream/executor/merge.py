@@ -12,7 +12,8 @@ here, on the receiver's CPU time, and joined with those that wait behind them in
 what a receiver does once per chunk should not multiply with the number of receivers. A few rows that have lingered in
 the channel are joined in any case.
 
-How many rows wait in the channels depends on the time that the executors above take for a row.
+How many rows wait in the channels, and are joined, depends on the time that the executors above take for a row, and on
+the time until the next barrier.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from relational.chunk import StreamChunk
 from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, next_of
 from stream.message import PAUSE, WAIT, Barrier, Message, Watermark
+from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import LINGER_BYTES, LINGER_ROWS, Channel
 from stream.runtime.debloat import BufferDebloater
 
@@ -33,12 +35,19 @@ JOINED_SHARE = 2.25
 class MergeExecutor(Executor):
     """The leaf of a chain whose rows other actors of this process send: the messages of `channels`, at least one.
     `chunk_rows`: chunks are compacted, and joined up to JOINED_SHARE times as many rows and CHUNK_BYTES; None: passed
-    on as they are, unless they are small."""
+    on as they are, unless they are small. `forecast`: of its barriers, None: they come at no known times."""
 
-    def __init__(self, info: ExecutorInfo, channels: Sequence[Channel], chunk_rows: int | None) -> None:
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        channels: Sequence[Channel],
+        chunk_rows: int | None,
+        forecast: BarrierForecast | None = None,
+    ) -> None:
         self.info = info
         self._channels = tuple(channels)
-        self._debloater = BufferDebloater(self._channels)
+        self._forecast = BarrierForecast() if forecast is None else forecast
+        self._debloater = BufferDebloater(self._channels, self._forecast)
         self._joined_rows = None if chunk_rows is None else int(chunk_rows * JOINED_SHARE)
         self._watermarks: dict[int, dict[Channel, Any]] = {}  # by column
 
@@ -68,6 +77,7 @@ class MergeExecutor(Executor):
                 else:
                     yield message
             if not unaligned and barrier is not None:
+                self._forecast.note_barrier(barrier.epoch.curr)
                 yield from self._least(moved)
                 yield barrier
                 unaligned, barrier = list(self._channels), None

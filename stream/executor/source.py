@@ -36,6 +36,7 @@ from stream.executor.chunk_size import ChunkSize
 from stream.executor.rate_limit import RateLimit
 from stream.executor.skip_allowance import SkipAllowance
 from stream.message import PAUSE, WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
+from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import Channel
 
 BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
@@ -66,17 +67,17 @@ def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
 
 
 class SourceExecutor(Executor):
-    """Reads `readers` (split -> reader) round robin, `least_chunk_rows` to `chunk_rows` at a time, less when a
-    barrier is due, one each `barrier_interval_ms` (0: at no known times). After `checkpoint_rows` rows since the
-    last barrier (0: never) it calls `request_barrier` once and continues only after the next barrier. It also
-    requests a barrier when all readers are finished, so that the end is committed without waiting for an interval.
-    After a barrier, at most every `discovery_seconds`, `find_splits` looks for new splits. It reads at most
-    `rate_limit` rows per second (0: no limit), none while `may_read()` is false, and none before
-    `committed_epoch()` covers the epoch that its first barrier ends, and with it a new job: then it can be set
-    aside if it fails at its first rows. One that `is_resumed` waits for the epoch after that, which holds what it
-    may skip. A new job begins at `start`. Readers that hold what they delivered release it when it is committed.
-    `cpu_clock()`: CPU seconds of the actor so far, on whichever threads. `on_idle(rows)` is called when it reads
-    nothing more for the moment, after so many rows since the last barrier."""
+    """Reads `readers` (split -> reader) round robin, `least_chunk_rows` to `chunk_rows` at a time, less shortly before
+    the barriers that `forecast` expects (None: none). After `checkpoint_rows` rows since the last barrier (0: never) it
+    calls `request_barrier` once and continues only after the next barrier. It also requests a barrier when all readers
+    are finished, so that the end is committed without waiting for an interval. After a barrier, at most every
+    `discovery_seconds`, `find_splits` looks for new splits. It reads at most `rate_limit` rows per second (0: no
+    limit), none while `may_read()` is false, and none before `committed_epoch()` covers the epoch that its first
+    barrier ends, and with it a new job: then it can be set aside if it fails at its first rows. One that `is_resumed`
+    waits for the epoch after that, which holds what it may skip. A new job begins at `start`. Readers that hold what
+    they delivered release it when it is committed. `cpu_clock()`: CPU seconds of the actor so far, on whichever
+    threads. `on_idle(rows)` is called when it reads nothing more for the moment, after so many rows since the last
+    barrier."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class SourceExecutor(Executor):
         is_resumed: bool = False,
         errors: ErrorCounts | None = None,
         least_chunk_rows: int = LEAST_CHUNK_ROWS,
-        barrier_interval_ms: int = 0,
+        forecast: BarrierForecast | None = None,
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
         cpu_clock: Callable[[], float] = time.thread_time,
@@ -109,11 +110,11 @@ class SourceExecutor(Executor):
         self.info = info
         self._on_idle, self._cpu_clock = on_idle, cpu_clock
         self._table = table if table is not None and may_refuse(table) else None  # by which rows are checked
-        self._control = control
+        self._control, self._offset_table = control, offset_table
         self._readers = dict(readers)
-        self._offset_table = offset_table
         self._chunk_rows = chunk_rows
-        self._chunk_size = ChunkSize(least_chunk_rows, chunk_rows, barrier_interval_ms)
+        self._forecast = BarrierForecast() if forecast is None else forecast
+        self._chunk_size = ChunkSize(least_chunk_rows, chunk_rows, self._forecast)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
@@ -157,7 +158,7 @@ class SourceExecutor(Executor):
                 self._skip_rows(self._skip.split, self._skip.rows)
             for message in messages:
                 if isinstance(message, Barrier):
-                    self._chunk_size.note_barrier(message.epoch.curr)
+                    self._forecast.note_barrier(message.epoch.curr)
                     self._pass_barrier(message)
                     yield message
                     self._discover()

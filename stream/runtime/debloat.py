@@ -2,7 +2,9 @@
 
 A barrier passes an actor when everything before it was processed. So what is queued in front of a slow actor delays
 each checkpoint; a fixed number of rows that keeps a filter busy takes a join a second. The time that the receiver takes
-for a row is measured, of the last chunks above all, and the limit of its channels follows.
+for a row is measured, of the last chunks above all, and the limit of its channels follows. Shortly before a barrier is
+due the limit falls, so that little is left in front of it; the senders, which have nothing to do then, leave their core
+to the receivers.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import Channel
 
 QUEUED_SECONDS = 0.03
 """A receiver waits for no sender longer than the pool takes to run one: a few slices of other actors."""
+LEAST_SECONDS = 0.005
+"""The same when a barrier is due: before it half of the time that is left."""
 REMEMBERED = 0.7
 """Weight of the chunks before, relative to the last one."""
 LEAST_ROWS = 4_096
@@ -23,11 +28,14 @@ FIRST_ROWS = 32_768
 
 
 class BufferDebloater:
-    """Limits the rows queued in `channels`, all those of one input of a receiver. `clock` returns seconds."""
+    """Limits the rows queued in `channels`, all those of one input of a receiver, whose barriers `forecast` expects.
+    `clock` returns seconds."""
 
-    def __init__(self, channels: Sequence[Channel], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, channels: Sequence[Channel], forecast: BarrierForecast, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._channels = tuple(channels)
-        self._clock = clock
+        self._forecast, self._clock = forecast, clock
         self._rows = self._seconds = 0.0
         self._began = 0.0
         self.limit_rows = 0
@@ -43,7 +51,8 @@ class BufferDebloater:
         self._rows = REMEMBERED * self._rows + rows
         self._seconds = REMEMBERED * self._seconds + (self._clock() - self._began)
         if self._seconds > 0:
-            self._set_limit(int(QUEUED_SECONDS * self._rows / self._seconds))
+            seconds = min(QUEUED_SECONDS, max(self._forecast.seconds_left / 2, LEAST_SECONDS))
+            self._set_limit(int(seconds * self._rows / self._seconds))
 
     def _set_limit(self, rows: int) -> None:
         self.limit_rows = max(rows, LEAST_ROWS)

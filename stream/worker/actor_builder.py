@@ -94,6 +94,7 @@ from stream.plan.stream_plan import (
 )
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
+from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Outputs
 from stream.worker.state_handover import Handover
@@ -500,6 +501,7 @@ class _ActorChain(ExecutorChain):
         self.control = control
         self.inputs = inputs
         self.pace = pace
+        self.forecast = BarrierForecast(builder.options.barrier_interval_ms)
         self.watermark_of = builder.watermark_of
         self.handover, self.is_for_one_epoch = builder.handover, builder.is_for_one_epoch
         self.sources: list[SourceExecutor] = []
@@ -575,7 +577,7 @@ class _ActorChain(ExecutorChain):
             skippable=self.spec.skippable,
             is_resumed=self.spec.is_resumed,
             errors=self.errors,
-            barrier_interval_ms=self.options.barrier_interval_ms,
+            forecast=self.forecast,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             cpu_clock=lambda: self.cpu_clock(),
@@ -661,12 +663,12 @@ class _ActorChain(ExecutorChain):
         return partial(self.handover.leave, spec.job_id, node.state_table.id, spec.vnodes)
 
     def merge(self, node: MergeNode, info: ExecutorInfo) -> Executor:
-        return MergeExecutor(info, next(self.inputs), self.options.chunk_rows)
+        return MergeExecutor(info, next(self.inputs), self.options.chunk_rows, self.forecast)
 
     def union(self, node: UnionNode, info: ExecutorInfo) -> Executor:
         """One merge of the channels of all branches [R11]."""
         return MergeExecutor(info, [channel for _ in node.branches for channel in next(self.inputs)],
-                             self.options.chunk_rows)
+                             self.options.chunk_rows, self.forecast)
 
     def temporal_join(self, node: TemporalJoinNode, info: ExecutorInfo) -> Executor:
         return TemporalJoinExecutor(
@@ -713,7 +715,7 @@ class _ActorChain(ExecutorChain):
         if spec.is_detached:
             return SnapshotBackfillExecutor(
                 info,
-                MergeExecutor(info, [self.head_channel()], options.chunk_rows),
+                MergeExecutor(info, [self.head_channel()], options.chunk_rows, self.forecast),
                 StorageTable(node.table, self.upstream, node.columns),
                 positions,
                 self.pace,
@@ -723,7 +725,7 @@ class _ActorChain(ExecutorChain):
             )
         return BackfillExecutor(
             info,
-            MergeExecutor(info, next(self.inputs), None),
+            MergeExecutor(info, next(self.inputs), None, self.forecast),
             lambda table, columns: StorageTable(table, self.upstream, columns),
             node.table,
             node.columns,

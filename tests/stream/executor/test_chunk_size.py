@@ -3,6 +3,7 @@ import pytest
 from hummock.epoch import from_unix_ms
 from stream.executor.base import CHUNK_BYTES
 from stream.executor.chunk_size import LONG_SECONDS, SHORT_SECONDS, SLOW_SECONDS, ChunkSize
+from stream.runtime.barrier_forecast import BarrierForecast
 
 NOW = 1_800_000_000_000  # ms
 EPOCH = from_unix_ms(NOW)
@@ -15,8 +16,13 @@ def clock():
 
 
 @pytest.fixture
-def size(clock):
-    return ChunkSize(100, 1_600, 1_000, lambda: clock[0])
+def forecast(clock):
+    return BarrierForecast(1_000, lambda: clock[0])
+
+
+@pytest.fixture
+def size(forecast):
+    return ChunkSize(100, 1_600, forecast)
 
 
 def grow(size):
@@ -74,9 +80,9 @@ def test_a_chunk_takes_no_more_memory_than_any_other(size):
     assert size.rows == 1_600
 
 
-def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, clock):
+def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, forecast, clock):
     grow(size)
-    size.note_barrier(EPOCH)
+    forecast.note_barrier(EPOCH)
     seen = []
     for left in (1_000, 32, 30, 16, 8, 2, 1, 0, -100):
         clock[0] = NOW + 1_000 - left
@@ -84,37 +90,37 @@ def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, c
     assert seen == [1_600, 1_600, 1_500, 800, 400, 100, 100, 100, 100]
 
 
-def test_the_time_of_a_chunk_before_a_barrier_is_that_of_the_actors_below(size, clock):
+def test_the_time_of_a_chunk_before_a_barrier_is_that_of_the_actors_below(size, forecast, clock):
     grow(size)
     size.note_chunk(1_600, 0.001, 1_600, SLOW_SECONDS)
-    size.note_barrier(EPOCH)
+    forecast.note_barrier(EPOCH)
     for left, expected in ((200, 1_600), (SLOW_SECONDS * 1_000, 800), (SLOW_SECONDS * 500, 400), (1, 100)):
         clock[0] = NOW + 1_000 - int(left)
         assert size.rows == expected
 
 
 @pytest.mark.parametrize("left", [1_000, 1, 0, -1, -100])
-def test_a_chunk_before_which_nothing_was_measured_is_a_small_one(size, clock, left):
+def test_a_chunk_before_which_nothing_was_measured_is_a_small_one(size, forecast, clock, left):
     """Also one that took no time by the clock."""
-    size.note_barrier(EPOCH)
+    forecast.note_barrier(EPOCH)
     clock[0] = NOW + 1_000 - left
     assert size.rows == 100
     size.note_chunk(100, 0.0, 100)
     assert size.rows == 200
 
 
-def test_a_barrier_that_does_not_come_is_no_longer_expected(size, clock):
+def test_a_barrier_that_does_not_come_is_no_longer_expected(size, forecast, clock):
     grow(size)
-    size.note_barrier(EPOCH)
+    forecast.note_barrier(EPOCH)
     clock[0] = NOW + 1_000 + 126
     assert size.rows == 1_600
-    size.note_barrier(from_unix_ms(clock[0]))
+    forecast.note_barrier(from_unix_ms(clock[0]))
     clock[0] += 1_000
     assert size.rows == 100
 
 
-def test_epochs_of_another_clock_expect_nothing(size):
+def test_epochs_of_another_clock_expect_nothing(size, forecast):
     grow(size)
     for number in (0, 1 << 16, 7 << 16):
-        size.note_barrier(number)
+        forecast.note_barrier(number)
         assert size.rows == 1_600

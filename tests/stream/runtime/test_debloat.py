@@ -1,10 +1,13 @@
 import pytest
 
+from hummock.epoch import from_unix_ms
 from relational.chunk import StreamChunk
 from relational.types import Schema
+from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import Channel
-from stream.runtime.debloat import FIRST_ROWS, LEAST_ROWS, QUEUED_SECONDS, BufferDebloater
+from stream.runtime.debloat import FIRST_ROWS, LEAST_ROWS, LEAST_SECONDS, QUEUED_SECONDS, BufferDebloater
 
+START_MS = 1_800_000_000_000
 SCHEMA = Schema.of(number="bigint")
 
 
@@ -23,8 +26,13 @@ def channels():
 
 
 @pytest.fixture
-def debloater(channels, now):
-    return BufferDebloater(channels, lambda: now[0])
+def forecast(now):
+    return BarrierForecast(1_000, lambda: START_MS + round(1_000 * now[0]))
+
+
+@pytest.fixture
+def debloater(channels, forecast, now):
+    return BufferDebloater(channels, forecast, lambda: now[0])
 
 
 def process(debloater, now, count, row_seconds):
@@ -53,6 +61,16 @@ def test_the_last_chunks_count_most(debloater, now):
     assert debloater.limit_rows == pytest.approx(quick, rel=0.05)
 
 
+def test_little_is_queued_when_a_barrier_is_due(debloater, forecast, now):
+    forecast.note_barrier(from_unix_ms(START_MS))
+    limits = []
+    for left in (500, 40, 20, 10, 0, -100, -200):
+        now[0] = 1.0 - left / 1_000 - 1_000e-6
+        process(debloater, now, 10_000, 1e-7)
+        limits.append(round(debloater.limit_rows * 1e-7, 6))
+    assert limits == [QUEUED_SECONDS, 0.02, 0.01, LEAST_SECONDS, LEAST_SECONDS, LEAST_SECONDS, QUEUED_SECONDS]
+
+
 def test_a_long_pause_does_not_end_the_flow(debloater, now, channels):
     process(debloater, now, 10, 60.0)
     assert debloater.limit_rows == LEAST_ROWS
@@ -60,7 +78,7 @@ def test_a_long_pause_does_not_end_the_flow(debloater, now, channels):
 
 
 def test_a_message_above_the_limit_is_sent_alone(channels, now):
-    BufferDebloater(channels, lambda: now[0])
+    BufferDebloater(channels, BarrierForecast(), lambda: now[0])
     (channel, _), refused = channels, []
     channel.on_writable = lambda: refused.append(channel.waiting_rows)
     assert channel.try_send(rows(FIRST_ROWS))

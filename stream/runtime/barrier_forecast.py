@@ -1,0 +1,33 @@
+"""BarrierForecast: how soon the next barrier is expected.
+
+A barrier is due an interval after the one before was injected, which its epoch tells. One that does not come is no
+longer expected after a part of the interval. What an actor has begun when its barrier comes, and what is queued for it,
+delays the checkpoint; so actors take smaller pieces of work shortly before.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hummock.epoch import Clock, Epoch, to_unix_ms, wall_clock_ms
+
+OVERDUE_SHARE = 1 / 8
+"""Of the interval, for which a barrier that is late is expected."""
+
+
+class BarrierForecast:
+    """Of the barriers of one actor. `interval_ms`: between two of them, 0: they come at no known times."""
+
+    def __init__(self, interval_ms: int = 0, clock: Clock = wall_clock_ms) -> None:
+        self._interval_ms, self._clock = interval_ms, clock
+        self._due_ms = 0
+
+    def note_barrier(self, epoch: Epoch) -> None:
+        """The barrier that begins `epoch` was passed."""
+        self._due_ms = to_unix_ms(epoch) + self._interval_ms
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the next barrier, 0 for one that is late; infinite if none is expected."""
+        left = self._due_ms - self._clock()
+        return max(left, 0) / 1_000 if left > -OVERDUE_SHARE * self._interval_ms else math.inf
