@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from hummock.epoch import Epoch
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
 from stream.executor.meter import ExecutorMeter
@@ -53,6 +54,8 @@ class Actor:
         self.executors = executors
         self.rows = 0
         """Changes emitted so far; read from any thread."""
+        self.passed_epoch = Epoch(0)
+        """The epoch that the last barrier opened which it has passed; read from any thread."""
         self.name = f"actor-{actor_id}-{executor.info.identity}"
         self._outputs = outputs
         self._observer = observer
@@ -100,6 +103,7 @@ class Actor:
                 if is_last:
                     self._end()
                 self._observer.collect(self.actor_id, message)
+                self.passed_epoch = message.epoch.curr
                 if is_last:
                     return False
             elif isinstance(message, Watermark):

@@ -4,10 +4,10 @@ An actor runs in slices: until it has nothing to process, until a channel has no
 quantum is over. Then it is parked, or queued behind the other ready actors, first come, first served. So the number of
 threads does not grow with the number of actors, and few of them compete for the interpreter's lock.
 
-Actors in whose channels a barrier waits go first, and others yield to them after the message that they process. So an
+Actors that have yet to pass a barrier go first, and others yield to them after the message that they process. So an
 epoch takes as long as what precedes its barrier, however much follows it: sources pass the barrier before they read
-more, and the actors below them process up to it before the sources go on. An actor that has passed its barriers is one
-of the others again.
+more, and the actors below them process up to it, and emit what they keep till then, before the sources go on. An actor
+that has passed its barriers is one of the others again.
 
 No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
 threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while a regular thread
@@ -148,7 +148,7 @@ class ActorPool:
         self._is_watched = False  # a spare thread looks at the ready actors again soon
         self._entries: dict[int, _Entry] = {}  # id(actor) -> entry of an actor that has not ended
         self._ready: deque[_Entry] = deque()
-        self._urgent: deque[_Entry] = deque()  # the ready ones for which a barrier waits
+        self._urgent: deque[_Entry] = deque()  # the ready ones that have yet to pass a barrier
         self._timers: list[tuple[float, int, _Entry]] = []
         self._timer_numbers = 0
         self._is_closed = False
@@ -157,8 +157,8 @@ class ActorPool:
         self._left_until = 0.0  # the last regular thread begins no slice until then
 
     def start(self, actor: Runnable, has_barrier: Callable[[], bool] = lambda: False) -> None:
-        """The actor is ready for its first slice. `has_barrier()`: whether a barrier waits in one of its channels; it
-        takes no lock."""
+        """The actor is ready for its first slice. `has_barrier()`: whether it has yet to pass a barrier that was sent
+        to it; it takes no lock."""
         with self._lock:
             self._begin_threads()
             entry = self._entries[id(actor)] = _Entry(actor, has_barrier)

@@ -23,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from hummock.epoch import Epoch
 from relational.chunk import StreamChunk
 from stream.errors import ChannelClosed
 from stream.message import STATEMENTS, Barrier, Decision, InsertRows, Message, Proposed, Replayed, Wait, Watermark
@@ -74,7 +75,6 @@ class Channel:
         self._is_refusing = False  # a sender was refused since room was last made
         self._lingers = False  # the receiver was not woken at once for what was sent last
         self._last_barrier: Barrier | None = None
-        self._barriers = 0  # in the queue
         self._closed = False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -146,7 +146,7 @@ class Channel:
             if error is not None and self._error is None:
                 self._error = error
                 self._queue.clear()
-                self._rows = self._bytes = self._barriers = 0
+                self._rows = self._bytes = 0
             self._changed.notify_all()
         self.on_readable(0.0)
         self.on_writable()
@@ -157,9 +157,10 @@ class Channel:
         return self._closed and not self._queue
 
     @property
-    def has_barrier(self) -> bool:
-        """Whether a barrier is in the queue."""
-        return self._barriers > 0
+    def last_epoch(self) -> Epoch:
+        """The epoch that the last barrier sent opens, 0 before the first. Takes no lock."""
+        barrier = self._last_barrier
+        return Epoch(0) if barrier is None else barrier.epoch.curr
 
     @property
     def waiting_rows(self) -> int:
@@ -182,7 +183,6 @@ class Channel:
         message, rows, size = self._queue.popleft()
         self._rows -= rows
         self._bytes -= size
-        self._barriers -= isinstance(message, Barrier)
         if not rows:
             return message, False
         self._changed.notify_all()
@@ -195,7 +195,6 @@ class Channel:
         before = self._last_barrier
         if isinstance(message, Barrier):
             self._last_barrier = message
-            self._barriers += 1
         self._queue.append((message, rows, size))
         self._rows += rows
         self._bytes += size

@@ -42,12 +42,14 @@ class RunningActor:
         return (*received, *filter(None, (self.control,)), *self.sinks.values())
 
     def has_barrier(self) -> bool:
-        """Whether a barrier waits for it. Asked between any two messages, so it collects no channels."""
-        if self.control is not None and self.control.has_barrier:
+        """Whether a barrier was sent to it that it has not passed: its checkpoint waits for what the actor has yet to
+        process before it, and at it. Asked between any two messages, so it collects no channels."""
+        passed = self.actor.passed_epoch
+        if self.control is not None and self.control.last_epoch > passed:
             return True
         for channels in (*self.inputs, self.sinks.values()):
             for channel in channels:
-                if channel.has_barrier:
+                if channel.last_epoch > passed:
                     return True
         return False
 

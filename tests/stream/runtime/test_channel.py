@@ -50,17 +50,14 @@ def test_an_actor_is_refused_without_permits_and_woken_once_there_are_some():
     assert channel.try_send(Rows(10))
 
 
-def test_it_tells_whether_a_barrier_waits():
+def test_it_knows_the_last_barrier_that_was_sent_also_when_it_was_received():
     channel, seen = Channel(100), []
     for message in (Rows(1), barrier(2, 1), Rows(1), barrier(3, 2)):
         channel.try_send(message)
-        seen.append(channel.has_barrier)
+        seen.append(channel.last_epoch)
     while channel.try_recv():
-        seen.append(channel.has_barrier)
-    assert seen == [False, True, True, True, True, True, True, False]
-    channel.try_send(barrier(4, 3))
-    channel.close(ValueError("a failure"))
-    assert not channel.has_barrier
+        seen.append(channel.last_epoch)
+    assert seen == [0, 2 << 16, 2 << 16, *5 * [3 << 16]]
 
 
 def test_a_receiver_is_woken_by_each_message_and_by_the_close():
