@@ -57,7 +57,7 @@ from relational.types.key_set import KeySet, RowRange
 
 Scanned = TypeVar("Scanned", bound=Iterator[Any])
 SPILL_BYTES = 64 << 20
-SLICE_BYTES = 4 << 20  # of keys and values of slices, which then leave: few are left to be sorted at the barrier
+SLICE_BYTES = 1 << 20  # of keys and values of slices, which then leave: few are left to be sorted at the barrier
 ROW_CACHE_BYTES = 8 << 20
 
 

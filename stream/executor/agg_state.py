@@ -31,6 +31,8 @@ from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
 
 WRITTEN_VALUES, REFILLED_GROUPS = 65_536, 4_096  # at a time
+EARLY_VALUES = 16_384
+"""Changed values of DISTINCT calls, which are written before the barrier: some milliseconds for it."""
 
 
 class TableOfInputs:
@@ -160,7 +162,7 @@ class DistinctTable(TableOfInputs):
     def write_new(self, values: DistinctValues) -> None:
         """Store values before a flush of groups if there are many, so that the barrier does not have to wait for all
         of them. Where values can be lost those that come and go are stored once, at the flush."""
-        if not self.has_counts and values.changed_entries >= WRITTEN_VALUES:
+        if not self.has_counts and values.changed_entries >= EARLY_VALUES:
             self.write(values)
 
     def write(self, values: DistinctValues) -> None:

@@ -333,6 +333,19 @@ class TestDistinctCallsThatKeepAShare(DistinctSuite):
     options: ClassVar = {"cache_bytes": 50_000, "flush_groups": 2}
 
 
+class TestDistinctCallsOfAppendedRowsInSmallPieces(DistinctSuite):
+    """Values are written before the barrier."""
+
+    options: ClassVar = {"append_only": True, "chunk_rows": 2}
+
+    @pytest.fixture(autouse=True)
+    def _small_pieces(self, monkeypatch):
+        monkeypatch.setattr(agg_state, "EARLY_VALUES", 3)
+
+    def random_epochs(self, seed):
+        return appended(seed, self.new_row)
+
+
 class TestDistinctCallsWithoutGroups(DistinctSuite):
     group_by: ClassVar = ()
 
