@@ -40,6 +40,7 @@ from hummock.sstable.inline import INLINE_TOTAL_BYTES
 from hummock.state_store import SyncResult
 from hummock.store.backpressure import EASY_SHARE, DrainRate, QueueTicket, WriterGate
 from hummock.store.pending_watermarks import PendingWatermarks
+from hummock.store.sync_forecast import SyncForecast
 from hummock.version import HummockVersion
 
 ROOM_WAIT_SECONDS = 30.0  # limit of a writer's wait for the shared buffer to drain
@@ -101,6 +102,7 @@ class WritePath:
         self._state = WriteState.OPEN
         self._refusal: HummockError | None = None  # raised while REFUSING
         self._backoff = FlushBackoff()
+        self._forecast = SyncForecast()
         self._flusher: ThreadPoolExecutor | None = None
         self._watermarks = PendingWatermarks(options.watermark_interval_ms)
         self._announced: Tables = NO_RULES  # rules that the version has not yet; replaced, never changed
@@ -165,6 +167,7 @@ class WritePath:
             if epoch > self.buffer.sealed_epoch:
                 raise InvalidEpoch(epoch, f"cannot be synced while only {self.buffer.sealed_epoch} is sealed")
             cleared = self._cleared
+            self._forecast.note_sync(epoch)
             self.buffer.cut_through(epoch)
         try:
             while (task := self._next_task(epoch, cleared)) is not None:
@@ -297,7 +300,8 @@ class WritePath:
         """Whether to upload before a sync does. REQUIRES the lock."""
         buffer = self.buffer
         return (buffer.uncut_bytes > self._options.flush_bytes
-                or buffer.waiting_bytes > EASY_SHARE * buffer.limit_bytes)
+                or buffer.waiting_bytes > EASY_SHARE * buffer.limit_bytes
+                or self._forecast.wants_flush(buffer.uncut_bytes))
 
     def _start_flush(self) -> UploadTask | None:
         """The task of the oldest epoch, unless running uploads will free space or the last one has just failed."""
@@ -305,6 +309,7 @@ class WritePath:
             return None
         task = self.buffer.start()
         if task is None:
+            self._forecast.note_flush()
             self.buffer.cut_oldest()
             task = self.buffer.start()
         return task
