@@ -38,7 +38,7 @@ class SyncForecast:
         self._epoch, self._began, self._is_used = epoch, now, False
 
     def note_flush(self) -> None:
-        """A flush begins of all that was written."""
+        """A flush begins, for whatever reason."""
         self._is_used = self._is_used or self._is_near
 
     def wants_flush(self, uncut_bytes: int) -> bool:

@@ -27,7 +27,8 @@ class ChunkSize:
         self._least, self._most = min(least, most), most
         self._whole = self._least  # rows of a chunk when no barrier is due
         self._forecast = forecast
-        self._row_seconds = self._row_bytes = 0.0  # until there was room for the next row, and memory; the last chunk
+        self._row_seconds = 0.0  # of the last chunk, until there was room for the next one
+        self._row_bytes = 0.0  # of the same
 
     @property
     def rows(self) -> int:

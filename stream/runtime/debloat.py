@@ -18,7 +18,7 @@ from stream.runtime.channel import Channel
 QUEUED_SECONDS = 0.03
 """A receiver waits for no sender longer than the pool takes to run one: a few slices of other actors."""
 LEAST_SECONDS = 0.005
-"""The same when a barrier is due: before it half of the time that is left."""
+"""The same when a barrier is due. Before that it is half of the time that is left."""
 REMEMBERED = 0.7
 """Weight of the chunks before, relative to the last one."""
 LEAST_ROWS = 4_096
