@@ -11,9 +11,9 @@ that has passed its barriers is one of the others again.
 
 No actor waits within a slice for another actor, but it may read objects, or wait for room in the shared buffer. Spare
 threads make up for that: one of them runs a ready actor that has waited for OVERDUE_SECONDS while a regular thread
-waits, which shows in its CPU time. Where all of them compute, a further thread would only compete with them. A slice
-that waits for the store does not depend on other slices, so no pool size can deadlock. While actors are ready one spare
-thread looks at them, each OVERDUE_SECONDS at most; the others are not woken.
+sleeps. Where all of them compute, or wait for a core, a further thread would only compete with them. A slice that waits
+for the store does not depend on other slices, so no pool size can deadlock. While actors are ready one spare thread
+looks at them, each OVERDUE_SECONDS at most; the others are not woken.
 
 Thread safety: the state of an actor is changed under the lock. A wake-up that arrives while the actor runs is noted, so
 that it is not lost when the actor then has nothing to process.
@@ -33,7 +33,7 @@ from functools import partial
 from typing import Protocol
 
 from stream.message import Wait
-from stream.runtime.thread_clock import slice_began
+from stream.runtime.thread_clock import BusyClock
 from stream.runtime.thread_priority import lower_priority
 
 QUANTUM_SECONDS = 0.01
@@ -46,8 +46,8 @@ LEAVE_SECONDS = 0.1
 """How long a thread leaves its core to other work at most: that work may wait for something else than the core."""
 LOOK_SECONDS = 0.002
 """How soon the end of that work is seen."""
-WAITING_SHARE = 0.5
-"""A slice that has used less CPU time than this share of its duration is one that waits."""
+BUSY_SHARE = 0.5
+"""A slice whose thread was busy for less than this share of its duration is one that waits."""
 SPARE_THREADS = 4
 
 
@@ -93,32 +93,27 @@ class _Slice:
     """What a regular thread executes."""
 
     def __init__(self) -> None:
-        self._cpu_clock = _clock_of_this_thread()  # callable from any thread
+        self._busy = BusyClock()
         self._began: float | None = None  # monotonic seconds; None between two slices
-        self._cpu_began = 0.0
+        self._busy_began = 0.0
 
     def begin(self) -> None:
-        self._cpu_began, self._began = slice_began(), time.monotonic()
+        self._busy_began, self._began = self._busy.seconds, time.monotonic()
 
     def end(self) -> None:
         self._began = None
 
+    def close(self) -> None:
+        self._busy.close()
+
     @property
     def is_waiting(self) -> bool:
-        """Whether it has mostly waited, so far, for at least OVERDUE_SECONDS."""
-        began, cpu_began = self._began, self._cpu_began
+        """Whether it has mostly slept, so far, for at least OVERDUE_SECONDS."""
+        began, busy_began = self._began, self._busy_began
         if began is None:
             return False
         seconds = time.monotonic() - began
-        return seconds >= OVERDUE_SECONDS and self._cpu_clock() - cpu_began < WAITING_SHARE * seconds
-
-
-def _clock_of_this_thread() -> Callable[[], float]:
-    """Where threads have no clock that others can read, one that stands still: every slice appears to wait."""
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return lambda: 0.0
-    clock = time.pthread_getcpuclockid(threading.get_ident())
-    return lambda: time.clock_gettime(clock)
+        return seconds >= OVERDUE_SECONDS and self._busy.seconds - busy_began < BUSY_SHARE * seconds
 
 
 class ActorPool:
@@ -235,8 +230,10 @@ class ActorPool:
         while True:
             with self._lock:
                 entry = self._next(leaves)
-            if entry is None:
-                return
+                if entry is None:
+                    self._slices.remove(current)
+                    current.close()
+                    return
             current.begin()
             self._run(entry, leaves)
             current.end()

@@ -7,6 +7,7 @@ import pytest
 from stream.message import WAIT, Wait
 from stream.runtime import actor_pool
 from stream.runtime.actor_pool import OVERDUE_SECONDS, QUANTUM_SECONDS, YIELD_SECONDS, ActorPool
+from stream.runtime.thread_clock import BusyClock
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.waiting import SOON_SECONDS, eventually
 
@@ -133,7 +134,7 @@ def test_a_spare_thread_runs_an_actor_that_is_overdue(pool):
 
 
 def test_no_spare_thread_runs_while_the_regular_ones_compute(pool, monkeypatch):
-    monkeypatch.setattr(actor_pool, "_clock_of_this_thread", lambda: time.monotonic)  # CPU time passes while it sleeps
+    monkeypatch.setattr(BusyClock, "seconds", property(lambda clock: time.monotonic()))  # it is busy while it sleeps
     computing, other = Steps(lambda: time.sleep(4 * OVERDUE_SECONDS) or False, name="computing"), Steps(name="other")
     pool.start(computing)
     pool.start(other)
