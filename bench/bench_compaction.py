@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from bench import limits
@@ -244,18 +245,27 @@ def test_two_processes(benchmark: Any, shape: str, count: int, tmp_path: Path) -
             process.communicate()
 
 
-def parts_of(count: int) -> list[tuple[pa.BinaryArray, pa.BinaryArray]]:
+def behind_texts(column: pa.BinaryArray) -> pa.BinaryArray:
+    """The keys behind one of eight texts of 32 bytes, in order: as the keys of a view that is grouped by a text."""
+    share = -(-len(column) // 8)
+    return pa.concat_arrays([
+        pc.binary_join_element_wise(b"a text that a thousand keys have" + bytes([65 + number]), part, b"")
+        for number in range(8) if len(part := column.slice(number * share, share))])
+
+
+def parts_of(count: int, kind: str) -> list[tuple[pa.BinaryArray, pa.BinaryArray]]:
     """MERGE_ROWS rows, each in one of `count` sorted parts by chance."""
     rng = np.random.default_rng(SEED)
     owner = rng.integers(0, count, MERGE_ROWS)
     ids = np.arange(MERGE_ROWS, dtype=np.uint64) * 2
-    return [(keys(ids[owner == part]), values(int((owner == part).sum()), rng)) for part in range(count)]
+    whole = keys(ids) if kind == "keys" else behind_texts(keys(ids))
+    return [(whole.filter(pa.array(owner == part)), values(int((owner == part).sum()), rng)) for part in range(count)]
 
 
-def batches_of(count: int) -> list[SharedBufferBatch]:
+def batches_of(count: int, kind: str) -> list[SharedBufferBatch]:
     """Those parts as batches of the shared buffer."""
     return [SharedBufferBatch(WriteBatch(*part), (count - number) << 16)
-            for number, part in enumerate(parts_of(count))]
+            for number, part in enumerate(parts_of(count, kind))]
 
 
 def collected(batches: list[SharedBufferBatch]) -> tuple[Any, Any, np.ndarray]:
@@ -266,10 +276,11 @@ def collected(batches: list[SharedBufferBatch]) -> tuple[Any, Any, np.ndarray]:
 
 
 @by_cpu
+@pytest.mark.parametrize("kind", ["keys", "texts"])
 @pytest.mark.parametrize("count", [2, 8, 32])
-def test_merge_in_memory(benchmark: Any, count: int) -> None:
+def test_merge_in_memory(benchmark: Any, count: int, kind: str) -> None:
     """Batches of the shared buffer into one pair of columns, by row."""
-    batches = batches_of(count)
+    batches = batches_of(count, kind)
 
     def merge() -> int:
         return len(collected(batches)[0])
@@ -277,30 +288,33 @@ def test_merge_in_memory(benchmark: Any, count: int) -> None:
     set_pool_limit(0)       # what other benches left there would push this one's columns out
     set_pool_limit(256 << 20)
     assert merge() == MERGE_ROWS
-    describe(benchmark, f"merge of {count:2}, rows", "hummock", MERGE_ROWS)
+    describe(benchmark, f"merge of {count:2} by {kind}, rows", "hummock", MERGE_ROWS)
     benchmark.pedantic(merge, rounds=ROUNDS, warmup_rounds=2)
 
 
 @by_cpu
+@pytest.mark.parametrize("kind", ["keys", "texts"])
 @pytest.mark.parametrize("count", [2, 8, 32])
-def test_merge_limit(benchmark: Any, count: int) -> None:
+def test_merge_limit(benchmark: Any, count: int, kind: str) -> None:
     """A loser tree over the same columns."""
-    merge = limits.Merge(parts_of(count))
+    merge = limits.Merge(parts_of(count, kind))
     assert merge.run() == MERGE_ROWS
-    found = collected(batches_of(count))
+    found = collected(batches_of(count, kind))
     assert all(merge.out.column(name, MERGE_ROWS).equals(column.to_arrow())
                for name, column in zip(("key", "value"), found[:2], strict=True))
-    describe(benchmark, f"merge of {count:2}, rows", limits.Limit.name, MERGE_ROWS, limits.Limit.settings)
+    describe(benchmark, f"merge of {count:2} by {kind}, rows", limits.Limit.name, MERGE_ROWS, limits.Limit.settings)
     benchmark.pedantic(merge.run, rounds=ROUNDS, warmup_rounds=2)
 
 
 @by_cpu
+@pytest.mark.parametrize("kind", ["keys", "texts"])
 @pytest.mark.parametrize("count", [2, 8, 32])
-def test_sort_by_polars(benchmark: Any, count: int) -> None:
+def test_sort_by_polars(benchmark: Any, count: int, kind: str) -> None:
     """What a user without a merge does: the same runs, one after the other, sorted."""
     polars = pytest.importorskip("polars")
-    parts = parts_of(count)
+    parts = parts_of(count, kind)
     table = pa.concat_tables([pa.table({"key": key, "value": value}) for key, value in parts])
     frame = polars.from_arrow(table, rechunk=True)
-    describe(benchmark, f"merge of {count:2}, rows", "polars sort", MERGE_ROWS, f"polars {polars.__version__}, sort")
+    describe(benchmark, f"merge of {count:2} by {kind}, rows", "polars sort", MERGE_ROWS,
+             f"polars {polars.__version__}, sort")
     benchmark.pedantic(lambda: frame.sort("key"), rounds=ROUNDS, warmup_rounds=1)

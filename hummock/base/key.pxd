@@ -32,6 +32,16 @@ cdef extern from * nogil:
         }
         return size <= 0 || (a[0] == b[0] && a[size >> 1] == b[size >> 1] && a[size - 1] == b[size - 1]);
     }
+    static inline int64_t hummock_shared_size(const uint8_t *a, const uint8_t *b, int64_t most) {
+        int64_t at = 0;
+        for (; at + 8 <= most; at += 8) {
+            uint64_t first, other;
+            memcpy(&first, a + at, 8); memcpy(&other, b + at, 8);
+            if (first != other) return at + (__builtin_clzll(__builtin_bswap64(first ^ other)) >> 3);
+        }
+        while (at < most && a[at] == b[at]) at++;
+        return at;
+    }
     static inline void hummock_copy_bytes(uint8_t *to, const uint8_t *from, int64_t size) {
         if (size > 32) { memcpy(to, from, (size_t)size); return; }
         if (size >= 16) {
@@ -49,6 +59,8 @@ cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t) noexcept
     bint same_bytes "hummock_same_bytes"(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept
     # memcmp == 0, without a call for few bytes, as most prefixes are
+    Py_ssize_t shared_size "hummock_shared_size"(const uint8_t* a, const uint8_t* b, Py_ssize_t most) noexcept
+    # how many of the first `most` bytes come before the first in which both differ
     void copy_bytes "hummock_copy_bytes"(uint8_t* to, const uint8_t* source, Py_ssize_t size) noexcept
     # memcpy, without a call for few bytes, as most keys and numbers are
 

@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport Entry, Span
+from hummock.iterator.joined_key cimport JoinedKey
 from hummock.iterator.key_prefix128 cimport KeyPrefix128
 
 
@@ -18,7 +19,7 @@ cdef struct Window:                     # the current span of a child
 
 
 cdef struct Item:                       # a row of the current round
-    uint64_t head                       # 64 bits of its key prefix, from the first bit in which rows here differ
+    uint64_t head                       # 64 bits of its user key behind what the rows merged with it have in common
     uint64_t window_row                 # its window, and its row relative to the window's `row`: 32 bits each
 
 
@@ -53,8 +54,17 @@ cdef class BlockMerge:
     cdef int make_keys_room(self) except -1 nogil
     cdef int plan(self) except -1 nogil                     # the next round
     cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
-    cdef void choose(self, Py_ssize_t bound) noexcept nogil     # rows up to the last known one of window `bound`
-    cdef void sort(self) noexcept nogil
+    cdef bint choose(self, Py_ssize_t bound) noexcept nogil     # rows up to the last known one of window `bound`;
+    # whether all of their key prefixes are equal
+    cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
+    cdef void merge_by_key(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
+    cdef void order_ties(self, Py_ssize_t first, Py_ssize_t end, Py_ssize_t offset, int level) noexcept nogil
+    cdef void order_range(self, Py_ssize_t first, Py_ssize_t end, Py_ssize_t offset, int level) noexcept nogil
+    cdef void insert(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil
+    cdef void find_runs(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil
+    cdef Py_ssize_t common_bytes(self) noexcept nogil           # with which the keys of all `runs` begin
+    cdef void set_heads(self, Py_ssize_t offset) noexcept nogil     # of `runs`: bytes from `offset` on
+    cdef JoinedKey key_of(self, const Item* item) noexcept nogil
     cdef bint is_after(self, const Item* a, const Item* b) noexcept nogil
     cdef bint precedes(self, Py_ssize_t a, Py_ssize_t a_at, Py_ssize_t b, Py_ssize_t b_at) noexcept nogil

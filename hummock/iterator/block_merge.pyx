@@ -2,18 +2,25 @@
 
 A round covers, of each child, the rows up to the smallest of the windows' last known keys. Runs are merged in pairs
 (Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on the comparison, which is unpredictable between
-runs of similar size. Two rows are compared by 64 bits of their keys, from the first bit in which keys of the round
-differ, and by their whole keys only if those are equal. Row positions are sorted, not entries; entries are then
-gathered from the spans independently of each other, so that their cache misses overlap.
+runs of similar size. Rows are compared by their heads alone: 64 bits of their keys, from the first bit in which keys of
+the round differ. Rows of equal heads are then adjacent, those of each window in order. Where they are many, as behind a
+text that a thousand rows begin with, they are merged once more by the 64 bits behind all that they have in common, and
+so on: each level reads a key once, where comparisons would read it each time. Few rows are compared by whole keys.
+
+Row positions are sorted, not entries; entries are then gathered from the spans independently of each other, so that
+their cache misses overlap.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from hummock.base.key cimport Slice, compare_bytes, copy_bytes
+from hummock.base.key cimport Slice, copy_bytes, head_of
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_release
 from hummock.iterator.base cimport Entry, HummockIterator, Span
+from hummock.iterator.joined_key cimport (
+    JoinedKey, compare_joined, joined_head, joined_key_of, joined_shared_size, size_of,
+)
 from hummock.iterator.key_prefix128 cimport (
     KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
     put_key_prefix, suffix_of,
@@ -25,6 +32,9 @@ cdef Py_ssize_t FEWEST_KNOWN = 16
 cdef Py_ssize_t LONE_ROUNDS = 8
 cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys assembled at once, unless one of them is longer
 cdef Py_ssize_t LINE_BYTES = 64
+cdef Py_ssize_t FEW_ROWS = 8            # of equal heads, which are compared by their keys
+cdef Py_ssize_t ROWS_PER_RUN = 2        # and window, from which on new heads cost less than such comparisons
+cdef int MOST_LEVELS = 32               # of new heads
 
 
 cdef class BlockMerge:
@@ -143,6 +153,7 @@ cdef class BlockMerge:
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t at, bound = 0, last, best = 0
         cdef Window* window
+        cdef bint are_tied
         if self.live == 0:
             return 0
         for at in range(self.live):
@@ -157,9 +168,13 @@ cdef class BlockMerge:
                 bound, best = at, last
             elif at == 0:
                 best = last
-        self.choose(bound)
+        are_tied = self.choose(bound)
         self.lone_rounds = self.lone_rounds + 1 if self.runs == 1 else 0
-        self.sort()
+        if self.runs > 1 and are_tied:
+            self.order_range(0, self.count, -8, 0)
+        elif self.runs > 1:
+            self.sort(0, self.count, False)
+            self.order_ties(0, self.count, -8, 0)
         return 0
 
     cdef bint prefers_spans(self) noexcept nogil:
@@ -173,11 +188,11 @@ cdef class BlockMerge:
         self.live = 0
         return 0
 
-    cdef void choose(self, Py_ssize_t bound) noexcept nogil:
+    cdef bint choose(self, Py_ssize_t bound) noexcept nogil:
         cdef Py_ssize_t at, row, last = self.windows[bound].known - 1, low, high, middle
         cdef KeyPrefix128 limit = self.windows[bound].key_prefixes[last]
         cdef Window* window
-        cdef uint64_t first = self.windows[bound].key_prefixes[0].high, differ = 0
+        cdef KeyPrefix128 first = self.windows[bound].key_prefixes[0], differ = KeyPrefix128(0, 0)
         cdef int shift
         cdef Item* item = self.items
         for at in range(self.live):
@@ -194,8 +209,9 @@ cdef class BlockMerge:
                     high = middle
             window.chosen = low
             if low > 0:
-                differ |= (window.key_prefixes[0].high ^ first) | (window.key_prefixes[low - 1].high ^ first)
-        shift = leading_zeros(differ) if differ != 0 else 64
+                differ.high |= (window.key_prefixes[0].high ^ first.high) | (window.key_prefixes[low - 1].high ^ first.high)
+                differ.low |= (window.key_prefixes[0].low ^ first.low) | (window.key_prefixes[low - 1].low ^ first.low)
+        shift = leading_zeros(differ.high) if differ.high != 0 else 64
         self.count, self.bounds[0] = 0, 0
         last = 0
         for at in range(self.live):
@@ -210,28 +226,37 @@ cdef class BlockMerge:
             last += 1
             self.bounds[last] = self.count
         self.runs = last
+        return (differ.high | differ.low) == 0
 
-    cdef void sort(self) noexcept nogil:
-        """Merges adjacent runs within `items` until one is left."""
-        cdef Py_ssize_t runs = self.runs, at, left
-        while runs > 1:
-            left = 0
-            at = 0
-            while at < runs:
-                if at + 1 < runs:
-                    self.merge(self.bounds[at], self.bounds[at + 1], self.bounds[at + 2])
-                else:
+    cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil:
+        """Merges the `runs`, which are items[first : end], until one is left."""
+        cdef Py_ssize_t at, left
+        cdef bint is_swapped = False
+        while self.runs > 1:
+            left = at = 0
+            while at < self.runs:
+                if at + 1 == self.runs:
                     memcpy(self.others + self.bounds[at], self.items + self.bounds[at],
-                           sizeof(Item) * <size_t>(self.bounds[at + 1] - self.bounds[at]))
+                           sizeof(Item) * <size_t>(end - self.bounds[at]))
+                elif by_key:
+                    self.merge_by_key(self.bounds[at], self.bounds[at + 1], self.bounds[at + 2])
+                else:
+                    self.merge(self.bounds[at], self.bounds[at + 1], self.bounds[at + 2])
                 self.bounds[left] = self.bounds[at]
                 left += 1
                 at += 2
-            self.bounds[left] = self.count
-            runs = left
+            self.bounds[left] = end
+            self.runs = left
             self.items, self.others = self.others, self.items
+            is_swapped = not is_swapped
+        if is_swapped and end - first < self.count:
+            self.items, self.others = self.others, self.items
+            memcpy(self.items + first, self.others + first, sizeof(Item) * <size_t>(end - first))
 
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil:
-        """Merges the runs [first, middle) and [middle, end) of `items` into `others`."""
+        """Merges the runs [first, middle) and [middle, end) of `items` into `others` by their heads; of equal ones those
+        of the first run come first.
+        """
         cdef const Item* a = self.items + first
         cdef const Item* b = self.items + middle
         cdef const Item* a_last = b - 1
@@ -240,19 +265,19 @@ cdef class BlockMerge:
         cdef Item* out_last = self.others + end - 1
         cdef Py_ssize_t steps = min(middle - first, end - middle), swap
         while steps > 0:        # neither run can be exhausted within so many steps
-            swap = self.is_after(a, b) if a.head == b.head else a.head > b.head
+            swap = a.head > b.head
             out[0] = a[swap * (b - a)]
             out += 1
             b += swap
             a += 1 - swap
-            swap = self.is_after(a_last, b_last) if a_last.head == b_last.head else a_last.head > b_last.head
+            swap = a_last.head > b_last.head
             out_last[0] = b_last[swap * (a_last - b_last)]
             out_last -= 1
             a_last -= swap
             b_last -= 1 - swap
             steps -= 1
         while a <= a_last and b <= b_last:
-            swap = self.is_after(a, b) if a.head == b.head else a.head > b.head
+            swap = a.head > b.head
             out[0] = a[swap * (b - a)]
             out += 1
             b += swap
@@ -262,49 +287,121 @@ cdef class BlockMerge:
         elif b <= b_last:
             memcpy(out, b, sizeof(Item) * <size_t>(b_last + 1 - b))
 
+    cdef void merge_by_key(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil:
+        """As `merge`, by full keys."""
+        cdef Py_ssize_t a = first, b = middle, at
+        for at in range(first, end):
+            if b == end or (a < middle and not self.is_after(&self.items[a], &self.items[b])):
+                self.others[at] = self.items[a]
+                a += 1
+            else:
+                self.others[at] = self.items[b]
+                b += 1
+
+    cdef void order_ties(self, Py_ssize_t first, Py_ssize_t end, Py_ssize_t offset, int level) noexcept nogil:
+        """Orders the rows of equal heads within items[first : end], which is sorted by heads: bytes from `offset` on."""
+        cdef Py_ssize_t at = first, stop
+        while at + 1 < end:
+            stop = at + 1
+            while stop < end and self.items[stop].head == self.items[at].head:
+                stop += 1
+            if self.items[at].window_row >> 32 != self.items[stop - 1].window_row >> 32:
+                self.order_range(at, stop, offset, level)
+            at = stop
+
+    cdef void order_range(self, Py_ssize_t first, Py_ssize_t end, Py_ssize_t offset, int level) noexcept nogil:
+        """Orders items[first : end], whose heads are equal: rows of more than one window, one after the other."""
+        cdef Py_ssize_t common
+        if end - first <= FEW_ROWS:
+            self.insert(first, end)
+            return
+        self.find_runs(first, end)
+        common = self.common_bytes() if end - first >= ROWS_PER_RUN * self.runs and level < MOST_LEVELS else 0
+        if common < offset + 8:         # few rows, or keys of which one goes on with zeros where the other ends
+            self.sort(first, end, True)
+            return
+        self.set_heads(common)
+        self.sort(first, end, False)
+        self.order_ties(first, end, common, level + 1)
+
+    cdef void insert(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+        """Orders few rows, which mostly are in order: versions of a key, the newest child's first."""
+        cdef Item item
+        cdef Py_ssize_t at, to
+        for at in range(first + 1, end):
+            to = at
+            item = self.items[at]
+            while (to > first and self.items[to - 1].window_row >> 32 != item.window_row >> 32
+                   and self.is_after(&self.items[to - 1], &item)):
+                self.items[to] = self.items[to - 1]
+                to -= 1
+            self.items[to] = item
+
+    cdef void find_runs(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+        """Sets `runs` and `bounds` to the rows of each window within items[first : end]."""
+        cdef Py_ssize_t at
+        self.runs, self.bounds[0] = 1, first
+        for at in range(first + 1, end):
+            if self.items[at].window_row >> 32 != self.items[at - 1].window_row >> 32:
+                self.bounds[self.runs] = at
+                self.runs += 1
+        self.bounds[self.runs] = end
+
+    cdef Py_ssize_t common_bytes(self) noexcept nogil:
+        cdef JoinedKey first = self.key_of(&self.items[self.bounds[0]]), key
+        cdef Py_ssize_t run, common = size_of(&first)
+        for run in range(self.runs):
+            key = self.key_of(&self.items[self.bounds[run]])
+            common = min(common, joined_shared_size(&first, &key))
+            key = self.key_of(&self.items[self.bounds[run + 1] - 1])
+            common = min(common, joined_shared_size(&first, &key))
+        return common
+
+    cdef void set_heads(self, Py_ssize_t offset) noexcept nogil:
+        cdef Py_ssize_t run, at, row, skip, begin
+        cdef const Span* span
+        cdef JoinedKey key
+        for run in range(self.runs):
+            at = self.bounds[run]
+            span = &self.windows[self.items[at].window_row >> 32].span
+            row = span.row + <uint32_t>self.items[at].window_row
+            skip = offset - span.prefix.size
+            for at in range(self.bounds[run], self.bounds[run + 1]):
+                if skip >= 0:
+                    begin = span.key_offsets[row] + skip
+                    self.items[at].head = head_of(span.key_data + begin, span.key_offsets[row + 1] - begin)
+                else:
+                    key = joined_key_of(span, row)
+                    self.items[at].head = joined_head(&key, offset)
+                row += 1
+
+    cdef JoinedKey key_of(self, const Item* item) noexcept nogil:
+        cdef const Span* span = &self.windows[item.window_row >> 32].span
+        return joined_key_of(span, span.row + <uint32_t>item.window_row)
+
     cdef bint is_after(self, const Item* a, const Item* b) noexcept nogil:
-        """Whether `a`, of a newer child, comes after `b`, with equal 64 bits."""
+        """Whether `a` comes after `b`, with equal heads."""
         return self.precedes(b.window_row >> 32, <uint32_t>b.window_row, a.window_row >> 32, <uint32_t>a.window_row)
 
     cdef bint precedes(self, Py_ssize_t a, Py_ssize_t a_at, Py_ssize_t b, Py_ssize_t b_at) noexcept nogil:
-        """Whether a row of window `a` comes before a row of window `b`, another window."""
+        """Whether a row of window `a` comes before a row of window `b`."""
         cdef const KeyPrefix128* left = &self.windows[a].key_prefixes[a_at]
         cdef const KeyPrefix128* right = &self.windows[b].key_prefixes[b_at]
         cdef const Span* ours = &self.windows[a].span
         cdef const Span* theirs = &self.windows[b].span
-        cdef Slice our_key, their_key
+        cdef JoinedKey our_key, their_key
         cdef uint64_t our_epoch, their_epoch
         cdef int order = 0
         if not is_equal(left, right):
             return is_less(left, right)
-        our_key, their_key = suffix_of(ours, ours.row + a_at), suffix_of(theirs, theirs.row + b_at)
+        our_key, their_key = joined_key_of(ours, ours.row + a_at), joined_key_of(theirs, theirs.row + b_at)
         our_epoch = ours.epochs[0 if ours.one_epoch else ours.row + a_at]
         their_epoch = theirs.epochs[0 if theirs.one_epoch else theirs.row + b_at]
-        if (ours.prefix.size + our_key.size > KEY_PREFIX_BYTES
-                or ours.prefix.size + our_key.size != theirs.prefix.size + their_key.size):
-            order = compare_joined(ours.prefix, our_key, theirs.prefix, their_key)
+        if size_of(&our_key) > KEY_PREFIX_BYTES or size_of(&our_key) != size_of(&their_key):
+            order = compare_joined(&our_key, &their_key)
         if order != 0:
             return order < 0
         return our_epoch > their_epoch or (our_epoch == their_epoch and a < b)
-
-
-cdef int compare_joined(Slice a_prefix, Slice a, Slice b_prefix, Slice b) noexcept nogil:
-    """As compare_bytes of `a_prefix` + `a` and `b_prefix` + `b`."""
-    cdef Slice part, rest
-    cdef int order
-    if a_prefix.size > b_prefix.size:
-        return -compare_joined(b_prefix, b, a_prefix, a)
-    part.data, part.size = b_prefix.data, a_prefix.size
-    order = compare_bytes(a_prefix, part)
-    if order != 0:
-        return order
-    rest.data, rest.size = b_prefix.data + a_prefix.size, b_prefix.size - a_prefix.size
-    part.data, part.size = a.data, min(a.size, rest.size)
-    order = compare_bytes(part, rest)
-    if order != 0:
-        return order
-    part.data, part.size = a.data + rest.size, a.size - rest.size
-    return compare_bytes(part, b)
 
 
 cdef inline void fetch_ahead(const Span* span, Py_ssize_t row, Py_ssize_t end) noexcept nogil:

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
 from hummock.base.checksum cimport hash64
-from hummock.base.key cimport TABLE_ID_BYTES, Slice, begins_with, compare_bytes, head_of, slice_of
+from hummock.base.key cimport TABLE_ID_BYTES, Slice, begins_with, compare_bytes, head_of, shared_size, slice_of
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.sstable.filter.prefix_extractor cimport PrefixExtractor
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
@@ -125,9 +125,7 @@ cdef class SortedRun:
 cdef inline Slice shared_bytes(Slice first, Slice last) noexcept nogil:
     """The common prefix of both, and so of every key between them; borrowed from `first`."""
     cdef Slice out
-    out.data, out.size = first.data, 0
-    while out.size < first.size and out.size < last.size and first.data[out.size] == last.data[out.size]:
-        out.size += 1
+    out.data, out.size = first.data, shared_size(first.data, last.data, min(first.size, last.size))
     return out
 
 

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from hummock.base.coding cimport put_u32
-from hummock.base.key cimport Slice, compare_bytes, copy_bytes, slice_of
+from hummock.base.key cimport Slice, compare_bytes, copy_bytes, shared_size, slice_of
 from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_grow, pool_release
 from hummock.sstable.block_format cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
@@ -117,12 +117,7 @@ cdef class BlockBuilder:
         return 0
 
     cdef Py_ssize_t shared_prefix(self) noexcept nogil:
-        cdef Py_ssize_t at = 0, most = self.first_key_size
-        cdef const uint8_t* last = self.keys + self.last_key_at
-        most = most if most < self.last_key_size else self.last_key_size
-        while at < most and self.keys[at] == last[at]:
-            at += 1
-        return at
+        return shared_size(self.keys, self.keys + self.last_key_at, min(self.first_key_size, self.last_key_size))
 
     cdef Py_ssize_t front_bytes(self, Py_ssize_t shared) noexcept nogil:
         cdef uint32_t less = <uint32_t>shared

@@ -1,4 +1,4 @@
-"""BlockMerge: merges of batch columns and of blocks equal a sorted list."""
+"""BlockMerge: merges of batch columns and of blocks equal a sorted list, however deep their keys differ."""
 
 from __future__ import annotations
 
@@ -18,15 +18,27 @@ PREFIX_SIZES = (0, 1, 6, 7, 8, 9, 14, 15, 16, 17, 40)
 SUFFIXES = (b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff" * 7, b"\xff" * 8, b"q" * 17)
 
 
-def random_runs(rng):
-    """Runs of keys with shared prefixes of some lengths; any run may hold the newest version of a key."""
+def short_keys(rng):
+    """Keys with shared prefixes of some lengths."""
     prefix = b"\x00" * 3 + b"\x01" + rng.randbytes(40)
     chosen = rng.choices(PREFIX_SIZES, k=rng.choice((1, 1, 2)))
-    keys = sorted({
+    return {
         prefix[:4 + size] + b"".join(rng.choices(SUFFIXES, k=rng.randint(1, 3))) + rng.randbytes(rng.choice((0, 1, 12)))
         for size in chosen for _ in range(rng.randint(1, 800))
-    })
-    runs = []
+    }
+
+
+def grouped_keys(rng):
+    """Keys of two to six columns, the first ones of few values each: groups within groups, some of them large."""
+    domains = [[rng.choice(SUFFIXES) * rng.randint(1, 3) + rng.choice((b"", bytes(rng.randint(1, 12)), b"\x01"))
+                for _ in range(rng.choice((1, 1, 2, 3)))] for _ in range(rng.randint(1, 5))]
+    return {b"\x00" * 3 + b"\x01\x00\x07" + b"".join(rng.choice(domain) for domain in domains)
+            + rng.randbytes(rng.choice((0, 1, 2, 8, 30))) for _ in range(1_500)}
+
+
+def random_runs(rng, make_keys):
+    """Runs of which any may hold the newest version of a key."""
+    keys, runs = sorted(make_keys(rng)), []
     for number in range(rng.choice((1, 2, 3, 8, 33))):
         share = rng.choice((0.02, 0.5, 1.0))
         epochs = {key: rng.sample(range(1, 100), rng.choice((1, 1, 1, 4))) for key in keys if rng.random() < share}
@@ -36,10 +48,11 @@ def random_runs(rng):
     return [run for run in runs if run]
 
 
+@pytest.mark.parametrize("make_keys", [short_keys, grouped_keys])
 @pytest.mark.parametrize("seed", range(40))
-def test_rounds_over_blocks_keep_every_version_in_order(seed):
+def test_rounds_over_blocks_keep_every_version_in_order(seed, make_keys):
     rng = random.Random(seed)
-    store, mint, runs = MemoryObjectStore(), names(), random_runs(rng)
+    store, mint, runs = MemoryObjectStore(), names(), random_runs(rng, make_keys)
     infos = [put_run(store, run, mint, sstable_bytes=1 << 20, block_bytes=rng.choice((100, 1_000, 30_000)))
              for run in runs]
     output = OutputOptions(1 << 20, 4_000, "none", "none", 10)
@@ -60,3 +73,20 @@ def test_rounds_over_batches_return_the_newer_child_first_where_full_keys_are_eq
     model = sorted((entry for run in runs for entry in run), key=full_key_order)
     columns = EntryCollector(MergeIterator([iterator_of(run) for run in runs])).next_batch()
     assert [(key, epoch, value) for key, value, epoch in zip(*columns, strict=True)] == model
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounds_over_batches_of_grouped_keys(seed):
+    rng = random.Random(seed)
+    runs = random_runs(rng, grouped_keys)
+    runs = [[entry for entry in run if entry[1] == epoch] for run in runs for epoch in {entry[1] for entry in run}]
+    columns = EntryCollector(MergeIterator([iterator_of(run) for run in runs])).next_batch()
+    found = [(key, epoch, value) for key, value, epoch in zip(*columns, strict=True)]
+    assert found == sorted((entry for run in runs for entry in run), key=full_key_order)
+
+
+def test_keys_that_differ_at_more_depths_than_are_followed():
+    keys = [b"q" * (8 * depth) + bytes([at]) for depth in range(70, 0, -1) for at in (1, 2, 3)]
+    runs = [sorted((key, 1 << 16, b"") for key in keys[start::2]) for start in (0, 1)]
+    columns = EntryCollector(MergeIterator([iterator_of(run) for run in runs])).next_batch()
+    assert list(columns[0]) == sorted(keys)
