@@ -11,6 +11,8 @@ import threading
 import time
 from contextlib import suppress
 
+from hummock.base.posix import waited_ns
+
 SCHEDSTAT = "/proc/thread-self/schedstat"
 """Of Linux: ns that the calling thread has run, ns that it was runnable and waited for a core, number of runs."""
 
@@ -52,9 +54,7 @@ class BusyClock:
     @property
     def seconds(self) -> float:
         ran = 0.0 if self._clock is None else time.clock_gettime(self._clock)
-        if self._schedstat < 0:
-            return ran
-        return ran + int(os.pread(self._schedstat, 64, 0).split()[1]) / 1e9
+        return ran if self._schedstat < 0 else ran + waited_ns(self._schedstat) / 1e9
 
     def close(self) -> None:
         """REQUIRES that nobody reads it any more."""
