@@ -181,6 +181,9 @@ cdef extern from * nogil:
     uint32_t crc_narrow(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
     uint32_t crc_run(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
 
+cdef enum:
+    LONG_BYTES = 1 << 18        # checksums of so many take longer than another thread may wait for the GIL
+
 crc_prepare()
 
 
@@ -188,9 +191,14 @@ cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil:
     return crc_run(0xFFFFFFFF, data, size) ^ <uint32_t>0xFFFFFFFF
 
 
-def crc32c_of(const uint8_t[::1] data) -> int:
-    """CRC-32C of any buffer."""
-    return crc32c(&data[0], data.shape[0]) if data.shape[0] > 0 else 0
+def crc32c_of(const uint8_t[::1] data, uint32_t before=0) -> int:
+    """CRC-32C of any buffer, or of bytes whose checksum is `before` followed by it."""
+    cdef uint32_t crc = ~before
+    if data.shape[0] < LONG_BYTES:
+        return ~(crc_run(crc, &data[0], data.shape[0]) if data.shape[0] > 0 else crc)
+    with nogil:
+        crc = crc_run(crc, &data[0], data.shape[0])
+    return ~crc
 
 
 def crc32c_narrow_of(const uint8_t[::1] data) -> int:

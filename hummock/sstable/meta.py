@@ -72,7 +72,7 @@ class SstableMeta:
         info, index, sections = _decode(data, info, object_name)
         if PIECES in sections:
             index.set_piece_checksums(sections[PIECES], object_name)
-        return cls(info, index, load_filter(info.filter_policy, bytes(sections.get(FILTER, b"")), object_name))
+        return cls(info, index, load_filter(info.filter_policy, sections.get(FILTER, b""), object_name))
 
 
 def decode_index(data: bytes | memoryview, info: SstableInfo, object_name: str) -> SstableIndex:
@@ -101,11 +101,11 @@ def encode_meta(info: SstableInfo, index: bytes, filter: bytes, hashes: bytes, s
     parts = [HEADER.pack(HEADER_MAGIC, FORMAT_VERSION, len(sections))]
     for tag, flags, payload in sections:
         head = SECTION.pack(tag, flags, len(payload))
-        parts += [head, payload, crc32c_of(head + payload).to_bytes(4, "little")]
+        parts += [head, payload, crc32c_of(payload, crc32c_of(head)).to_bytes(4, "little")]
     samples_at = sum(map(len, parts[:-3]))
     length = sum(map(len, parts)) + TRAILER.size
     trailer = TRAILER.pack(samples_at, length, FORMAT_VERSION, 0, TRAILER_MAGIC)[:20]
-    crc = crc32c_of(parts[0] + trailer)
+    crc = crc32c_of(trailer, crc32c_of(parts[0]))
     return b"".join([*parts, trailer, crc.to_bytes(4, "little"), TRAILER_MAGIC])
 
 
@@ -117,7 +117,7 @@ def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memor
     _, length, end_version, crc, end_magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
     if magic != HEADER_MAGIC or end_magic != TRAILER_MAGIC:
         raise Corruption(object_name, "magic", HEADER_MAGIC + TRAILER_MAGIC, magic + end_magic)
-    got = crc32c_of(bytes(data[:HEADER.size]) + bytes(data[-TRAILER.size:-12]))
+    got = crc32c_of(data[-TRAILER.size:-12], crc32c_of(data[:HEADER.size]))
     if got != crc:
         raise Corruption(object_name, "crc32c of header and trailer", crc, got)
     if version == end_version > FORMAT_VERSION:

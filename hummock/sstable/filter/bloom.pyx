@@ -46,7 +46,8 @@ cdef class BloomFilter:
         if filter.memory == NULL:
             raise MemoryError(f"no memory for {size} bytes of a filter")
         words = <uint8_t*>((<uintptr_t>filter.memory + BLOCK_BYTES - 1) & ~<uintptr_t>(BLOCK_BYTES - 1))
-        memcpy(words, &data[HEADER_BYTES], <size_t>(size - HEADER_BYTES))
+        with nogil:
+            memcpy(words, &data[HEADER_BYTES], <size_t>(size - HEADER_BYTES))
         filter.words = <const uint64_t*>words
         filter.size_bytes = slab_share(filter.memory_bytes) + sizeof(BloomFilter)
         return filter

@@ -38,7 +38,7 @@ class FilterPolicy(Protocol):
     def build(self, hashes: np.ndarray) -> bytes: ...
 
     @staticmethod
-    def load(data: bytes, object_name: str) -> Filter | None: ...
+    def load(data: bytes | memoryview, object_name: str) -> Filter | None: ...
 
 
 class BlockedBloomPolicy:
@@ -53,7 +53,7 @@ class BlockedBloomPolicy:
         return build_filter(hashes, self.bits_per_key)
 
     @staticmethod
-    def load(data: bytes, object_name: str) -> Filter:
+    def load(data: bytes | memoryview, object_name: str) -> Filter:
         return BloomFilter.load(data, object_name)
 
 
@@ -89,7 +89,7 @@ class PybloomFilterPolicy:
         return target.getvalue()
 
     @staticmethod
-    def load(data: bytes, object_name: str) -> Filter | None:
+    def load(data: bytes | memoryview, object_name: str) -> Filter | None:
         if not is_installed("pybloom_live"):
             return None
         from pybloom_live import BloomFilter as PlainBloomFilter
@@ -112,7 +112,7 @@ class NoFilterPolicy:
         return b""
 
     @staticmethod
-    def load(data: bytes, object_name: str) -> Filter | None:
+    def load(data: bytes | memoryview, object_name: str) -> Filter | None:
         return None
 
 
@@ -129,7 +129,7 @@ def filter_policy(name: str, bits_per_key: int = 10) -> FilterPolicy:
     raise InvalidOption("filter_policy", name, f"one of {', '.join(p.name for p in POLICIES)}, none")
 
 
-def load_filter(name: str, data: bytes, object_name: str) -> Filter | None:
+def load_filter(name: str, data: bytes | memoryview, object_name: str) -> Filter | None:
     """The filter built by the policy of that name; None if there is none or the name is unknown."""
     for policy in POLICIES:
         if policy.name == name and data:

@@ -44,6 +44,13 @@ def test_crc32c_agrees_with_the_published_vectors(crc):
     assert crc(b"") == 0
 
 
+@pytest.mark.parametrize("size", [0, 1, 100, 1 << 18, (1 << 18) + 1, 1 << 20])
+def test_crc32c_is_continued(size):
+    data = random.Random(size).randbytes(size)
+    for cut in {0, size // 3, size}:
+        assert crc32c_of(data[cut:], crc32c_of(data[:cut])) == crc32c_of(data) == crc32c_portable_of(data)
+
+
 def test_all_paths_of_crc32c_agree_with_plain_python_at_every_length():
     data = random.Random(1).randbytes(20_000)
     for size in (*range(70), *range(500, 1_100, 37), 6143, 6144, 6145, 6151, 12_288, 12_300, 20_000):
