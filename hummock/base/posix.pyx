@@ -42,8 +42,8 @@ def name_thread(str name not None) -> None:
 
 
 def waited_ns(int schedstat) -> int:
-    """How long a thread was runnable and waited for a core: `schedstat` is its open `/proc/…/schedstat`. OSError if that
-    cannot be read.
+    """How long a thread was runnable and waited for a core: `schedstat` is its open `/proc/…/schedstat`. OSError if
+    that cannot be read.
 
     It takes a microsecond and keeps the interpreter's lock, for which a thread that gives it up may wait milliseconds.
     """

@@ -209,8 +209,10 @@ cdef class BlockMerge:
                     high = middle
             window.chosen = low
             if low > 0:
-                differ.high |= (window.key_prefixes[0].high ^ first.high) | (window.key_prefixes[low - 1].high ^ first.high)
-                differ.low |= (window.key_prefixes[0].low ^ first.low) | (window.key_prefixes[low - 1].low ^ first.low)
+                differ.high |= window.key_prefixes[0].high ^ first.high
+                differ.low |= window.key_prefixes[0].low ^ first.low
+                differ.high |= window.key_prefixes[low - 1].high ^ first.high
+                differ.low |= window.key_prefixes[low - 1].low ^ first.low
         shift = leading_zeros(differ.high) if differ.high != 0 else 64
         self.count, self.bounds[0] = 0, 0
         last = 0
@@ -254,8 +256,8 @@ cdef class BlockMerge:
             memcpy(self.items + first, self.others + first, sizeof(Item) * <size_t>(end - first))
 
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil:
-        """Merges the runs [first, middle) and [middle, end) of `items` into `others` by their heads; of equal ones those
-        of the first run come first.
+        """Merges the runs [first, middle) and [middle, end) of `items` into `others` by their heads; of equal ones
+        those of the first run come first.
         """
         cdef const Item* a = self.items + first
         cdef const Item* b = self.items + middle
@@ -299,7 +301,7 @@ cdef class BlockMerge:
                 b += 1
 
     cdef void order_ties(self, Py_ssize_t first, Py_ssize_t end, Py_ssize_t offset, int level) noexcept nogil:
-        """Orders the rows of equal heads within items[first : end], which is sorted by heads: bytes from `offset` on."""
+        """Orders rows of equal heads, bytes from `offset` on, within items[first : end], which is sorted by them."""
         cdef Py_ssize_t at = first, stop
         while at + 1 < end:
             stop = at + 1

@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.errors": "relational.errors",
     "stream.options": "hummock.base",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.meta.store",
-    "stream.runtime": "message relational.types relational.chunk",
+    "stream.runtime": "message relational.types relational.chunk hummock.base",
     "stream.plan": (
         "relational.types relational.plan relational.expr relational.agg relational.catalog relational.udf hummock.base"
     ),
