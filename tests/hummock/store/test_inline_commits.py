@@ -113,7 +113,8 @@ def test_what_outgrows_the_limit_becomes_objects_by_a_task():
         for number in range(8):
             store.write({b"%d%05d" % (number, row): b"v" * 100 for row in range(100)})
         assert store.wait_compacted(60) and store.version.inline_bytes <= 8 * INLINE_BYTES
-        assert store.compact(timeout=60) and store.version.inline_bytes == 0 and len(stored(store)) == 2
+        assert store.compact(timeout=60) and store.version.inline_bytes == 0
+        assert len(stored(store)) >= 2                  # vacuum deletes those of earlier tasks later
         assert len(list(store.scan())) == 800
 
 
