@@ -17,7 +17,7 @@ from libc.string cimport memcmp, memcpy
 
 from hummock.base.codec cimport CODEC_NONE, CODEC_ZSTD
 from hummock.base.coding cimport get_u32
-from hummock.base.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, slice_of
+from hummock.base.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, shared_size, slice_of
 from hummock.base.row_digest cimport hash_under
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
@@ -122,9 +122,7 @@ cdef class SstableIndex:
     cdef void derive(self) noexcept nogil:
         """Computes the common prefix of all first keys (of the first and the last: they ascend) and key prefixes."""
         cdef Slice first = self.first_key(0), last = self.first_key(self.blocks - 1), key
-        cdef Py_ssize_t shared = 0, block
-        while shared < first.size and shared < last.size and first.data[shared] == last.data[shared]:
-            shared += 1
+        cdef Py_ssize_t shared = shared_size(first.data, last.data, min(first.size, last.size)), block
         self.prefix.data, self.prefix.size = first.data, shared
         for block in range(self.blocks):
             key = self.first_key(block)
