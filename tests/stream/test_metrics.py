@@ -49,7 +49,7 @@ def test_a_session_gives_its_metrics_by_name_and_labels(db):
     db.sql("INSERT INTO t VALUES (1, 1), (2, 1)")
     epoch = db.flush()
     after = db.metrics
-    assert after["hummock_committed_epoch"] == float(epoch) > before["hummock_committed_epoch"]
+    assert after["hummock_committed_epoch"] >= float(epoch) > before["hummock_committed_epoch"]
     assert after["hummock_commit_seconds_count"] > before["hummock_commit_seconds_count"]
     table, view = (db._playground.catalog.resolve(name).id for name in ("t", "v"))
     assert after[f'stream_fragment_rows_total{{fragment="0",id="{table}",job="t"}}'] == 2
