@@ -236,8 +236,7 @@ class Playground:
         self.metrics.watch(self.storage.stats, COUNTED)
         self.storage.follow_versions()
         if options.is_maintained:
-            maintenance = Maintenance(
-                self.manager, meta_store, object_store, tasks_at_once=1, foreground=self._foreground)
+            maintenance = Maintenance(self.manager, meta_store, object_store, foreground=self._foreground)
             undo.callback(maintenance.close)
             self._begin_maintenance = maintenance.start
         return writer
