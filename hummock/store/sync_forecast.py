@@ -1,22 +1,24 @@
 """SyncForecast: when the next sync is expected, from the time between the last two.
 
-Somebody waits for a sync while it builds and uploads what no flush has taken, up to `flush_bytes`. Where syncs come at
-regular times, one flush begins shortly before the next is due: what was written since is all that is left for it. Syncs
-that follow each other closely have little to upload anyway.
+Somebody waits for a sync while it builds and uploads what no flush has taken, and while a flush that runs then ends; so
+both should be little. Where syncs come at regular times, flushes become smaller while the next one comes nearer: each
+leaves about as much to the one behind it as that can take in the time that is left. Syncs that follow each other
+closely have little to upload anyway.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.options import MIB
 
-AHEAD_SECONDS = 0.15
-"""Before the sync: a flush of `flush_bytes` takes about as long beside writers."""
-AHEAD_BYTES = 6 * MIB
-"""That are not in a flush, at least: tens of milliseconds of the sync, and a file that is worth its own."""
-LEAST_INTERVAL_SECONDS = 3 * AHEAD_SECONDS
+BYTES_PER_SECOND = 32 * MIB
+"""What a flush takes beside writers that use all cores, when these cores are slow."""
+LEAST_BYTES = 4 * MIB
+"""Of a flush: 10 to 20 ms of a sync, and a file that is worth its own."""
+LEAST_INTERVAL_SECONDS = 0.45
 
 
 class SyncForecast:
@@ -26,7 +28,6 @@ class SyncForecast:
         self._clock = clock
         self._epoch: Epoch | None = None  # of the last sync
         self._began = self._interval = 0.0
-        self._is_used = False  # a flush began since the next sync is near
 
     def note_sync(self, epoch: Epoch) -> None:
         """A sync of `epoch` begins; several of one epoch count once."""
@@ -35,17 +36,16 @@ class SyncForecast:
         now = self._clock()
         if self._epoch is not None:
             self._interval = now - self._began
-        self._epoch, self._began, self._is_used = epoch, now, False
-
-    def note_flush(self) -> None:
-        """A flush begins, for whatever reason."""
-        self._is_used = self._is_used or self._is_near
+        self._epoch, self._began = epoch, now
 
     def wants_flush(self, uncut_bytes: int) -> bool:
         """Whether `uncut_bytes`, which are in no flush, should be uploaded before the next sync."""
-        return uncut_bytes > AHEAD_BYTES and not self._is_used and self._is_near
+        return uncut_bytes > max(LEAST_BYTES, self._seconds_left * BYTES_PER_SECOND)
 
     @property
-    def _is_near(self) -> bool:
-        is_regular = self._interval >= LEAST_INTERVAL_SECONDS
-        return is_regular and self._clock() >= self._began + self._interval - AHEAD_SECONDS
+    def _seconds_left(self) -> float:
+        """Until the next sync, below 0 for one that is late; infinite if none is expected, or no longer."""
+        if self._interval < LEAST_INTERVAL_SECONDS:
+            return math.inf
+        left = self._began + self._interval - self._clock()
+        return left if left > -self._interval else math.inf

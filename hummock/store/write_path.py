@@ -309,7 +309,6 @@ class WritePath:
             return None
         task = self.buffer.start()
         if task is None:
-            self._forecast.note_flush()
             self.buffer.cut_oldest()
             task = self.buffer.start()
         return task

@@ -1,9 +1,10 @@
 import pytest
 
 from hummock.epoch import Epoch
-from hummock.store.sync_forecast import AHEAD_BYTES, AHEAD_SECONDS, LEAST_INTERVAL_SECONDS, SyncForecast
+from hummock.options import MIB
+from hummock.store.sync_forecast import LEAST_BYTES, LEAST_INTERVAL_SECONDS, SyncForecast
 
-MUCH = AHEAD_BYTES + 1
+MUCH = LEAST_BYTES + 1
 
 
 @pytest.fixture
@@ -19,30 +20,31 @@ def forecast(now):
 
 def synced(forecast, now, *, each):
     """Two syncs, the second one now."""
-    forecast.note_sync(Epoch(1 << 16))
+    forecast.note_sync(Epoch(8 << 16))
     now[0] += each
-    forecast.note_sync(Epoch(2 << 16))
+    forecast.note_sync(Epoch(9 << 16))
 
 
-def test_much_is_flushed_shortly_before_the_next_sync_and_once(forecast, now):
-    synced(forecast, now, each=1.0)
-    now[0] += 0.99 - AHEAD_SECONDS
-    assert not forecast.wants_flush(MUCH), "not near yet"
-    now[0] += 0.02
-    assert forecast.wants_flush(MUCH) and not forecast.wants_flush(AHEAD_BYTES)
-    forecast.note_flush()
-    now[0] += 5.0
-    assert not forecast.wants_flush(MUCH), "the sync is late"
+def test_less_is_flushed_the_nearer_the_next_sync_is(forecast, now):
+    synced(forecast, now, each=2.0)
+    wanted = []
+    for _ in range(8):
+        wanted.append([forecast.wants_flush(size * MIB + 1) for size in (4, 16, 32, 48)])
+        now[0] += 0.25
+    assert wanted == sorted(wanted) and wanted[0] == [False] * 4
+    assert wanted[2] == [False, False, False, True], "1.5 s before"
+    assert wanted[6] == [False, True, True, True], "0.5 s before"
+    assert forecast.wants_flush(LEAST_BYTES + 1) and not forecast.wants_flush(LEAST_BYTES)
     forecast.note_sync(Epoch(3 << 16))
-    now[0] += 7.0 - AHEAD_SECONDS
-    assert forecast.wants_flush(MUCH)
+    assert not forecast.wants_flush(48 * MIB)
 
 
-def test_a_flush_for_another_reason_counts_when_the_sync_is_near_only(forecast, now):
+def test_a_sync_that_does_not_come_is_no_longer_expected(forecast, now):
     synced(forecast, now, each=1.0)
-    forecast.note_flush()
-    now[0] += 0.9
-    assert forecast.wants_flush(MUCH)
+    now[0] += 1.9
+    assert forecast.wants_flush(MUCH), "late"
+    now[0] += 0.2
+    assert not forecast.wants_flush(1 << 40)
 
 
 def test_the_first_syncs_and_those_that_follow_closely_are_not_forecast(forecast, now):
@@ -50,9 +52,11 @@ def test_the_first_syncs_and_those_that_follow_closely_are_not_forecast(forecast
     forecast.note_sync(Epoch(1 << 16))
     now[0] += 10.0
     forecast.note_sync(Epoch(1 << 16))
-    assert not forecast.wants_flush(MUCH), "one epoch"
-    forecast.note_sync(Epoch(2 << 16))
-    now[0] += LEAST_INTERVAL_SECONDS / 2
-    forecast.note_sync(Epoch(3 << 16))
     now[0] += 10.0
+    assert not forecast.wants_flush(MUCH), "one epoch"
+    synced(forecast, now, each=LEAST_INTERVAL_SECONDS / 2)
+    now[0] += LEAST_INTERVAL_SECONDS / 2
     assert not forecast.wants_flush(MUCH)
+    synced(forecast, now, each=2 * LEAST_INTERVAL_SECONDS)
+    now[0] += 2 * LEAST_INTERVAL_SECONDS
+    assert forecast.wants_flush(MUCH)
