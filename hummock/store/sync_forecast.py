@@ -3,7 +3,7 @@
 Somebody waits for a sync while it builds and uploads what no flush has taken, and while a flush that runs then ends; so
 both should be little. Where syncs come at regular times, flushes become smaller while the next one comes nearer: each
 leaves about as much to the one behind it as that can take in the time that is left. Syncs that follow each other
-closely have little to upload anyway.
+closely have little to upload anyway, and tell nothing about the next one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ BYTES_PER_SECOND = 32 * MIB
 LEAST_BYTES = 4 * MIB
 """Of a flush: 10 to 20 ms of a sync, and a file that is worth its own."""
 LEAST_INTERVAL_SECONDS = 0.45
+USUAL_INTERVAL_SECONDS = 1.0
+"""Assumed after a sync that follows another one closely, or none."""
 
 
 class SyncForecast:
@@ -27,15 +29,15 @@ class SyncForecast:
     def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
         self._epoch: Epoch | None = None  # of the last sync
-        self._began = self._interval = 0.0
+        self._began = self._interval = 0.0  # interval 0: none is expected
 
     def note_sync(self, epoch: Epoch) -> None:
         """A sync of `epoch` begins; several of one epoch count once."""
         if epoch == self._epoch:
             return
         now = self._clock()
-        if self._epoch is not None:
-            self._interval = now - self._began
+        seen = 0.0 if self._epoch is None else now - self._began
+        self._interval = seen if seen >= LEAST_INTERVAL_SECONDS else USUAL_INTERVAL_SECONDS
         self._epoch, self._began = epoch, now
 
     def wants_flush(self, uncut_bytes: int) -> bool:
@@ -45,7 +47,5 @@ class SyncForecast:
     @property
     def _seconds_left(self) -> float:
         """Until the next sync, below 0 for one that is late; infinite if none is expected, or no longer."""
-        if self._interval < LEAST_INTERVAL_SECONDS:
-            return math.inf
         left = self._began + self._interval - self._clock()
         return left if left > -self._interval else math.inf

@@ -2,7 +2,7 @@ import pytest
 
 from hummock.epoch import Epoch
 from hummock.options import MIB
-from hummock.store.sync_forecast import LEAST_BYTES, LEAST_INTERVAL_SECONDS, SyncForecast
+from hummock.store.sync_forecast import LEAST_BYTES, LEAST_INTERVAL_SECONDS, USUAL_INTERVAL_SECONDS, SyncForecast
 
 MUCH = LEAST_BYTES + 1
 
@@ -47,16 +47,21 @@ def test_a_sync_that_does_not_come_is_no_longer_expected(forecast, now):
     assert not forecast.wants_flush(1 << 40)
 
 
-def test_the_first_syncs_and_those_that_follow_closely_are_not_forecast(forecast, now):
-    assert not forecast.wants_flush(MUCH)
-    forecast.note_sync(Epoch(1 << 16))
-    now[0] += 10.0
-    forecast.note_sync(Epoch(1 << 16))
-    now[0] += 10.0
-    assert not forecast.wants_flush(MUCH), "one epoch"
-    synced(forecast, now, each=LEAST_INTERVAL_SECONDS / 2)
-    now[0] += LEAST_INTERVAL_SECONDS / 2
-    assert not forecast.wants_flush(MUCH)
-    synced(forecast, now, each=2 * LEAST_INTERVAL_SECONDS)
-    now[0] += 2 * LEAST_INTERVAL_SECONDS
+def test_a_sync_that_follows_closely_tells_nothing_about_the_next_one(forecast, now):
+    assert not forecast.wants_flush(1 << 40), "no sync yet"
+    for epoch in (1, 1, 2, 3):
+        forecast.note_sync(Epoch(epoch << 16))
+        now[0] += LEAST_INTERVAL_SECONDS / 2
+        assert not forecast.wants_flush(MUCH)
+    now[0] += USUAL_INTERVAL_SECONDS - LEAST_INTERVAL_SECONDS / 2
+    assert forecast.wants_flush(MUCH)
+    now[0] += USUAL_INTERVAL_SECONDS
+    assert not forecast.wants_flush(1 << 40)
+
+
+def test_syncs_of_one_epoch_count_once(forecast, now):
+    synced(forecast, now, each=8.0)
+    now[0] += 3.0
+    forecast.note_sync(Epoch(9 << 16))
+    now[0] += 5.0
     assert forecast.wants_flush(MUCH)
