@@ -1,9 +1,9 @@
 """SyncForecast: when the next sync is expected, from the time between the last two.
 
 Somebody waits for a sync while it builds and uploads what no flush has taken, and while a flush that runs then ends; so
-both should be little. Where syncs come at regular times, flushes become smaller while the next one comes nearer: each
-leaves about as much to the one behind it as that can take in the time that is left. Syncs that follow each other
-closely have little to upload anyway, and tell nothing about the next one.
+both should be little. Where syncs come at regular times, flushes follow each other shortly before the next one is due,
+as soon as there is enough for a file. Earlier such files would only cost: merges of many small ones within level 0.
+Syncs that follow each other closely have little to upload anyway, and tell nothing about the next one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.options import MIB
 
-BYTES_PER_SECOND = 32 * MIB
-"""What a flush takes beside writers that use all cores, when these cores are slow."""
-LEAST_BYTES = 4 * MIB
-"""Of a flush: 10 to 20 ms of a sync, and a file that is worth its own."""
+AHEAD_SECONDS = 0.15
+"""Before the sync: a flush of `flush_bytes` takes about as long beside writers."""
+AHEAD_BYTES = 6 * MIB
+"""That are not in a flush, at least: tens of milliseconds of the sync, and a file that is worth its own."""
 LEAST_INTERVAL_SECONDS = 0.45
 USUAL_INTERVAL_SECONDS = 1.0
 """Assumed after a sync that follows another one closely, or none."""
@@ -42,7 +42,7 @@ class SyncForecast:
 
     def wants_flush(self, uncut_bytes: int) -> bool:
         """Whether `uncut_bytes`, which are in no flush, should be uploaded before the next sync."""
-        return uncut_bytes > max(LEAST_BYTES, self._seconds_left * BYTES_PER_SECOND)
+        return uncut_bytes > AHEAD_BYTES and self._seconds_left <= AHEAD_SECONDS
 
     @property
     def _seconds_left(self) -> float:

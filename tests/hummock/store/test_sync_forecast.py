@@ -1,10 +1,15 @@
 import pytest
 
 from hummock.epoch import Epoch
-from hummock.options import MIB
-from hummock.store.sync_forecast import LEAST_BYTES, LEAST_INTERVAL_SECONDS, USUAL_INTERVAL_SECONDS, SyncForecast
+from hummock.store.sync_forecast import (
+    AHEAD_BYTES,
+    AHEAD_SECONDS,
+    LEAST_INTERVAL_SECONDS,
+    USUAL_INTERVAL_SECONDS,
+    SyncForecast,
+)
 
-MUCH = LEAST_BYTES + 1
+MUCH = AHEAD_BYTES + 1
 
 
 @pytest.fixture
@@ -25,18 +30,16 @@ def synced(forecast, now, *, each):
     forecast.note_sync(Epoch(9 << 16))
 
 
-def test_less_is_flushed_the_nearer_the_next_sync_is(forecast, now):
+def test_much_is_flushed_shortly_before_the_next_sync_again_and_again(forecast, now):
     synced(forecast, now, each=2.0)
-    wanted = []
-    for _ in range(8):
-        wanted.append([forecast.wants_flush(size * MIB + 1) for size in (4, 16, 32, 48)])
-        now[0] += 0.25
-    assert wanted == sorted(wanted) and wanted[0] == [False] * 4
-    assert wanted[2] == [False, False, False, True], "1.5 s before"
-    assert wanted[6] == [False, True, True, True], "0.5 s before"
-    assert forecast.wants_flush(LEAST_BYTES + 1) and not forecast.wants_flush(LEAST_BYTES)
-    forecast.note_sync(Epoch(3 << 16))
-    assert not forecast.wants_flush(48 * MIB)
+    now[0] += 1.99 - AHEAD_SECONDS
+    assert not forecast.wants_flush(1 << 40), "not near yet"
+    now[0] += 0.02
+    for _ in range(3):
+        assert forecast.wants_flush(MUCH) and not forecast.wants_flush(AHEAD_BYTES)
+        now[0] += 0.1
+    forecast.note_sync(Epoch(10 << 16))
+    assert not forecast.wants_flush(1 << 40)
 
 
 def test_a_sync_that_does_not_come_is_no_longer_expected(forecast, now):

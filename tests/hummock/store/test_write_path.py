@@ -293,8 +293,7 @@ def test_an_epoch_is_uploaded_before_it_ends_and_its_rows_win_in_the_order_of_th
 
 def test_what_was_written_is_uploaded_shortly_before_the_next_sync(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(sync_forecast, "LEAST_BYTES", 1_000)
-    monkeypatch.setattr(sync_forecast, "BYTES_PER_SECOND", 20_000)
+    monkeypatch.setattr(sync_forecast, "AHEAD_BYTES", 1_000)
     with Node() as node:
         node.store._writes._forecast = SyncForecast(lambda: now[0])
         for epoch in (E1, E2):
