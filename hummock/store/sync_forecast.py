@@ -2,7 +2,7 @@
 
 Somebody waits for a sync while it builds and uploads what no flush has taken, and while a flush that runs then ends; so
 both should be little. Where syncs come at regular times, flushes follow each other shortly before the next one is due,
-as soon as there is enough for a file. Earlier such files would only cost: merges of many small ones within level 0.
+as soon as there is enough for a file. Not earlier: many small files cost merges within level 0.
 Syncs that follow each other closely have little to upload anyway, and tell nothing about the next one.
 """
 
@@ -18,7 +18,7 @@ AHEAD_SECONDS = 0.15
 """Before the sync: a flush of `flush_bytes` takes about as long beside writers."""
 AHEAD_BYTES = 6 * MIB
 """That are not in a flush, at least: tens of milliseconds of the sync, and a file that is worth its own."""
-LEAST_INTERVAL_SECONDS = 0.45
+LEAST_INTERVAL_SECONDS = 3 * AHEAD_SECONDS
 USUAL_INTERVAL_SECONDS = 1.0
 """Assumed after a sync that follows another one closely, or none."""
 

@@ -31,7 +31,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store import sync_forecast
 from hummock.store.storage import HummockStorage
-from hummock.store.sync_forecast import SyncForecast
+from hummock.store.sync_forecast import AHEAD_SECONDS, SyncForecast
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.waiting import eventually
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
@@ -300,10 +300,10 @@ def test_what_was_written_is_uploaded_shortly_before_the_next_sync(monkeypatch):
             node.put(epoch, b"a")
             node.store.commit(epoch)
             now[0] += 1.0
-        now[0] -= 0.25
+        now[0] -= 2 * AHEAD_SECONDS
         node.put(E3, b"a", value=b"x" * 2_000)
         assert node.store.stats().staged_files == 0
-        now[0] += 0.2
+        now[0] += 1.5 * AHEAD_SECONDS
         node.put(E3, b"b")
         eventually(lambda: node.store.stats().staged_files == 1)
         node.put(E3, b"c", value=b"x" * 2_000)
