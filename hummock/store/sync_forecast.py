@@ -1,8 +1,8 @@
 """SyncForecast: when the next sync is expected, from the time between the last two.
 
 Somebody waits for a sync while it builds and uploads what no flush has taken, and while a flush that runs then ends; so
-both should be little. Where syncs come at regular times, flushes follow each other shortly before the next one is due,
-as soon as there is enough for a file. Not earlier: many small files cost merges within level 0.
+both should be little. Where syncs come at regular times, flushes become smaller while the next one comes nearer, each
+about half of the one before. Not too small ones: many small files cost merges within level 0.
 Syncs that follow each other closely have little to upload anyway, and tell nothing about the next one.
 """
 
@@ -14,11 +14,14 @@ from collections.abc import Callable
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.options import MIB
 
-AHEAD_SECONDS = 0.15
-"""Before the sync: a flush of `flush_bytes` takes about as long beside writers."""
-AHEAD_BYTES = 6 * MIB
-"""That are not in a flush, at least: tens of milliseconds of the sync, and a file that is worth its own."""
-LEAST_INTERVAL_SECONDS = 3 * AHEAD_SECONDS
+LEFT_BYTES_PER_SECOND = 64 * MIB
+"""Bytes that may be in no flush, for each second until the sync: a flush of them takes about half of that time beside
+writers."""
+LEAST_BYTES = 4 * MIB
+"""Of such a flush: tens of milliseconds of the sync, and a file that is worth its own."""
+LEAST_INTERVAL_SECONDS = 0.45
+LATE_SECONDS = 0.5
+"""For which a sync that is late is expected."""
 USUAL_INTERVAL_SECONDS = 1.0
 """Assumed after a sync that follows another one closely, or none."""
 
@@ -42,10 +45,10 @@ class SyncForecast:
 
     def wants_flush(self, uncut_bytes: int) -> bool:
         """Whether `uncut_bytes`, which are in no flush, should be uploaded before the next sync."""
-        return uncut_bytes > AHEAD_BYTES and self._seconds_left <= AHEAD_SECONDS
+        return uncut_bytes > max(LEAST_BYTES, self._seconds_left * LEFT_BYTES_PER_SECOND)
 
     @property
     def _seconds_left(self) -> float:
         """Until the next sync, below 0 for one that is late; infinite if none is expected, or no longer."""
         left = self._began + self._interval - self._clock()
-        return left if left > -self._interval else math.inf
+        return left if self._interval and left > -LATE_SECONDS else math.inf

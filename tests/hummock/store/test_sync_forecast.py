@@ -2,14 +2,15 @@ import pytest
 
 from hummock.epoch import Epoch
 from hummock.store.sync_forecast import (
-    AHEAD_BYTES,
-    AHEAD_SECONDS,
+    LATE_SECONDS,
+    LEAST_BYTES,
     LEAST_INTERVAL_SECONDS,
+    LEFT_BYTES_PER_SECOND,
     USUAL_INTERVAL_SECONDS,
     SyncForecast,
 )
 
-MUCH = AHEAD_BYTES + 1
+MUCH = LEAST_BYTES + 1
 
 
 @pytest.fixture
@@ -30,23 +31,28 @@ def synced(forecast, now, *, each):
     forecast.note_sync(Epoch(9 << 16))
 
 
-def test_much_is_flushed_shortly_before_the_next_sync_again_and_again(forecast, now):
+def test_less_is_flushed_the_nearer_the_next_sync_is(forecast, now):
     synced(forecast, now, each=2.0)
-    now[0] += 1.99 - AHEAD_SECONDS
-    assert not forecast.wants_flush(1 << 40), "not near yet"
-    now[0] += 0.02
-    for _ in range(3):
-        assert forecast.wants_flush(MUCH) and not forecast.wants_flush(AHEAD_BYTES)
-        now[0] += 0.1
+    for left in (1.5, 0.5, 0.25, 0.125):
+        now[0] = 104.0 - left
+        assert not forecast.wants_flush(int(left * LEFT_BYTES_PER_SECOND))
+        assert forecast.wants_flush(int(left * LEFT_BYTES_PER_SECOND) + 1)
+    for left in (0.05, 0.0, -0.1, 0.1 - LATE_SECONDS):
+        now[0] = 104.0 - left
+        assert forecast.wants_flush(MUCH) and not forecast.wants_flush(LEAST_BYTES)
+
+
+def test_after_a_sync_the_next_one_is_expected(forecast, now):
+    synced(forecast, now, each=2.0)
+    now[0] += 1.99
+    assert forecast.wants_flush(MUCH)
     forecast.note_sync(Epoch(10 << 16))
-    assert not forecast.wants_flush(1 << 40)
+    assert not forecast.wants_flush(MUCH)
 
 
 def test_a_sync_that_does_not_come_is_no_longer_expected(forecast, now):
-    synced(forecast, now, each=1.0)
-    now[0] += 1.9
-    assert forecast.wants_flush(MUCH), "late"
-    now[0] += 0.2
+    synced(forecast, now, each=2.0)
+    now[0] += 2.0 + LATE_SECONDS
     assert not forecast.wants_flush(1 << 40)
 
 
@@ -58,7 +64,7 @@ def test_a_sync_that_follows_closely_tells_nothing_about_the_next_one(forecast, 
         assert not forecast.wants_flush(MUCH)
     now[0] += USUAL_INTERVAL_SECONDS - LEAST_INTERVAL_SECONDS / 2
     assert forecast.wants_flush(MUCH)
-    now[0] += USUAL_INTERVAL_SECONDS
+    now[0] += LATE_SECONDS
     assert not forecast.wants_flush(1 << 40)
 
 

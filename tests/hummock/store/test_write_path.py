@@ -31,7 +31,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store import sync_forecast
 from hummock.store.storage import HummockStorage
-from hummock.store.sync_forecast import AHEAD_SECONDS, SyncForecast
+from hummock.store.sync_forecast import SyncForecast
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.waiting import eventually
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
@@ -293,17 +293,18 @@ def test_an_epoch_is_uploaded_before_it_ends_and_its_rows_win_in_the_order_of_th
 
 def test_what_was_written_is_uploaded_shortly_before_the_next_sync(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(sync_forecast, "AHEAD_BYTES", 1_000)
+    monkeypatch.setattr(sync_forecast, "LEAST_BYTES", 1_000)
+    monkeypatch.setattr(sync_forecast, "LEFT_BYTES_PER_SECOND", 10_000)
     with Node() as node:
         node.store._writes._forecast = SyncForecast(lambda: now[0])
         for epoch in (E1, E2):
             node.put(epoch, b"a")
             node.store.commit(epoch)
             now[0] += 1.0
-        now[0] -= 2 * AHEAD_SECONDS
+        now[0] -= 0.3
         node.put(E3, b"a", value=b"x" * 2_000)
         assert node.store.stats().staged_files == 0
-        now[0] += 1.5 * AHEAD_SECONDS
+        now[0] += 0.2
         node.put(E3, b"b")
         eventually(lambda: node.store.stats().staged_files == 1)
         node.put(E3, b"c", value=b"x" * 2_000)
