@@ -32,7 +32,7 @@ from relational.table.state_table import StateTable
 from stream.connector.base import EARLIEST, SplitReader, Start, validated, without_malformed
 from stream.errors import MalformedRows, SourcePosition
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, received, store_rows
-from stream.executor.chunk_size import ChunkSize
+from stream.executor.chunk_size import ChunkSize, Receivers
 from stream.executor.rate_limit import RateLimit
 from stream.executor.skip_allowance import SkipAllowance
 from stream.message import PAUSE, WAIT, Add, Barrier, Message, Pause, Resume, SkippedRows, Wait
@@ -77,7 +77,7 @@ class SourceExecutor(Executor):
     waits for the epoch after that, which holds what it may skip. A new job begins at `start`. Readers that hold what
     they delivered release it when it is committed. `cpu_clock()`: CPU seconds of the actor so far, on whichever
     threads. `on_idle(rows)` is called when it reads nothing more for the moment, after so many rows since the last
-    barrier."""
+    barrier. `receivers` are those of the actor, None: it has none."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class SourceExecutor(Executor):
         may_read: Callable[[], bool] = lambda: True,
         committed_epoch: Callable[[], int] = lambda: LATER_THAN_ANY,
         on_idle: Callable[[int], None] = lambda rows: None,
+        receivers: Receivers | None = None,
     ) -> None:
         self.info = info
         self._on_idle, self._cpu_clock = on_idle, cpu_clock
@@ -114,15 +115,14 @@ class SourceExecutor(Executor):
         self._readers = dict(readers)
         self._chunk_rows = chunk_rows
         self._forecast = BarrierForecast() if forecast is None else forecast
-        self._chunk_size = ChunkSize(least_chunk_rows, chunk_rows, self._forecast)
+        self._chunk_size = ChunkSize(least_chunk_rows, chunk_rows, self._forecast, receivers)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
         self._start, self._is_begun = start, start == EARLIEST
         self._committed_epoch = committed_epoch
         self._held: deque[tuple[int, dict[str, str]]] = deque()  # epoch, and its offsets of readers that hold rows
-        self._checkpoint_rows = checkpoint_rows
-        self._request_barrier = request_barrier
+        self._checkpoint_rows, self._request_barrier = checkpoint_rows, request_barrier
         self._connector = connector
         self._skips_malformed, self._skip, self._skippable = skips_malformed, skip, skippable or {}
         self._errors = errors

@@ -13,6 +13,7 @@ missing barrier is on its way through actors that need nothing more from the sen
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,6 +43,11 @@ class Edge(ABC):
     def parts(self, chunk: Changes) -> Iterable[tuple[Channel, Changes]]:
         """What to send to which target."""
 
+    @property
+    @abstractmethod
+    def queue_rows(self) -> int:
+        """Rows of a chunk whose parts the targets may queue at present."""
+
     def follow(self, barrier: Barrier) -> None:  # noqa: B027  most edges do not depend on columns
         """The chunks after `barrier` may have other columns."""
 
@@ -51,6 +57,10 @@ class SimpleEdge(Edge):
 
     def parts(self, chunk: Changes) -> Iterator[tuple[Channel, Changes]]:
         return ((channel, chunk) for channel in self.targets.values())
+
+    @property
+    def queue_rows(self) -> int:
+        return min(channel.limit_rows for channel in self.targets.values())
 
 
 class HashEdge(Edge):
@@ -84,6 +94,10 @@ class HashEdge(Edge):
         for actor_id, part in chunk.split_by_vnode(self._key, self._vnode_map, self._rule).items():
             yield self.targets[actor_id], part
 
+    @property
+    def queue_rows(self) -> int:
+        return sum(channel.limit_rows for channel in self.targets.values())
+
     def follow(self, barrier: Barrier) -> None:
         altered = None if self._table_id is None else barrier.altered(self._table_id)
         if altered is not None:
@@ -97,6 +111,13 @@ class Outputs:
         self._actor_id = actor_id
         self._edges = dict(edges or {})
         self._outbox: deque[tuple[Channel, Message]] = deque()
+        self.sent_rows = 0
+        """Changes so far, whatever the number of edges."""
+
+    @property
+    def queue_rows(self) -> float:
+        """Rows of a chunk that all receivers may queue at present; infinite without any."""
+        return min((edge.queue_rows for edge in self._edges.values() if edge.targets), default=math.inf)
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -106,6 +127,7 @@ class Outputs:
     def dispatch(self, chunk: Changes) -> bool:
         """Send the chunk, or its parts. Whether all was sent; the rest is in the outbox. ChannelClosed if a receiver
         has ended. REQUIRES an empty outbox."""
+        self.sent_rows += chunk.visible_rows
         for edge in self._edges.values():
             for channel, part in edge.parts(chunk):
                 if not channel.try_send(part):

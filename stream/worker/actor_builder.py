@@ -167,14 +167,14 @@ class ActorBuilder:
         `inputs` are the channels of each input of `spec`."""
         errors = self.errors.open(spec.table, spec.actor_id)
         pace = self.pace_of(spec)
-        chain = _ActorChain(self, spec, control, iter(inputs), errors, pace)
+        outputs = Outputs(spec.actor_id)
+        chain = _ActorChain(self, spec, control, iter(inputs), errors, pace, outputs)
         chain.backfilled = partial(self._finish_backfill, spec.actor_id, observer)
         chain.progress = self.sink_progress(spec.job_id)
         executor = chain.build(spec.root)
         if spec.error_table is not None:
             table = self._state_table(spec.error_table)
             executor = StoreErrorsExecutor(executor, StoredErrorCounts(errors, table, spec.fragment, spec.vnodes))
-        outputs = Outputs(spec.actor_id)
         chain.has_readers = lambda: bool(outputs.targets)
         paced = _Paced(observer, pace)
         actor = Actor(spec.actor_id, executor, outputs, paced, chain.position, chain.meters, chain.blamed,
@@ -492,6 +492,7 @@ class _ActorChain(ExecutorChain):
         inputs: Iterator[Sequence[Channel]],
         errors: ErrorCounts,
         pace: BackfillPace,
+        outputs: Outputs,
     ) -> None:
         super().__init__(builder.store, builder.options, errors, builder.memory)
         self.request_barrier = builder.request_barrier
@@ -500,7 +501,7 @@ class _ActorChain(ExecutorChain):
         self.spec, self.partial_errors = spec, spec.partial_errors
         self.control = control
         self.inputs = inputs
-        self.pace = pace
+        self.pace, self.outputs = pace, outputs
         self.forecast = BarrierForecast(builder.options.barrier_interval_ms)
         self.watermark_of = builder.watermark_of
         self.handover, self.is_for_one_epoch = builder.handover, builder.is_for_one_epoch
@@ -586,6 +587,7 @@ class _ActorChain(ExecutorChain):
             may_read=lambda: not self.progress.is_full,
             committed_epoch=lambda: self.store.committed_epoch,
             on_idle=self.on_idle,
+            receivers=self.outputs,
         )
         self.sources.append(source)
         self.all_sources[self.spec.actor_id] = source

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from hummock.epoch import from_unix_ms
@@ -23,6 +25,23 @@ def forecast(clock):
 @pytest.fixture
 def size(forecast):
     return ChunkSize(100, 1_600, forecast)
+
+
+class Receivers:
+    """As the test says."""
+
+    def __init__(self):
+        self.sent_rows, self.queue_rows = 0, math.inf
+
+
+@pytest.fixture
+def receivers():
+    return Receivers()
+
+
+@pytest.fixture
+def limited(forecast, receivers):
+    return ChunkSize(100, 1_600, forecast, receivers)
 
 
 def grow(size):
@@ -58,6 +77,31 @@ def test_chunks_shrink_while_the_actors_below_are_slow_but_not_to_the_least(size
         assert size.rows == expected
     size.note_chunk(100, SHORT_SECONDS / 2, 0, 2 * SLOW_SECONDS)
     assert size.rows == 100, "shorter than slow actors make it"
+
+
+def grow_limited(limited, receivers, *, rows_sent_per_row_read):
+    for rows in (100, 200, 400, 800, 1_600, *[1_600] * 20):
+        receivers.sent_rows += int(rows * rows_sent_per_row_read)
+        limited.note_chunk(rows, rows / 100_000, rows)
+
+
+def test_a_chunk_has_no_more_rows_than_its_receivers_may_queue_but_the_least_number(limited, receivers):
+    receivers.queue_rows = 300
+    assert limited.rows == 100
+    grow_limited(limited, receivers, rows_sent_per_row_read=1)
+    assert limited.rows == 300
+    receivers.queue_rows = 20
+    assert limited.rows == 100
+    for unlimited in (1_600, 1 << 40, math.inf):
+        receivers.queue_rows = unlimited
+        assert limited.rows == 1_600
+
+
+@pytest.mark.parametrize("share, expected", [(0.5, 600), (0.25, 1_200), (0.01, 1_600), (0, 1_600), (2, 150)])
+def test_rows_to_read_are_those_that_become_what_is_queued(limited, receivers, share, expected):
+    receivers.queue_rows = 300
+    grow_limited(limited, receivers, rows_sent_per_row_read=share)
+    assert limited.rows == pytest.approx(expected, rel=0.01)
 
 
 def test_a_chunk_that_its_reader_cut_short_says_nothing_about_whole_ones(size):

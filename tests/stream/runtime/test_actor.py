@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -8,7 +9,7 @@ from stream.executor.base import Executor, ExecutorInfo
 from stream.message import PAUSE, WAIT, Add, Barrier, Stop, Wait, Watermark
 from stream.runtime.actor import Actor
 from stream.runtime.channel import Channel
-from stream.runtime.dispatch import Outputs, SimpleEdge
+from stream.runtime.dispatch import HashEdge, Outputs, SimpleEdge
 
 EDGE, OTHER_EDGE = (1, 0, 0), (2, 0, 0)
 
@@ -71,6 +72,22 @@ def outputs(channel):
 
 def never():
     return False
+
+
+def test_outputs_tell_what_was_sent_and_how_much_the_receivers_may_queue():
+    broadcast = SimpleEdge({1: Channel(100), 2: Channel(100)})
+    divided = HashEdge({3: Channel(100), 4: Channel(100)}, (0,), vnode_map=None)
+    none = Outputs(7)
+    assert (none.queue_rows, none.sent_rows) == (math.inf, 0)
+    sender = Outputs(7, {EDGE: broadcast, OTHER_EDGE: divided})
+    assert sender.queue_rows == 100
+    broadcast.targets[2].limit_rows = 40
+    assert sender.queue_rows == 40, "every target gets all rows"
+    divided.targets[3].limit_rows = divided.targets[4].limit_rows = 15
+    assert sender.queue_rows == 30, "the targets share the rows"
+    sender = Outputs(7, {EDGE: broadcast})
+    assert sender.dispatch(Rows(3)) and not sender.dispatch(Rows(200))
+    assert sender.sent_rows == 203
 
 
 def test_an_actor_sends_everything_before_it_reports_a_barrier():
