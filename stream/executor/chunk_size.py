@@ -24,7 +24,8 @@ SLOW_SECONDS = 0.05
 SLOW_CHUNKS = 4
 """... but not below so many times the least number of rows: many actors on few cores are slow whatever the size."""
 REMEMBERED = 0.7
-"""Weight of the chunks before, relative to the last one, in what a row that is read becomes."""
+"""Weight of the chunks before, relative to the last one, in the time of a row and in what it becomes. One chunk alone
+tells little: it may be sent at once, and the next one wait for both."""
 
 
 class Receivers(Protocol):
@@ -47,12 +48,12 @@ class ChunkSize:
     ) -> None:
         self._least, self._most = min(least, most), most
         self._receivers = receivers
-        self._read_rows = self._sent_rows = 0.0  # of the last chunks
+        self._rows = self._seconds = 0.0  # of the last chunks, until there was room for the next one
+        self._sent_rows = 0.0  # of the same
         self._sent_before = 0
         self._whole = self._least  # rows of a chunk when no barrier is due
         self._forecast = forecast
-        self._row_seconds = 0.0  # of the last chunk, until there was room for the next one
-        self._row_bytes = 0.0  # of the same
+        self._row_bytes = 0.0  # of the last chunk
 
     @property
     def rows(self) -> int:
@@ -62,15 +63,18 @@ class ChunkSize:
             rows = max(int(CHUNK_BYTES / self._row_bytes), 1)
         rows = min(rows, max(self._least, self._queue_rows))
         left = self._forecast.seconds_left
-        if rows * self._row_seconds <= left / 2:
+        row_seconds = self._seconds / self._rows if self._rows else 0.0
+        if rows * row_seconds <= left / 2:
             return rows
-        return min(rows, max(self._least, round(left / 2 / self._row_seconds)))
+        return min(rows, max(self._least, round(left / 2 / row_seconds)))
 
     def note_chunk(self, rows: int, cpu_seconds: float, size: int, seconds: float = 0.0) -> None:
         """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes; the next one could
         be read after `seconds`."""
-        self._row_seconds, self._row_bytes = max(cpu_seconds, seconds) / rows, size / rows
-        self._note_sent(rows)
+        self._row_bytes = size / rows
+        self._rows = REMEMBERED * self._rows + rows
+        self._seconds = REMEMBERED * self._seconds + max(cpu_seconds, seconds)
+        self._note_sent()
         if 2 * rows > self._whole and cpu_seconds < SHORT_SECONDS and seconds < SLOW_SECONDS / 2:
             self._whole = min(2 * self._whole, self._most)
         elif cpu_seconds > LONG_SECONDS:
@@ -84,12 +88,11 @@ class ChunkSize:
         queue_rows = math.inf if self._receivers is None else self._receivers.queue_rows
         if queue_rows == math.inf or not self._sent_rows:
             return self._most
-        return min(int(queue_rows * self._read_rows / self._sent_rows), self._most)
+        return min(int(queue_rows * self._rows / self._sent_rows), self._most)
 
-    def _note_sent(self, rows: int) -> None:
-        """`rows` were read, and what follows from them was sent."""
+    def _note_sent(self) -> None:
+        """What follows from a chunk was sent."""
         if self._receivers is not None:
             sent = self._receivers.sent_rows
-            self._read_rows = REMEMBERED * self._read_rows + rows
             self._sent_rows = REMEMBERED * self._sent_rows + sent - self._sent_before
             self._sent_before = sent

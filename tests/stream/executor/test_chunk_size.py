@@ -136,11 +136,25 @@ def test_before_a_barrier_each_chunk_takes_half_of_the_time_that_is_left(size, f
 
 def test_the_time_of_a_chunk_before_a_barrier_is_that_of_the_actors_below(size, forecast, clock):
     grow(size)
-    size.note_chunk(1_600, 0.001, 1_600, SLOW_SECONDS)
+    for _ in range(30):
+        size.note_chunk(1_600, 0.001, 1_600, SLOW_SECONDS)
     forecast.note_barrier(EPOCH)
     for left, expected in ((200, 1_600), (SLOW_SECONDS * 1_000, 800), (SLOW_SECONDS * 500, 400), (1, 100)):
         clock[0] = NOW + 1_000 - int(left)
         assert size.rows == expected
+
+
+def test_a_chunk_that_is_sent_at_once_between_those_that_wait_for_room_does_not_make_the_next_one_long(
+    size, forecast, clock
+):
+    grow(size)
+    for seconds in [0.001, SLOW_SECONDS] * 15:
+        size.note_chunk(1_600, 0.001, 1_600, seconds)
+    forecast.note_barrier(EPOCH)
+    clock[0] = NOW + 1_000 - int(SLOW_SECONDS * 500)
+    after_long = size.rows
+    size.note_chunk(1_600, 0.001, 1_600, 0.001)
+    assert 400 < after_long < size.rows < 1_200
 
 
 @pytest.mark.parametrize("left", [1_000, 1, 0, -1, -100])
