@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 
 import stream
-from bench.nexmark import BATCH_ROWS, SEED, batch
+from bench.nexmark import BATCH_ROWS, SEED, batch, write_file
 from hummock.base.process import peak_memory_bytes
 from tests.support.drivers.nexmark_queries import COLUMNS, QUERIES, for_duckdb
 
@@ -79,13 +79,8 @@ class Files:
         folder.mkdir()
         rows = rows_of(kind)
         for number in range(SPLITS):
-            path, parts = folder / f"{number}.arrow", batches(kind, names, rows * number // SPLITS,
-                                                              rows * (number + 1) // SPLITS)
-            first = next(parts)
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
-                writer.write_batch(first)
-                for part in parts:
-                    writer.write_batch(part)
+            path, ends = folder / f"{number}.arrow", (rows * number // SPLITS, rows * (number + 1) // SPLITS)
+            write_file(path, batches(kind, names, *ends))
             with path.open("rb") as source:
                 while source.read(READ_BYTES):
                     pass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,17 @@ def write_bids(
 ) -> None:
     """An Arrow IPC file of the bids number `first` to `first + rows`, of these columns or all."""
     names = list(BID_COLUMNS) if columns is None else columns
-    schema = batch("bid", names, 0, 1).schema
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for at in range(first, first + rows, batch_rows):
-            writer.write_batch(batch("bid", names, at, min(batch_rows, first + rows - at), seed=SEED))
+    starts = range(first, first + rows, batch_rows)
+    write_file(path, (batch("bid", names, at, min(batch_rows, first + rows - at), seed=SEED) for at in starts))
+
+
+def write_file(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """An Arrow IPC file, durable: while much is being written back, a checkpoint of a run waits for it."""
+    following = iter(batches)
+    begun = next(following)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, begun.schema) as writer:
+        writer.write_batch(begun)
+        for each in following:
+            writer.write_batch(each)
+    with path.open("rb") as written:
+        os.fsync(written)
