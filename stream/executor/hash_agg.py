@@ -40,6 +40,7 @@ from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.flush_pace import EARLY_GROUPS, FlushPace
 from stream.executor.ordered_input import OrderedInput
 from stream.message import PAUSE, Barrier, GroupStates, Message, Stop, Wait, Watermark
+from stream.runtime.barrier_forecast import BarrierForecast
 
 SCANNED_SHARE = 4
 """Stored groups are all read at once if there are at most so many times as many as the first chunk needs: reading a row
@@ -54,9 +55,9 @@ class HashAggExecutor(Executor):
     DISTINCT calls, in the order of their first calls, `ordered` those of the rows of calls that collect. `state_table`
     has the columns that `AggGroups` flushes. Clean groups and the rows of groups beyond their shares of `memory`
     are evicted after a flush. Far beyond it groups are flushed before the barrier, and so are as many dirty ones as
-    FlushPace says, between `early_groups` and `flush_groups`. `errors` counts rows whose FILTER failed, rows dropped
-    because a key made of them is too long for the store [R55], and groups whose sum or average exceeds its type, or
-    that are too large for a call that collects [R61].
+    FlushPace says, between `early_groups` and `flush_groups`, fewer before the barriers of `forecast`. `errors` counts
+    rows whose FILTER failed, rows dropped because a key made of them is too long for the store [R55], and groups whose
+    sum or average exceeds its type, or that are too large for a call that collects [R61].
 
     `is_append_only`: it has no calls, and rows are only inserted: a group changes once, with its first row.
 
@@ -80,6 +81,7 @@ class HashAggExecutor(Executor):
         flush_groups: int,
         chunk_rows: int,
         early_groups: int = EARLY_GROUPS,
+        forecast: BarrierForecast | None = None,
         is_append_only: bool = False,
         groups: AggGroups | None = None,
         leave: Callable[[AggGroups], None] | None = None,
@@ -118,7 +120,7 @@ class HashAggExecutor(Executor):
             (table, columns) for table, columns in keys if may_be_long(types, columns)
         ]
         self._watermarks: dict[int, Watermark] = {}  # of this epoch, by position of the group column
-        self._pace = FlushPace(early_groups, flush_groups)
+        self._pace = FlushPace(early_groups, flush_groups, forecast)
         self._first_flush = groups.flushes  # of this epoch
         self._chunk_rows = chunk_rows
 

@@ -29,9 +29,10 @@ from relational.expr.eval_context import ErrorCounts
 from relational.memory_use import MemoryUse
 from relational.table.row_checks import LONG_KEY, may_be_long, without_long_keys
 from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
-from stream.executor.flush_pace import EARLY_GROUPS
+from stream.executor.flush_pace import EARLY_GROUPS, near_barrier
 from stream.executor.hash_agg import HashAggExecutor, agg_groups
 from stream.message import Barrier, GroupStates, Message, Watermark
+from stream.runtime.barrier_forecast import BarrierForecast
 
 LEAST_REDUCTION = 8
 """Rows for each group, below which they are sent themselves."""
@@ -80,8 +81,9 @@ class Reduction:
 
 class PartialAggExecutor(Executor):
     """Emits GroupStates, of at most `chunk_rows` groups each, at each barrier, whenever the groups have `cache_bytes`,
-    and from `early_groups` groups on that have enough rows; and its input as it is, while `reduction` says so; None:
-    never. `errors` counts for the groups as a HashAggExecutor does for rows; `state_table` is the one of the receivers.
+    and from `early_groups` groups on that have enough rows, fewer shortly before the barriers that `forecast` expects;
+    and its input as it is, while `reduction` says so; None: never. `errors` counts for the groups as a HashAggExecutor
+    does for rows; `state_table` is the one of the receivers.
 
     `sends_rows`: instead of states the groups themselves, which have all columns, as rows: the receiver drops those
     that it knows.
@@ -102,6 +104,7 @@ class PartialAggExecutor(Executor):
         reduction: Reduction | None,
         early_groups: int = EARLY_GROUPS,
         sends_rows: bool = False,
+        forecast: BarrierForecast | None = None,
     ) -> None:
         self.info = info
         self.errors = errors
@@ -115,6 +118,7 @@ class PartialAggExecutor(Executor):
         self._cache_bytes, self._chunk_rows = cache_bytes, chunk_rows
         self._reduction, self._early_groups = reduction, early_groups
         self._sends_rows = sends_rows
+        self._forecast = BarrierForecast() if forecast is None else forecast
         self._unsent_rows = 0  # of the groups
         self._groups = self._none()
 
@@ -159,7 +163,8 @@ class PartialAggExecutor(Executor):
     def _has_many(self) -> bool:
         """Whether groups are sent ahead of the barrier."""
         groups = self._groups.dirty_groups
-        return groups >= self._early_groups and self._unsent_rows >= LEAST_REDUCTION * groups
+        early = near_barrier(self._early_groups, self._forecast)
+        return groups >= early and self._unsent_rows >= LEAST_REDUCTION * groups
 
     def _apply(self, chunk: StreamChunk) -> None:
         self.rows += chunk.visible_rows

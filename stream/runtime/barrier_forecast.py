@@ -13,6 +13,8 @@ from hummock.epoch import Clock, Epoch, to_unix_ms, wall_clock_ms
 
 OVERDUE_SHARE = 1 / 8
 """Of the interval, for which a barrier that is late is expected."""
+NEAR_SHARE = 1 / 16
+"""Of the interval, at most, that is near a barrier."""
 
 
 class BarrierForecast:
@@ -31,3 +33,11 @@ class BarrierForecast:
         """Until the next barrier, 0 for one that is late; infinite if none is expected."""
         left = self._due_ms - self._clock()
         return max(left, 0) / 1_000 if left > -OVERDUE_SHARE * self._interval_ms else math.inf
+
+    def is_near(self, seconds: float) -> bool:
+        """Whether the next barrier is due within `seconds`, or a small part of the interval if that is less."""
+        return self.seconds_left < min(seconds, NEAR_SHARE * self._interval_ms / 1_000)
+
+    def share_left(self, seconds: float) -> float:
+        """Of the last `seconds` before the next barrier: 1 before they begin, 0 when it is due."""
+        return min(self.seconds_left / seconds, 1.0)

@@ -241,6 +241,7 @@ class ExecutorChain:
         self.progress = SinkProgress()
         self.request_barrier: Callable[[], None] = lambda: None
         self.partial_errors: Mapping[str, int] | None = None
+        self.forecast = BarrierForecast()
         self.is_for_one_epoch = True
         """Nothing follows its only barrier, ahead of which nothing needs to be emitted."""
 
@@ -288,6 +289,7 @@ class ExecutorChain:
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
             early_groups=options.aggregation_flush_groups if self.is_for_one_epoch else EARLY_GROUPS,
+            forecast=self.forecast,
             is_append_only=node.is_append_only,
             groups=self.left_groups(node),
             leave=self.leaving(node),
@@ -649,7 +651,7 @@ class _ActorChain(ExecutorChain):
         return PartialAggExecutor(
             info, input, node.group_by, node.calls, node.state_table, self.errors, cache_bytes=bytes,
             chunk_rows=options.chunk_rows, reduction=None if node.is_forced else Reduction(),
-            sends_rows=node.sends_rows,
+            sends_rows=node.sends_rows, forecast=self.forecast,
         )
 
     def left_groups(self, node: HashAggNode) -> AggGroups | None:

@@ -1,4 +1,8 @@
-from stream.executor.flush_pace import QUIET_BARRIERS, FlushPace
+from hummock.epoch import from_unix_ms
+from stream.executor.flush_pace import NEAR_GROUPS, NEAR_SECONDS, QUIET_BARRIERS, FlushPace
+from stream.runtime.barrier_forecast import BarrierForecast
+
+NOW = 1_800_000_000_000  # ms
 
 
 def test_flushes_are_rarer_while_groups_change_again_up_to_the_most():
@@ -43,3 +47,16 @@ def test_a_barrier_after_an_early_flush_is_not_quiet():
 
 def test_the_most_is_a_limit_for_the_first_flush_too():
     assert FlushPace(100, 7).limit == 7
+
+
+def test_the_nearer_a_barrier_is_the_fewer_groups_are_flushed():
+    clock = [NOW]
+    forecast = BarrierForecast(1_000, lambda: clock[0])
+    forecast.note_barrier(from_unix_ms(NOW))
+    most, few = FlushPace(100_000, 1 << 20, forecast), FlushPace(100, 1_000, forecast)
+    near = NEAR_SECONDS * 1_000
+    for left, expected in ((500, 100_000), (near, 100_000), (near / 3, 33_333), (1, NEAR_GROUPS), (0, NEAR_GROUPS)):
+        clock[0] = NOW + 1_000 - left
+        assert (most.limit, few.limit) == (expected, 100)
+    clock[0] = NOW + 2_000
+    assert most.limit == 100_000, "a barrier that has not come"
