@@ -39,6 +39,11 @@ class Receivers(Protocol):
         """That they may queue at present."""
         ...
 
+    @property
+    def has_queue(self) -> bool:
+        """Whether one of them has yet to take something."""
+        ...
+
 
 class ChunkSize:
     """Between `least` and `most` rows, beginning with `least`. `receivers` None: nobody receives them."""

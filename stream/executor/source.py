@@ -4,7 +4,8 @@ barriers and statements of its channel.
 The offset of each split is a row (split, offset) of the source's own state table, committed at the same barrier as the
 rows themselves [R13, C13]: after a recovery the readers seek there, and no row is lost or duplicated. The channel has
 precedence over the readers, so a barrier waits for one chunk at most, and for one if it follows another barrier
-closely: barriers without a pause do not keep a source from reading.
+closely: barriers without a pause do not keep a source from reading. Shortly before a barrier is due a source reads
+nothing while its receivers have not taken what it sent: a barrier behind it would wait for all of that.
 
 A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
 table's option `malformed`. A new job begins where the option `start` says, which its first offsets record; splits that
@@ -43,6 +44,8 @@ BEGUN_ROW = "\x1fa job that begins where `start` says has begun"
 """Key of a row of the offset table, like SKIP_ROW: a job without it and without offsets is new."""
 MOST_BOUNDED_SPLITS = 32  # read at a time
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
+DRAIN_SECONDS = 0.03  # before a barrier is due
+DRAIN_WAIT = Wait(0.004)  # before it looks again whether they have taken it
 LATER_THAN_ANY = 1 << 63  # of the epochs
 LEAST_CHUNK_ROWS = 4_096
 
@@ -109,7 +112,7 @@ class SourceExecutor(Executor):
         receivers: Receivers | None = None,
     ) -> None:
         self.info = info
-        self._on_idle, self._cpu_clock = on_idle, cpu_clock
+        self._on_idle, self._cpu_clock, self._receivers = on_idle, cpu_clock, receivers
         self._table = table if table is not None and may_refuse(table) else None  # by which rows are checked
         self._control, self._offset_table = control, offset_table
         self._readers = dict(readers)
@@ -193,7 +196,8 @@ class SourceExecutor(Executor):
         for message in received(self._control):
             is_barrier = isinstance(message, Barrier)
             tries = self._may_read() and (isinstance(message, Wait) or (is_barrier and not has_tried))
-            chunk = self._next_chunk() if tries else None
+            lets_drain = tries and self._lets_drain
+            chunk = self._next_chunk() if tries and not lets_drain else None
             has_tried = not is_barrier and (has_tried or tries)
             if chunk is not None:
                 sent = time.monotonic()
@@ -205,6 +209,8 @@ class SourceExecutor(Executor):
             if not isinstance(message, Wait):
                 yield message
                 began = self._cpu_clock()
+            elif lets_drain:
+                yield DRAIN_WAIT
             elif chunk is None:
                 if self._has_begun:
                     self._on_idle(self._rows_since_barrier)
@@ -215,6 +221,11 @@ class SourceExecutor(Executor):
         if not self._is_reading or self._awaits_commit or self._is_finished:
             return False
         return not self._checkpoint_rows or self._rows_since_barrier < self._checkpoint_rows
+
+    @property
+    def _lets_drain(self) -> bool:
+        """Whether it reads nothing since a barrier will come before the receivers have taken what was sent."""
+        return self._receivers is not None and self._forecast.is_near(DRAIN_SECONDS) and self._receivers.has_queue
 
     @property
     def _awaits_commit(self) -> bool:

@@ -120,6 +120,11 @@ class Outputs:
         return min((edge.queue_rows for edge in self._edges.values() if edge.targets), default=math.inf)
 
     @property
+    def has_queue(self) -> bool:
+        """Whether a receiver has yet to take something that was sent."""
+        return any(channel.waiting_rows for edge in self._edges.values() for channel in edge.targets.values())
+
+    @property
     def targets(self) -> tuple[int, ...]:
         """The current receivers, edge by edge in the order in which they were added."""
         return tuple(target for edge in self._edges.values() for target in edge.targets)

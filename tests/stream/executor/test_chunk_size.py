@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hummock.epoch import from_unix_ms
+from hummock.epoch import from_unix_ms, to_unix_ms
 from stream.executor.base import CHUNK_BYTES
 from stream.executor.chunk_size import LONG_SECONDS, SHORT_SECONDS, SLOW_SECONDS, ChunkSize
 from stream.runtime.barrier_forecast import BarrierForecast
@@ -31,7 +31,7 @@ class Receivers:
     """As the test says."""
 
     def __init__(self):
-        self.sent_rows, self.queue_rows = 0, math.inf
+        self.sent_rows, self.queue_rows, self.has_queue = 0, math.inf, False
 
 
 @pytest.fixture
@@ -175,6 +175,19 @@ def test_a_barrier_that_does_not_come_is_no_longer_expected(size, forecast, cloc
     forecast.note_barrier(from_unix_ms(clock[0]))
     clock[0] += 1_000
     assert size.rows == 100
+
+
+def test_a_barrier_is_near_within_some_seconds_or_a_small_part_of_the_interval(forecast, clock):
+    forecast.note_barrier(EPOCH)
+    for left, expected in ((1_000, False), (31, False), (29, True), (0, True), (-100, True), (-200, False)):
+        clock[0] = NOW + 1_000 - left
+        assert forecast.is_near(0.03) == expected
+    quick = BarrierForecast(160, lambda: clock[0])
+    quick.note_barrier(from_unix_ms(clock[0]))
+    for left, expected in ((11, False), (9, True)):
+        clock[0] = to_unix_ms(from_unix_ms(NOW + 1_200)) + 160 - left
+        assert quick.is_near(0.03) == expected
+    assert not BarrierForecast(0, lambda: clock[0]).is_near(0.03)
 
 
 def test_epochs_of_another_clock_expect_nothing(size, forecast):

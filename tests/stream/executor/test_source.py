@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from stream.executor import source as source_module
 from stream.executor.base import ExecutorInfo
 from stream.executor.filter import FilterExecutor
 from stream.executor.rate_limit import RateLimit
-from stream.executor.source import MOST_BOUNDED_SPLITS, SourceExecutor
+from stream.executor.source import DRAIN_WAIT, MOST_BOUNDED_SPLITS, SourceExecutor
 from stream.message import PAUSE, Barrier, DeleteRows, Pause, Resume, Wait
 from stream.plan.state_tables import offset_table
 from stream.runtime.channel import Channel
@@ -95,6 +96,40 @@ def test_barriers_that_follow_each_other_closely_do_not_keep_it_from_reading():
     taken = take(messages, 7)
     assert [isinstance(each, Barrier) for each in taken] == [True, False] * 3 + [True]
     assert rows_of(taken) == [0, 1, 2, 3, 4, 5]
+
+
+class NearBarrier:
+    """A forecast and receivers in one, as the test says."""
+
+    seconds_left, queue_rows, sent_rows = math.inf, math.inf, 0
+
+    def __init__(self):
+        self.is_due, self.has_queue = False, False
+
+    def is_near(self, seconds):
+        return self.is_due
+
+    def note_barrier(self, epoch):
+        self.is_due = False
+
+
+def test_before_a_barrier_it_reads_nothing_until_its_receivers_have_taken_what_it_sent():
+    control, state = Channel(100), NearBarrier()
+    control.send(barrier(1))
+    read = source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}, forecast=state, receivers=state)
+    messages = read.execute()
+    assert rows_of(take(messages, 2)) == [0, 1]
+    assert next(messages) == PAUSE
+    state.is_due = state.has_queue = True
+    assert [next(messages), next(messages)] == [DRAIN_WAIT, DRAIN_WAIT]
+    state.has_queue = False
+    assert rows_of(take(messages, 1)) == [2, 3]
+    assert next(messages) == PAUSE
+    state.has_queue = True
+    assert next(messages) == DRAIN_WAIT
+    control.send(barrier(2))
+    taken = take(messages, 2)
+    assert taken[0] == barrier(2) and rows_of(taken) == [4, 5]
 
 
 @pytest.mark.parametrize("survived", [0, 1, 2])

@@ -86,8 +86,12 @@ def test_outputs_tell_what_was_sent_and_how_much_the_receivers_may_queue():
     divided.targets[3].limit_rows = divided.targets[4].limit_rows = 15
     assert sender.queue_rows == 30, "the targets share the rows"
     sender = Outputs(7, {EDGE: broadcast})
+    assert not sender.has_queue
     assert sender.dispatch(Rows(3)) and not sender.dispatch(Rows(200))
-    assert sender.sent_rows == 203
+    assert sender.sent_rows == 203 and sender.has_queue
+    for channel in broadcast.targets.values():
+        channel.try_recv()
+    assert not sender.has_queue
 
 
 def test_an_actor_sends_everything_before_it_reports_a_barrier():
