@@ -195,9 +195,10 @@ class SourceExecutor(Executor):
         began = self._cpu_clock()
         for message in received(self._control):
             is_barrier = isinstance(message, Barrier)
-            tries = self._may_read() and (isinstance(message, Wait) or (is_barrier and not has_tried))
-            lets_drain = tries and self._lets_drain
-            chunk = self._next_chunk() if tries and not lets_drain else None
+            may_try = self._may_read() and (isinstance(message, Wait) or (is_barrier and not has_tried))
+            lets_drain = may_try and self._lets_drain
+            tries = may_try and not lets_drain
+            chunk = self._next_chunk() if tries else None
             has_tried = not is_barrier and (has_tried or tries)
             if chunk is not None:
                 sent = time.monotonic()

@@ -504,7 +504,7 @@ class _ActorChain(ExecutorChain):
         self.control = control
         self.inputs = inputs
         self.pace, self.outputs = pace, outputs
-        self.forecast = BarrierForecast(builder.options.barrier_interval_ms)
+        self.forecast = BarrierForecast(0 if builder.is_for_one_epoch else builder.options.barrier_interval_ms)
         self.watermark_of = builder.watermark_of
         self.handover, self.is_for_one_epoch = builder.handover, builder.is_for_one_epoch
         self.sources: list[SourceExecutor] = []
