@@ -22,7 +22,7 @@ SMALLEST_TIER_BYTES = MIB       # smaller runs are all in one tier
 INLINE_TIER = -1                # but those of inline files, which are merged in the version as long as they can be
 OVERFULL = 1.5                  # a base level above that multiple of its target accepts nothing
 MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down, ...
-CROWD = 2                       # ... unless there are that multiple of `l0_runs` that could be merged
+CROWD = 2                       # ... twice that if that multiple of `l0_runs` could be merged: they soon move down
 
 
 def pick_to_base(context: PickerContext, trigger_bytes: int | None = None) -> CompactionCandidate | None:
@@ -56,7 +56,7 @@ def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
         low = {run.id for run in runs if tier_of(run, options) <= tier and context.are_free(run.sstables)}
         for window in _windows(runs, lambda run, low=low: run.id in low):       # type: ignore[misc]
             crowd = len(window) >= CROWD * options.l0_runs
-            chosen = _bounded(window, options, options.task_bytes if crowd else most_bytes)
+            chosen = _bounded(window, options, min(2 * most_bytes if crowd else most_bytes, options.task_bytes))
             counted = sum(tier == INLINE_TIER or tier_of(run, options) > INLINE_TIER for run in chosen)
             if counted >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
                 return pick

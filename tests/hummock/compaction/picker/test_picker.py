@@ -198,3 +198,17 @@ def test_merges_within_level_0_are_compressed_as_below_if_they_move_down_as_they
     inputs = tuple(TaskInput(0, number, tuple(map(file_of, FILE.findall(files)))) for number, files in enumerate(runs))
     pick = CompactionCandidate(TaskKind.INTRA_L0, inputs, level)
     assert codec_for(pick, replace(OPTIONS, codecs=("none", "lz4", "zstd"))) == codec
+
+
+@pytest.mark.parametrize("runs, merged", [(7, 0), (8, 5), (9, 5)])
+def test_many_runs_are_merged_that_are_twice_as_large_but_not_all_that_soon_moves_down(monkeypatch, runs, merged):
+    monkeypatch.setattr(picker_l0, "MERGED_SHARE", 4)
+    tree = Tree()
+    for number in range(runs, 0, -1):
+        tree.read(f"L0 {number}: {number}[a-z]20")
+    tree.read("L6 0: 99[a-z]300")
+    context = PickerContext(HummockVersion(1, 1 << 40, 0, tuple(
+        Level(number, tuple(tree.levels.get(number, ()))) for number in range(7))), [], OPTIONS, 0)
+    work = picker_l0.pick_like_sizes(context)
+    found = [] if work is None else [info.id for part in work.inputs for info in part.sstables]
+    assert sorted(found) == list(range(1, merged + 1)), "the oldest"
