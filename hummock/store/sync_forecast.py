@@ -20,6 +20,7 @@ writers."""
 LEAST_BYTES = 4 * MIB
 """Of such a flush: tens of milliseconds of the sync, and a file that is worth its own."""
 LEAST_INTERVAL_SECONDS = 0.45
+"""Syncs that follow each other more closely are not regular ones."""
 LATE_SECONDS = 0.5
 """For which a sync that is late is expected."""
 USUAL_INTERVAL_SECONDS = 1.0
@@ -44,7 +45,7 @@ class SyncForecast:
         self._epoch, self._began = epoch, now
 
     def wants_flush(self, uncut_bytes: int) -> bool:
-        """Whether `uncut_bytes`, which are in no flush, should be uploaded before the next sync."""
+        """Whether `uncut_bytes`, which are in no flush, should be flushed now, ahead of the next sync."""
         return uncut_bytes > max(LEAST_BYTES, self._seconds_left * LEFT_BYTES_PER_SECOND)
 
     @property
