@@ -6,6 +6,8 @@ import time
 cimport cython
 from libc.stdint cimport int64_t
 
+from hummock.base.posix cimport monotonic_ns
+
 cdef enum:
     LONGEST_NS = 200_000_000
 
@@ -20,20 +22,40 @@ cdef class ForegroundWork:
     def begin(self):
         """It runs from here on. No effect if it did."""
         with self.changed:
-            if not self.until:
-                self.until = time.monotonic_ns() + LONGEST_NS
+            if not self.is_running:
+                self.is_running, self.since = True, time.monotonic_ns()
+                self.until = self.since + LONGEST_NS
 
     def end(self):
         """It has ended. No effect if it had."""
         with self.changed:
-            self.until = 0
-            self.changed.notify_all()
+            if self.is_running:
+                self.is_running, self.since, self.until = False, 0, 0
+                self.changed.notify_all()
+
+    def expect(self, double seconds, double ahead):
+        """It will begin in about `seconds`: merges pause from `ahead` seconds before to as long after. The last call
+        counts. No effect while it runs."""
+        cdef int64_t due = time.monotonic_ns() + <int64_t>(seconds * 1e9), margin = <int64_t>(ahead * 1e9)
+        with self.changed:
+            if not self.is_running:
+                self.since, self.until = due - margin, due + margin
+
+    cdef int64_t pause(self, int64_t work_until) except -1 nogil:
+        """`let_pass` if merges pause now, unless the caller is to work on until `work_until`, 0 at first; the new
+        value of it."""
+        cdef int64_t now = monotonic_ns()
+        if self.since <= now < self.until and work_until <= now:
+            with gil:
+                return self.let_pass()
+        return work_until
 
     def let_pass(self) -> int:
         """Waits until it has ended, or has run so long that others wait no longer. Returns the time, by
         `time.monotonic_ns`, until which the caller is to work on: as long as it has waited."""
-        cdef int64_t began = time.monotonic_ns(), now
+        cdef int64_t began = time.monotonic_ns(), now = began
         with self.changed:
-            self.changed.wait_for(lambda: not self.until, max(self.until - began, 0) / 1e9)
-        now = time.monotonic_ns()
+            while self.since <= now < self.until:
+                self.changed.wait((self.until - now) / 1e9)
+                now = time.monotonic_ns()
         return now + (now - began)

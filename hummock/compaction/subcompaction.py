@@ -61,7 +61,8 @@ def run_subcompaction(
     are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it.
     `merge_slot` is held while rows are merged: not while the first blocks are read, nor while the last files are
     uploaded. `indexes` are shared by all ranges over the same files. While there is `foreground` work no rows are
-    merged. Raises `TaskCancelled`, `Corruption` naming the object, `RowCountMismatch`, or what the store raises.
+    merged and no filters built. Raises `TaskCancelled`, `Corruption` naming the object, `RowCountMismatch`, or what the
+    store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, merge_slot or nullcontext(),
                       indexes, foreground)
@@ -85,7 +86,7 @@ class _RangeWork:
         self._kept = RetentionIterator(
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
-        policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
+        policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key, foreground)
         self._upload_queue = UploadQueue(store, PARTS * part_bytes)
         self._builder = MultiSstableBuilder(
             task.output, policy, mint_name, prefixes, task.borders, part_bytes, self._upload_queue.file, is_served=True)

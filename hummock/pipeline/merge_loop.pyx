@@ -8,7 +8,6 @@ from libc.stdint cimport int64_t, uint64_t
 
 from hummock.base.foreground cimport ForegroundWork
 from hummock.base.key cimport SPILL_MASK
-from hummock.base.posix cimport monotonic_ns
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
 from hummock.sstable.multi_builder cimport MultiSstableBuilder
 
@@ -40,9 +39,8 @@ def run_pipeline(HummockIterator source not None, MultiSstableBuilder builder no
             source.rewind()
             source.pulled = 0
             while count > 0:
-                if foreground is not None and foreground.until and work_until <= monotonic_ns() < foreground.until:
-                    with gil:
-                        work_until = foreground.let_pass()
+                if foreground is not None:
+                    work_until = foreground.pause(work_until)
                 count = source.pull(entries, PULL_ENTRIES)
                 rows += count
                 add_all(builder, entries, count, ~cleared, offset)

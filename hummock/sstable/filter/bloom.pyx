@@ -5,10 +5,11 @@ to block (hash * blocks) >> 64; its bits there are the lowest `probes` groups of
 hash * 0x9FB21C651E98DF25 mod 2**64: six bits name the bit, the three above them the word.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from hummock.base.coding cimport get_u32, put_u32
+from hummock.base.foreground cimport ForegroundWork
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
 
 from hummock.errors import Corruption
@@ -20,6 +21,7 @@ cdef enum:
     MOST_PROBES = 7             # each uses nine bits of a 64-bit product
     MAX_BLOCKS = 1 << 26        # 4 GiB of filter
     AHEAD = 32                  # hashes whose lines are prefetched as a batch
+    PART_HASHES = 16384         # between two pauses: less than a millisecond
 
 
 cdef class BloomFilter:
@@ -57,22 +59,29 @@ cdef class BloomFilter:
         return self.may_contain(hash)
 
 
-def build_filter(const uint64_t[::1] hashes, int bits_per_key) -> bytes:
-    """A filter of `hashes` (uint64[n], in any order, repeats allowed) with about `bits_per_key` bits per hash."""
+def build_filter(const uint64_t[::1] hashes, int bits_per_key, ForegroundWork foreground=None) -> bytes:
+    """A filter of `hashes` (uint64[n], in any order, repeats allowed) with about `bits_per_key` bits per hash. While
+    there is `foreground` work it pauses: that of a large file takes as long as a checkpoint."""
     cdef Py_ssize_t count = hashes.shape[0]
     cdef uint64_t blocks = (<uint64_t>count * <uint64_t>bits_per_key + BLOCK_BITS - 1) // BLOCK_BITS
     cdef int probes = (bits_per_key * 6 + 5) // 10      # a little below bits * ln 2, as blocks fill unevenly
     cdef bytes out
     cdef uint8_t* at
+    cdef Py_ssize_t start = 0, part
+    cdef int64_t work_until = 0
     blocks = min(max(blocks, 1), MAX_BLOCKS)
     probes = min(max(probes, 1), MOST_PROBES)
     out = bytes(HEADER_BYTES + BLOCK_BYTES * blocks)
     at = <uint8_t*><char*>out                           # no other reference to these bytes exists yet
     put_u32(at, <uint32_t>blocks)
     at[4] = <uint8_t>probes
-    if count > 0:
-        with nogil:
-            add_all(<uint64_t*>(at + HEADER_BYTES), blocks, probes, &hashes[0], count)
+    with nogil:
+        while start < count:
+            if foreground is not None:
+                work_until = foreground.pause(work_until)
+            part = min(count - start, PART_HASHES)
+            add_all(<uint64_t*>(at + HEADER_BYTES), blocks, probes, &hashes[start], part)
+            start += part
     return out
 
 

@@ -20,6 +20,8 @@ from hummock.sstable.filter.bloom import BloomFilter, build_filter
 if TYPE_CHECKING:
     from pybloom_live import BloomFilter as PlainBloomFilter
 
+    from hummock.base.foreground import ForegroundWork
+
 
 @runtime_checkable
 class Filter(Protocol):
@@ -42,15 +44,15 @@ class FilterPolicy(Protocol):
 
 
 class BlockedBloomPolicy:
-    """The default: compiled, reads one cache line per key."""
+    """The default: compiled, reads one cache line per key. While there is `foreground` work `build` pauses."""
 
     name = "blocked_bloom"
 
-    def __init__(self, bits_per_key: int = 10):
-        self.bits_per_key = bits_per_key
+    def __init__(self, bits_per_key: int = 10, foreground: ForegroundWork | None = None):
+        self.bits_per_key, self.foreground = bits_per_key, foreground
 
     def build(self, hashes: np.ndarray) -> bytes:
-        return build_filter(hashes, self.bits_per_key)
+        return build_filter(hashes, self.bits_per_key, self.foreground)
 
     @staticmethod
     def load(data: bytes | memoryview, object_name: str) -> Filter:
@@ -74,7 +76,7 @@ class PybloomFilterPolicy:
 
     name = "pybloom"
 
-    def __init__(self, bits_per_key: int = 10):
+    def __init__(self, bits_per_key: int = 10, foreground: ForegroundWork | None = None):
         require("pybloom_live", "a pybloom filter")
         self.error_rate = min(0.5, math.exp(-bits_per_key * math.log(2) ** 2))
 
@@ -119,13 +121,13 @@ class NoFilterPolicy:
 POLICIES = (BlockedBloomPolicy, PybloomFilterPolicy)
 
 
-def filter_policy(name: str, bits_per_key: int = 10) -> FilterPolicy:
-    """The policy of that name, for writing. Raises InvalidOption for an unknown name."""
+def filter_policy(name: str, bits_per_key: int = 10, foreground: ForegroundWork | None = None) -> FilterPolicy:
+    """The policy of that name, for writing beside `foreground` work. Raises InvalidOption for an unknown name."""
     if name == NoFilterPolicy.name:
         return NoFilterPolicy()
     for policy in POLICIES:
         if policy.name == name:
-            return policy(bits_per_key)
+            return policy(bits_per_key, foreground)
     raise InvalidOption("filter_policy", name, f"one of {', '.join(p.name for p in POLICIES)}, none")
 
 

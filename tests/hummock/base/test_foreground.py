@@ -1,4 +1,4 @@
-"""ForegroundWork: who lets it pass waits for its end, not for long, and works as long as it has waited."""
+"""ForegroundWork: who lets it pass waits for it before and until its end, not for long, and works as long."""
 
 import threading
 import time
@@ -48,3 +48,28 @@ def test_what_lasts_is_waited_for_some_tenths_of_a_second_in_all():
     work.end()
     work.begin()
     assert waited(work) > LONGEST
+
+
+def test_what_is_expected_is_waited_for_before_and_until_its_end():
+    work, found = ForegroundWork(), []
+    work.expect(30.0, 0.1)
+    assert min(waited(work) for _ in range(10)) < LONGEST, "not yet"
+    work.expect(30.0, 60.0)
+    thread = threading.Thread(target=lambda: found.append(waited(work)))
+    thread.start()
+    work.end()                      # of nothing
+    work.begin()
+    time.sleep(0.05)
+    assert not found
+    work.expect(0.0, 0.0)           # no effect while it runs
+    work.end()
+    thread.join(SOON_SECONDS)
+    assert found[0] > 0.04
+    assert min(waited(work) for _ in range(10)) < LONGEST
+
+
+def test_what_was_expected_and_does_not_come_is_not_waited_for_longer_than_before_its_time():
+    work = ForegroundWork()
+    work.expect(0.0, 0.1)
+    assert 0.05 < waited(work) < SOON_SECONDS
+    assert min(waited(work) for _ in range(10)) < 0.1
