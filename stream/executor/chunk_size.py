@@ -4,8 +4,8 @@ As many as its actor reads and processes in a few milliseconds of CPU time, and 
 chunk costs less per row, a shorter one delays barriers less. Where the source waits until slower actors have room for a
 chunk, it is as many as they process in a twentieth of a second. No more, about, than they may queue at present: a chunk
 for which there is no room yet is one more that a barrier behind it waits for. Before a barrier is due each chunk takes
-half the time that is left, until there is room for the next one, so that the barrier waits neither for the rest of a
-long chunk, nor for what the actors below have not processed: a source that reads fast would fill their channels till
+a part of the time that is left, until there is room for the next one, so that the barrier waits neither for the rest of
+a long chunk, nor for what the actors below have not processed: a source that reads fast would fill their channels till
 the end.
 """
 
@@ -67,11 +67,11 @@ class ChunkSize:
         if rows * self._row_bytes > CHUNK_BYTES:
             rows = max(int(CHUNK_BYTES / self._row_bytes), 1)
         rows = min(rows, max(self._least, self._queue_rows))
-        left = self._forecast.seconds_left
+        left = self._forecast.work_seconds
         row_seconds = self._seconds / self._rows if self._rows else 0.0
-        if rows * row_seconds <= left / 2:
+        if rows * row_seconds <= left:
             return rows
-        return min(rows, max(self._least, round(left / 2 / row_seconds)))
+        return min(rows, max(self._least, round(left / row_seconds)))
 
     def note_chunk(self, rows: int, cpu_seconds: float, size: int, seconds: float = 0.0) -> None:
         """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes; the next one could

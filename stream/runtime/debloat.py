@@ -18,7 +18,7 @@ from stream.runtime.channel import Channel
 QUEUED_SECONDS = 0.03
 """A receiver waits for no sender longer than the pool takes to run one: a few slices of other actors."""
 LEAST_SECONDS = 0.005
-"""The same when a barrier is due. Before that it is half of the time that is left."""
+"""The same when a barrier is due. Before that it is a part of the time that is left."""
 REMEMBERED = 0.7
 """Weight of the chunks before, relative to the last one."""
 LEAST_ROWS = 4_096
@@ -51,7 +51,7 @@ class BufferDebloater:
         self._rows = REMEMBERED * self._rows + rows
         self._seconds = REMEMBERED * self._seconds + (self._clock() - self._began)
         if self._seconds > 0:
-            seconds = min(QUEUED_SECONDS, max(self._forecast.seconds_left / 2, LEAST_SECONDS))
+            seconds = min(QUEUED_SECONDS, max(self._forecast.work_seconds, LEAST_SECONDS))
             self._set_limit(int(seconds * self._rows / self._seconds))
 
     def _set_limit(self, rows: int) -> None:

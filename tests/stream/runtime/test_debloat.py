@@ -64,7 +64,7 @@ def test_the_last_chunks_count_most(debloater, now):
 def test_little_is_queued_when_a_barrier_is_due(debloater, forecast, now):
     forecast.note_barrier(from_unix_ms(START_MS))
     limits = []
-    for left in (500, 40, 20, 10, 0, -100, -200):
+    for left in (500, 80, 40, 20, 0, -100, -200):
         now[0] = 1.0 - left / 1_000 - 1_000e-6
         process(debloater, now, 10_000, 1e-7)
         limits.append(round(debloater.limit_rows * 1e-7, 6))
