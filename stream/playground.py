@@ -167,6 +167,7 @@ class Playground:
             self.deliveries.progress,
             handover=self._handover,
             memory=self._state_memory,
+            announce_barrier=lambda: self.meta.announce_barrier(),
         )
         self.errors = builder.errors
         return ComputeNode(
@@ -178,6 +179,7 @@ class Playground:
             lambda step, epoch: self.meta.observe(step, epoch),
             lambda: self.meta.request_barrier(),
             self._foreground,
+            self.storage.expect_sync,
         )
 
     def _worker_of(self, engine: OpenWorker) -> SessionWorker:

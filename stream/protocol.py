@@ -157,6 +157,11 @@ class Worker(Protocol):
         would not only wait behind this one, at the latest before the result."""
         ...
 
+    def expect(self, seconds: float) -> bool:
+        """The next barrier is to come in about `seconds`, earlier than the interval says: what it would wait for should
+        be small by then. False: it is anyway, and the barrier may come at once."""
+        ...
+
     def missing(self, epoch: int) -> tuple[int, ...]:
         """Actors that have not passed the barrier that ends `epoch`, for error messages."""
         ...

@@ -1,4 +1,4 @@
-"""SyncForecast: when the next sync is expected, from the time between the last two.
+"""SyncForecast: when the next sync is expected: from the time between the last two, unless it was announced.
 
 Somebody waits for a sync while it builds and uploads what no flush has taken, and while a flush that runs then ends; so
 both should be little. Where syncs come at regular times, flushes become smaller while the next one comes nearer, each
@@ -33,7 +33,9 @@ class SyncForecast:
     def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
         self._epoch: Epoch | None = None  # of the last sync
-        self._began = self._interval = 0.0  # interval 0: none is expected
+        self._began = 0.0
+        self._due = math.inf  # of the next one; none is expected
+        self._announced = math.inf  # of an earlier one
 
     def note_sync(self, epoch: Epoch) -> None:
         """A sync of `epoch` begins; several of one epoch count once."""
@@ -41,8 +43,14 @@ class SyncForecast:
             return
         now = self._clock()
         seen = 0.0 if self._epoch is None else now - self._began
-        self._interval = seen if seen >= LEAST_INTERVAL_SECONDS else USUAL_INTERVAL_SECONDS
+        self._due = now + (seen if seen >= LEAST_INTERVAL_SECONDS else USUAL_INTERVAL_SECONDS)
         self._epoch, self._began = epoch, now
+        if self._announced <= now:  # this is the one
+            self._announced = math.inf
+
+    def expect(self, seconds: float) -> None:
+        """A sync that has not begun begins in about `seconds`, whether or not another one begins before."""
+        self._announced = self._clock() + seconds
 
     def wants_flush(self, uncut_bytes: int) -> bool:
         """Whether `uncut_bytes`, which are in no flush, should be flushed now, ahead of the next sync."""
@@ -51,5 +59,6 @@ class SyncForecast:
     @property
     def _seconds_left(self) -> float:
         """Until the next sync, below 0 for one that is late; infinite if none is expected, or no longer."""
-        left = self._began + self._interval - self._clock()
-        return left if self._interval and left > -LATE_SECONDS else math.inf
+        now = self._clock()
+        left = (due - now for due in (self._due, self._announced))
+        return min((seconds for seconds in left if seconds > -LATE_SECONDS), default=math.inf)

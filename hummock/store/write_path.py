@@ -161,6 +161,12 @@ class WritePath:
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
+    def expect_sync(self, seconds: float) -> None:
+        with self._changed:
+            self._forecast.expect(seconds)
+            if not self._is_closed():
+                self._flush_if_much()
+
     def sync(self, epoch: Epoch) -> SyncResult:
         with self._changed:
             self._check_writing()
@@ -293,6 +299,10 @@ class WritePath:
     def _added(self) -> None:
         """REQUIRES the lock."""
         self._show(())
+        self._flush_if_much()
+
+    def _flush_if_much(self) -> None:
+        """REQUIRES the lock."""
         if self._options.flush_threads and self._has_much():
             self._flush_behind()
 
@@ -328,8 +338,8 @@ class WritePath:
             self._backoff.error = error
             return
         with self._changed:
-            if self._has_much() and not self._is_closed():
-                self._flush_behind()
+            if not self._is_closed():
+                self._flush_if_much()
 
     def _next_task(self, epoch: Epoch, cleared: int) -> UploadTask | None:
         """The next task at or below `epoch`, started; None once all of it is durable."""

@@ -72,10 +72,10 @@ def read_columns(table: TableCatalog, columns: Sequence[int]) -> TableCatalog:
 class SourceExecutor(Executor):
     """Reads `readers` (split -> reader) round robin, `least_chunk_rows` to `chunk_rows` at a time, less shortly before
     the barriers that `forecast` expects (None: none). After `checkpoint_rows` rows since the last barrier (0: never) it
-    calls `request_barrier` once and continues only after the next barrier. It also requests a barrier when all readers
-    are finished, so that the end is committed without waiting for an interval. After a barrier, at most every
-    `discovery_seconds`, `find_splits` looks for new splits. It reads at most `rate_limit` rows per second (0: no
-    limit), none while `may_read()` is false, and none before `committed_epoch()` covers the epoch that its first
+    calls `request_barrier` once and continues only after the next barrier. When all readers are finished it calls
+    `announce_barrier`, None: the same, so that the end is committed without waiting for an interval. After a barrier,
+    at most every `discovery_seconds`, `find_splits` looks for new splits. It reads at most `rate_limit` rows per second
+    (0: no limit), none while `may_read()` is false, and none before `committed_epoch()` covers the epoch that its first
     barrier ends, and with it a new job: then it can be set aside if it fails at its first rows. One that `is_resumed`
     waits for the epoch after that, which holds what it may skip. A new job begins at `start`. Readers that hold what
     they delivered release it when it is committed. `cpu_clock()`: CPU seconds of the actor so far, on whichever
@@ -101,6 +101,7 @@ class SourceExecutor(Executor):
         errors: ErrorCounts | None = None,
         least_chunk_rows: int = LEAST_CHUNK_ROWS,
         forecast: BarrierForecast | None = None,
+        announce_barrier: Callable[[], None] | None = None,
         find_splits: FindSplits | None = None,
         discovery_seconds: float = 0.0,
         cpu_clock: Callable[[], float] = time.thread_time,
@@ -115,20 +116,19 @@ class SourceExecutor(Executor):
         self._on_idle, self._cpu_clock, self._receivers = on_idle, cpu_clock, receivers
         self._table = table if table is not None and may_refuse(table) else None  # by which rows are checked
         self._control, self._offset_table = control, offset_table
-        self._readers = dict(readers)
-        self._chunk_rows = chunk_rows
+        self._readers, self._chunk_rows = dict(readers), chunk_rows
         self._forecast = BarrierForecast() if forecast is None else forecast
         self._chunk_size = ChunkSize(least_chunk_rows, chunk_rows, self._forecast, receivers)
         self._find_splits, self._discovery_seconds = find_splits, discovery_seconds
         self._next_discovery = time.monotonic() + discovery_seconds
         self._rate, self._may_read_now = RateLimit(rate_limit), may_read
         self._start, self._is_begun = start, start == EARLIEST
-        self._committed_epoch = committed_epoch
+        self._committed_epoch, self._is_resumed = committed_epoch, is_resumed
         self._held: deque[tuple[int, dict[str, str]]] = deque()  # epoch, and its offsets of readers that hold rows
         self._checkpoint_rows, self._request_barrier = checkpoint_rows, request_barrier
-        self._connector = connector
+        self._announce_barrier = request_barrier if announce_barrier is None else announce_barrier
+        self._connector, self._errors = connector, errors
         self._skips_malformed, self._skip, self._skippable = skips_malformed, skip, skippable or {}
-        self._errors = errors
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
         self._allowance = SkipAllowance(offset_table)
@@ -140,7 +140,6 @@ class SourceExecutor(Executor):
         self._has_requested = False  # a barrier, for a reader that needs a commit
         self._has_begun = False  # it has passed the first barrier
         self._is_reading = False  # not before the stored offsets are known, nor while paused
-        self._is_resumed = is_resumed
         self._reads_after = LATER_THAN_ANY  # the epoch by whose commit it may begin to read
 
     def execute(self) -> Iterator[Message]:
@@ -247,9 +246,10 @@ class SourceExecutor(Executor):
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
                 self._rate.spend(chunk.visible_rows)
-                is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
-                if is_full or self._is_finished:
+                if self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows:
                     self._request_barrier()
+                elif self._is_finished:
+                    self._announce_barrier()
                 return chunk
         if not self._has_requested and any(self._readers[split].needs_commit for split in splits):
             self._has_requested = True

@@ -1,6 +1,6 @@
 """BarrierManager: cuts the stream into epochs and makes them durable, one after the other.
 
-One thread injects a barrier when the interval is over, on a flush, when a source has read enough, or for a DDL;
+One thread injects a barrier when the interval is over, on a flush, when a source has read enough or all, or for a DDL;
 another commits collected epochs strictly in order [C6]. At most `in_flight_barriers` are between the two [C3], so
 actors process epoch N+1 while N is uploaded; but one at a time is on its way through the actors, behind which a second
 one would only wait. Any failure leads to a recovery, which is also how a session starts. Steps
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 COMMAND_ATTEMPTS = 2
 """Barriers that may carry one DDL: a DDL that a recovery undid, for whatever cause, is executed once more."""
+
+
+NOTICE_SECONDS = 0.25
+"""Between the announcement of a barrier and the barrier: a flush of what the epoch has written, beside the actors, and
+smaller ones of what they write meanwhile."""
 
 
 class Lifecycle(Enum):
@@ -128,9 +133,23 @@ class BarrierManager:
             self._threads[-1].start()
 
     def request(self) -> None:
-        """Inject a barrier soon, before the interval is over."""
+        """Inject a barrier at once, before the interval is over."""
         with self._changed:
             self._schedule.request()
+            self._changed.notify_all()
+
+    def announce(self) -> None:
+        """Inject a barrier soon, before the interval is over: at once if little is to be done for it, otherwise after
+        NOTICE_SECONDS, in which the worker does most of it."""
+        with self._changed:
+            if self._schedule.next_at - self._clock() <= NOTICE_SECONDS:
+                return
+        prepares = self._worker.expect(NOTICE_SECONDS)
+        with self._changed:
+            if prepares:
+                self._schedule.bring_forward(self._clock() + NOTICE_SECONDS)
+            else:
+                self._schedule.request()
             self._changed.notify_all()
 
     def request_checkpoint(self) -> None:

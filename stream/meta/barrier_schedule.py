@@ -76,6 +76,10 @@ class BarrierSchedule:
     def request(self) -> None:
         self._has_request = True
 
+    def bring_forward(self, at: float) -> None:
+        """The next barrier is due at `at`, if that is before the interval is over."""
+        self.next_at = min(self.next_at, at)
+
     def request_checkpoint(self) -> None:
         """The next barrier, which is due at once, is a checkpoint."""
         self._has_request = self._wants_checkpoint = True

@@ -168,8 +168,12 @@ class MetaNode:
         self._barriers.fail(error)
 
     def request_barrier(self) -> None:
-        """Inject a barrier soon."""
+        """Inject a barrier at once."""
         self._barriers.request()
+
+    def announce_barrier(self) -> None:
+        """Inject a barrier soon, and prepare for it."""
+        self._barriers.announce()
 
     def observe(self, step: Step, epoch: int) -> None:
         """A step of the checkpoint of `epoch` begins, here or in the worker."""

@@ -190,6 +190,10 @@ class SparkWorker:
             self._request_barrier()
         return waiting.result
 
+    def expect(self, seconds: float) -> bool:
+        """False: between barriers nothing runs that one could wait for."""
+        return False
+
     def missing(self, epoch: int) -> tuple[int, ...]:
         """The actors of an epoch that has not ended, for error messages."""
         with self._changed:

@@ -94,7 +94,7 @@ from stream.plan.stream_plan import (
 )
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
-from stream.runtime.barrier_forecast import BarrierForecast
+from stream.runtime.barrier_forecast import BarrierForecast, BarrierNotice
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Outputs
 from stream.worker.state_handover import Handover
@@ -121,7 +121,8 @@ class ActorBuilder:
     functions of further node types. `is_for_one_epoch`: no rows are cached, actors leave their groups at the end, and
     each actor of a backfill has a pace of its own, and calls `on_idle` where others request a barrier.
     `row_ids_after_ms`: up to which millisecond row ids were given by other actors. `memory`: of the state of executors,
-    None: that of `options`, for these actors alone."""
+    None: that of `options`, for these actors alone. `announce_barrier`: for a source that has read all and waits for
+    nothing, None: `request_barrier`."""
 
     def __init__(
         self,
@@ -136,7 +137,9 @@ class ActorBuilder:
         is_for_one_epoch: bool = False,
         row_ids_after_ms: int = 0,
         memory: MemoryBudget | None = None,
+        announce_barrier: Callable[[], None] | None = None,
     ) -> None:
+        self.announce_barrier = request_barrier if announce_barrier is None else announce_barrier
         self.on_idle, self.more, self.is_for_one_epoch = on_idle, more, is_for_one_epoch
         self.sources: WeakValueDictionary[int, SourceExecutor] = WeakValueDictionary()
         """By the id of the actor."""
@@ -153,6 +156,7 @@ class ActorBuilder:
         self.budget = WriteBudget(options.state_write_bytes)
         self.memory = MemoryBudget(cache_bytes_of(options)) if memory is None else memory
         self.handover = handover
+        self.notice = BarrierNotice()
         self._paces: WeakValueDictionary[int, BackfillPace] = WeakValueDictionary()  # by job id
         self._watermarks: WeakValueDictionary[int, SourceWatermark] = WeakValueDictionary()  # by the first actor's id
 
@@ -198,6 +202,11 @@ class ActorBuilder:
     def watermark_of(self, spec: ActorSpec) -> SourceWatermark:
         """What the actors of a source's fragment share; those that replace them share another one."""
         return self._watermarks.setdefault(spec.actor_id - spec.number, SourceWatermark(spec.siblings))
+
+    def forecast(self) -> BarrierForecast:
+        """Of the barriers of an actor, or of all of them."""
+        interval_ms = 0 if self.is_for_one_epoch else self.options.barrier_interval_ms
+        return BarrierForecast(interval_ms, notice=self.notice)
 
     def _state_table(self, catalog: TableCatalog) -> StateTable:
         return StateTable(catalog, self.store, budget=self.budget)
@@ -497,14 +506,14 @@ class _ActorChain(ExecutorChain):
         outputs: Outputs,
     ) -> None:
         super().__init__(builder.store, builder.options, errors, builder.memory)
-        self.request_barrier = builder.request_barrier
+        self.request_barrier, self.announce_barrier = builder.request_barrier, builder.announce_barrier
         self.budget = builder.budget
         self.upstream = builder.upstream
         self.spec, self.partial_errors = spec, spec.partial_errors
         self.control = control
         self.inputs = inputs
         self.pace, self.outputs = pace, outputs
-        self.forecast = BarrierForecast(0 if builder.is_for_one_epoch else builder.options.barrier_interval_ms)
+        self.forecast = builder.forecast()
         self.watermark_of = builder.watermark_of
         self.handover, self.is_for_one_epoch = builder.handover, builder.is_for_one_epoch
         self.sources: list[SourceExecutor] = []
@@ -581,6 +590,7 @@ class _ActorChain(ExecutorChain):
             is_resumed=self.spec.is_resumed,
             errors=self.errors,
             forecast=self.forecast,
+            announce_barrier=self.announce_barrier,
             find_splits=find_splits,
             discovery_seconds=self.options.split_discovery_ms / 1_000,
             cpu_clock=lambda: self.cpu_clock(),

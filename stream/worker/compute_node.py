@@ -66,12 +66,15 @@ if TYPE_CHECKING:
     from stream.epoch_figures import EpochFigures
     from stream.worker.actor_builder import ActorBuilder
 
+MUCH_CPU_SECONDS = 0.1
+"""Of actors in one or two epochs: less leaves little to flush, and little in the queues."""
 JOIN_SECONDS = 60.0
 """How long an actor may take to end once its channels are closed: one read or write of the store."""
 
 
 class ComputeNode:
-    """A Worker (stream.protocol). Its checkpoints are `foreground` work. Thread safe."""
+    """A Worker (stream.protocol). Its checkpoints are `foreground` work. `expect_sync(seconds)`: of its store. Thread
+    safe."""
 
     def __init__(
         self,
@@ -83,13 +86,14 @@ class ComputeNode:
         observer: StepObserver = unobserved,
         request_barrier: Callable[[], None] = lambda: None,
         foreground: ForegroundWork | None = None,
+        expect_sync: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        self._store = store
+        self._store, self._expect_sync = store, expect_sync
         self._options = options
         self._builder = builder
         self._pool = pool
         self._barriers = LocalBarrierManager(
-            store, on_failure, observer, pool.niceness, foreground, pool.left_core)
+            store, on_failure, observer, pool.niceness, foreground, builder.forecast(), pool.left_core)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
         self._sending = threading.Lock()
@@ -102,6 +106,7 @@ class ComputeNode:
         self._failed: Mapping[int, Exception] = {}  # job id -> error, of jobs that do not run because they failed
         self._closed_by: BaseException | None = None
         self._last_epoch = 0  # the newest that was opened
+        self._spent_before = 0.0, 0.0  # CPU time of the actors as of the last two barriers
         self._discarded_upto = 0  # as of the last barrier
         self._altered: dict[int, TableCatalog] = {}  # the columns of tables since their actors were built
 
@@ -140,6 +145,7 @@ class ComputeNode:
             if isinstance(barrier.mutation, Alter):
                 self._altered[barrier.mutation.table.id] = barrier.mutation.table
             self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
+            self._builder.notice.note_injected(barrier.epoch.curr)
             beginning: list[Actor] = []
             if isinstance(barrier.mutation, Add):
                 beginning = [self._built[actor_id].actor for actor_id in barrier.mutation.actors]
@@ -147,6 +153,7 @@ class ComputeNode:
             expected = tuple(self._running)
             heads = [each.control for each in self._running.values() if each.control is not None]
             stopped = [self._running.pop(each) for each in barrier.stopped]
+            self._spent_before = self._spent_before[1], self._spent_cpu_seconds()
             for each in stopped:
                 if each.spec.writes in self._running:
                     self._running[each.spec.writes].sinks.pop(each.spec.actor_id, None)
@@ -157,11 +164,27 @@ class ComputeNode:
                 each.control.close()
         return collected
 
+    def expect(self, seconds: float) -> bool:
+        """Whether the actors have done much since the barrier before the last one; then what they do, flushes and
+        merges prepare for the next one."""
+        with self._changed:
+            has_much = self._spent_cpu_seconds() - self._spent_before[0] > MUCH_CPU_SECONDS
+        if has_much:
+            self._builder.notice.announce(seconds)
+            self._expect_sync(seconds)
+            self._barriers.expect()
+        return has_much
+
+    def _spent_cpu_seconds(self) -> float:
+        """CPU time of the actors so far. REQUIRES the lock."""
+        return sum(each.actor.spent_cpu_seconds for each in self._running.values())
+
     def missing(self, epoch: int) -> tuple[int, ...]:
         return self._barriers.missing(epoch)
 
     def committed(self, epoch: int) -> None:
         """Statements up to `epoch` are durable; actors that were stopped and have ended are removed."""
+        self._barriers.committed(epoch)
         self.pending.committed(epoch)
         with self._changed:
             ended, self._ended = self._ended, []

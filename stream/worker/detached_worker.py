@@ -82,6 +82,9 @@ class DetachedWorker:
     def inject(self, barrier: Barrier, on_passed: Callable[[], None] = lambda: None) -> Future[CollectedEpoch]:
         return self.node.inject(barrier, on_passed)
 
+    def expect(self, seconds: float) -> bool:
+        return self.node.expect(seconds)
+
     def missing(self, epoch: int) -> tuple[int, ...]:
         return self.node.missing(epoch)
 

@@ -8,8 +8,9 @@ actor or an upload fails every barrier in flight [C9]; all further events are ig
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,16 @@ from typing import TYPE_CHECKING
 from stream.errors import ActorFailed, SourcePosition
 from stream.message import Barrier
 from stream.protocol import CollectedEpoch, Step, StepObserver, unobserved
+from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import Channel
 from stream.runtime.thread_priority import lower_priority
 
 if TYPE_CHECKING:
     from hummock.base.foreground import ForegroundWork
     from hummock.state_store import StateStore
+
+PAUSE_SECONDS = 0.1
+"""Of merges, before a barrier is due: what they have begun then is done, and actors have the cores to themselves."""
 
 
 @dataclass(slots=True)
@@ -44,8 +49,8 @@ class _InFlight:
 
 class LocalBarrierManager:
     """Thread safe. `on_failure(error)` is called once per generation of actors, by the thread that failed. `niceness`:
-    by how much the priority of uploads is lower than that of the process. `foreground` is what `is_busy` says.
-    `left_core()` is entered while files are written."""
+    by how much the priority of uploads is lower than that of the process. `foreground` is what `is_busy` says, and is
+    expected when a barrier is, by `forecast`. `left_core()` is entered while files are written."""
 
     def __init__(
         self,
@@ -54,9 +59,11 @@ class LocalBarrierManager:
         observer: StepObserver = unobserved,
         niceness: int = 0,
         foreground: ForegroundWork | None = None,
+        forecast: BarrierForecast | None = None,
         left_core: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._niceness, self._foreground, self._left_core = niceness, foreground, left_core
+        self._forecast = BarrierForecast() if forecast is None else forecast
         self._store = store
         self._on_failure = on_failure
         self._observer = observer
@@ -64,7 +71,7 @@ class LocalBarrierManager:
         self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends, ascending
         self._finished: set[int] = set()  # actors that report it with their next barrier
         self._failure: BaseException | None = None
-        self._syncing = 0  # collected epochs
+        self._unfinished: list[int] = []  # collected epochs that are not yet synced, or not committed; ascending
         self._syncer = self._new_syncer()
 
     def inject(
@@ -83,6 +90,7 @@ class LocalBarrierManager:
                 waiting.result.set_exception(self._failure)
                 return waiting.result
             self._in_flight[barrier.epoch.prev] = waiting
+            self._forecast.note_barrier(barrier.epoch.curr)
             passed = self._complete_collected()
             self._note_busy()
         for channel in roots:
@@ -117,8 +125,18 @@ class LocalBarrierManager:
 
     @property
     def is_busy(self) -> bool:
-        """Whether actors have yet to pass a barrier, or an epoch that they have passed is not synced. Takes no lock."""
-        return bool(self._in_flight) or self._syncing > 0
+        """Whether actors have yet to pass a barrier, or an epoch that they have passed is not yet synced, or committed.
+        Takes no lock."""
+        return bool(self._in_flight) or bool(self._unfinished)
+
+    def committed(self, epoch: int) -> None:
+        """Everything up to `epoch` is committed."""
+        self._leave([each for each in self._unfinished if each <= epoch])
+
+    def expect(self) -> None:
+        """The forecast has changed."""
+        with self._lock:
+            self._note_busy()
 
     def missing(self, epoch: int) -> tuple[int, ...]:
         """Actors that have not passed the barrier that ends `epoch`, for error messages."""
@@ -144,7 +162,7 @@ class LocalBarrierManager:
         with self._lock:
             self._in_flight.clear()
             self._finished.clear()
-            self._failure, self._syncing = None, 0
+            self._failure, self._unfinished = None, []
             self._note_busy()
             self._syncer = self._new_syncer()
 
@@ -161,7 +179,7 @@ class LocalBarrierManager:
             if waiting.missing:
                 break
             del self._in_flight[epoch]
-            self._syncing += 1
+            self._unfinished.append(epoch)
             self._syncer.submit(self._seal_and_sync, waiting)
             passed.append(waiting)
         return passed
@@ -181,14 +199,13 @@ class LocalBarrierManager:
                     synced = self._store.sync(epoch)
                 collected = replace(collected, sstables=tuple(synced.sstables), watermarks=synced.watermarks)
         except BaseException as error:
+            self._leave([epoch])
             waiting.result.set_exception(error)
             self._fail(error)
         else:
+            if not barrier.checkpoint:
+                self._leave([epoch])
             waiting.result.set_result(collected)
-        finally:
-            with self._lock:
-                self._syncing -= 1
-                self._note_busy()
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -202,10 +219,22 @@ class LocalBarrierManager:
             each.result.set_exception(error)
         self._on_failure(error)
 
+    def _leave(self, epochs: Sequence[int]) -> None:
+        """Nobody waits for the checkpoints of `epochs` any more."""
+        with self._lock:
+            self._unfinished = [each for each in self._unfinished if each not in epochs]
+            self._note_busy()
+
     def _note_busy(self) -> None:
         """REQUIRES the lock."""
         if self._foreground is not None:
-            (self._foreground.begin if self.is_busy else self._foreground.end)()
+            if self.is_busy:
+                self._foreground.begin()
+            else:
+                self._foreground.end()
+                left = self._forecast.seconds_left
+                if left < math.inf:
+                    self._foreground.expect(left, self._forecast.margin(PAUSE_SECONDS))
 
     def _new_syncer(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "checkpoint-sync", lower_priority, (self._niceness,))

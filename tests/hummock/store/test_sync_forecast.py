@@ -74,3 +74,23 @@ def test_syncs_of_one_epoch_count_once(forecast, now):
     forecast.note_sync(Epoch(9 << 16))
     now[0] += 5.0
     assert forecast.wants_flush(MUCH)
+
+
+def test_a_sync_that_is_announced_is_expected_earlier(forecast, now):
+    forecast.expect(0.25)
+    now[0] += 0.01
+    synced(forecast, now, each=2.0)
+    forecast.expect(0.25)
+    assert forecast.wants_flush(int(0.25 * LEFT_BYTES_PER_SECOND) + 1)
+    forecast.note_sync(Epoch(10 << 16))  # of the barrier before
+    now[0] += 0.25
+    assert forecast.wants_flush(MUCH)
+    forecast.note_sync(Epoch(11 << 16))
+    assert not forecast.wants_flush(MUCH)
+
+
+def test_a_sync_that_was_announced_for_later_than_the_next_one_changes_nothing(forecast, now):
+    synced(forecast, now, each=2.0)
+    forecast.expect(8.0)
+    now[0] += 1.99
+    assert forecast.wants_flush(MUCH)

@@ -312,6 +312,21 @@ def test_what_was_written_is_uploaded_shortly_before_the_next_sync(monkeypatch):
         assert [key for key, _ in node.rows(E3)] == [b"a", b"b", b"c"]
 
 
+def test_what_was_written_is_uploaded_when_a_sync_is_announced(monkeypatch):
+    monkeypatch.setattr(sync_forecast, "LEAST_BYTES", 1_000)
+    monkeypatch.setattr(sync_forecast, "LEFT_BYTES_PER_SECOND", 10_000)
+    with Node() as node:
+        node.store._writes._forecast = SyncForecast(lambda: 100.0)
+        node.put(E1, b"a", value=b"x" * 3_000)
+        node.store.expect_sync(0.4)
+        assert node.store.stats().staged_files == 0
+        node.store.expect_sync(0.2)
+        eventually(lambda: node.store.stats().staged_files == 1)
+        node.store.commit(E1)
+        assert [key for key, _ in node.rows(E1)] == [b"a"]
+    node.store.expect_sync(0.2)  # of a closed store: no effect
+
+
 def test_writers_are_slowed_down_while_level_0_is_deep():
     shape = CompactionOptions(l0_runs=2, l0_runs_slowdown=3, l0_runs_limit=5)
     metrics, manager = Metrics(), HummockManager(MemoryMetaStore(), MemoryObjectStore())

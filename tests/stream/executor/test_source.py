@@ -101,7 +101,7 @@ def test_barriers_that_follow_each_other_closely_do_not_keep_it_from_reading():
 class NearBarrier:
     """A forecast and receivers in one, as the test says."""
 
-    seconds_left, queue_rows, sent_rows = math.inf, math.inf, 0
+    work_seconds, queue_rows, sent_rows = math.inf, math.inf, 0
 
     def __init__(self):
         self.is_due, self.has_queue = False, False
@@ -166,6 +166,17 @@ def test_after_checkpoint_rows_it_asks_for_a_barrier_once_and_waits_for_it():
     sizes = ["barrier" if isinstance(each, Barrier) else each.capacity for each in seen]
     assert sizes == ["barrier", 2, 2, 1, "barrier", 2, 2, 1, "barrier"]
     assert len(asked) == 2
+
+
+def test_when_it_has_read_all_it_announces_a_barrier_instead_of_asking_for_one_at_once():
+    called, control = [], Channel(100)
+    control.send(barrier(1))
+    options = {"request_barrier": lambda: called.append("request"),
+               "announce_barrier": lambda: called.append("announce")}
+    reader = CountingReader(0, 5)
+    messages = unpaused(source(MemoryStateStore(), control, {"a": reader}, **options).execute())
+    assert rows_of(take(messages, 4)) == [0, 1, 2, 3, 4]
+    assert reader.is_finished and called == ["announce"]
 
 
 def test_splits_are_read_in_turn_and_each_has_its_offset():

@@ -1,5 +1,6 @@
 import itertools
 import threading
+import time
 from concurrent.futures import Future
 
 import pytest
@@ -8,7 +9,7 @@ from hummock.epoch import EpochGenerator
 from hummock.errors import Fenced
 from stream.errors import ActorFailed, BarrierTimeout, RecoveryFailed, SessionClosed
 from stream.message import Add, Stop
-from stream.meta.barrier_manager import BarrierManager, Lifecycle
+from stream.meta.barrier_manager import NOTICE_SECONDS, BarrierManager, Lifecycle
 from stream.meta.barrier_schedule import Command
 from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
@@ -29,6 +30,7 @@ class FakeWorker:
         self.holds = self.holds_in_actors = False
         self.passing = []
         self.fail_initial = 0
+        self.expected, self.has_much = [], False
 
     def inject(self, barrier, on_passed=lambda: None):
         self.barriers.append(barrier)
@@ -50,6 +52,10 @@ class FakeWorker:
     def release(self, index=0):
         barrier, result = self.held.pop(index)
         result.set_result(CollectedEpoch(barrier.epoch.prev, (f"file of {barrier.epoch.prev}",), (), {3: barrier}))
+
+    def expect(self, seconds):
+        self.expected.append(seconds)
+        return self.has_much
 
     def missing(self, epoch):
         return (4, 2)
@@ -197,6 +203,34 @@ def test_a_request_brings_a_barrier_before_the_interval(parts):
     manager.start()
     manager.request()
     eventually(lambda: len(committer.commits) == 1)
+
+
+def test_a_barrier_that_is_announced_comes_at_once_if_little_is_to_be_done_for_it(parts):
+    manager, worker, committer = parts()
+    manager.start()
+    manager.announce()
+    eventually(lambda: len(committer.commits) == 1)
+    assert worker.expected == [NOTICE_SECONDS]
+
+
+def test_otherwise_it_comes_when_the_worker_had_time_for_that(parts):
+    manager, worker, committer = parts()
+    worker.has_much = True
+    manager.start()
+    began = time.monotonic()
+    manager.announce()
+    manager.announce()  # another source
+    eventually(lambda: len(committer.commits) == 1)
+    assert time.monotonic() - began > 0.9 * NOTICE_SECONDS and len(worker.barriers) == 2
+    assert worker.expected == [NOTICE_SECONDS], "the second one is as early anyway"
+
+
+def test_a_barrier_that_is_due_as_soon_is_announced_to_nobody(parts):
+    manager, worker, committer = parts(barrier_interval_ms=int(1_000 * NOTICE_SECONDS))
+    manager.start()
+    manager.announce()
+    eventually(lambda: len(committer.commits) >= 1)
+    assert worker.expected == []
 
 
 def test_only_each_nth_barrier_is_a_checkpoint_but_a_flush_is_one(parts):

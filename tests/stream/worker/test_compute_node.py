@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hummock.epoch import EpochPair
+from hummock.epoch import EpochPair, to_unix_ms
 from relational.types import Schema
 from stream.errors import ActorFailed, InvalidStatement, JobFailed, SessionClosed, StatementsLost
 from stream.executor.base import Executor, ExecutorInfo, received
@@ -16,7 +16,9 @@ from stream.options import StreamOptions
 from stream.protocol import ActorSpec, EdgeSpec, InputSpec
 from stream.runtime.actor import Actor
 from stream.runtime.actor_pool import ActorPool
+from stream.runtime.barrier_forecast import BarrierForecast, BarrierNotice
 from stream.runtime.dispatch import Outputs
+from stream.worker import compute_node
 from stream.worker.compute_node import ComputeNode
 from tests.support.drivers.catalogs import table_catalog
 
@@ -88,9 +90,13 @@ class View(Executor):
 
 class Builder:
     def __init__(self):
+        self.notice = BarrierNotice()
         self.seen = {}
         self.poison = "poison"
         self.actors = []
+
+    def forecast(self):
+        return BarrierForecast()
 
     def build(self, spec, control, inputs, observer):
         if control is not None:
@@ -104,7 +110,9 @@ class Builder:
 class Node:
     def __init__(self):
         self.store, self.builder, self.failures, self.pool = FakeStore(), Builder(), [], ActorPool(2)
-        self.node = ComputeNode(self.store, self.builder, StreamOptions(), self.pool, self.failures.append)
+        self.expected_syncs = []
+        self.node = ComputeNode(self.store, self.builder, StreamOptions(), self.pool, self.failures.append,
+                                expect_sync=self.expected_syncs.append)
         self.epoch = 0
 
     def barrier(self, mutation=None):
@@ -157,6 +165,18 @@ def test_a_view_sees_everything_between_its_barriers(parts):
     parts.barrier()
     assert parts.builder.seen[2] == [0, "a", 1]
     assert [each.rows for each in parts.node.fragments() if each.job_id == 1] == [3]
+
+
+def test_what_a_barrier_would_wait_for_is_prepared_if_the_actors_have_done_much(parts, monkeypatch):
+    parts.begin(TABLE, VIEW)
+    assert not parts.node.expect(0.25)
+    assert parts.expected_syncs == []
+    before = parts.builder.notice.due_ms
+    monkeypatch.setattr(compute_node, "MUCH_CPU_SECONDS", -1.0)
+    assert parts.node.expect(30.0)
+    assert parts.expected_syncs == [30.0] and parts.builder.notice.due_ms > before + 29_000
+    parts.barrier()
+    assert parts.builder.notice.due_ms == to_unix_ms(parts.epoch << 16)
 
 
 def test_a_view_added_later_begins_with_its_barrier(parts):

@@ -3,14 +3,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from hummock.epoch import EpochPair
+from hummock.epoch import EpochPair, from_unix_ms
 from stream.errors import ActorFailed
 from stream.message import Barrier
 from stream.protocol import Step
+from stream.runtime.barrier_forecast import BarrierForecast, BarrierNotice
 from stream.runtime.channel import Channel
-from stream.worker.local_barrier_manager import LocalBarrierManager
+from stream.worker.local_barrier_manager import PAUSE_SECONDS, LocalBarrierManager
 
 SOON = 30.0
+NOW_MS = 1_800_000_000_000
 
 
 class FakeStore:
@@ -38,13 +40,28 @@ def barrier(curr, checkpoint=True):
 
 class FakeForeground:
     def __init__(self):
-        self.runs = False
+        self.runs, self.expected = False, None
 
     def begin(self):
         self.runs = True
 
     def end(self):
-        self.runs = False
+        self.runs, self.expected = False, None
+
+    def expect(self, seconds, ahead):
+        assert not self.runs
+        self.expected = seconds, ahead
+
+
+@pytest.fixture
+def clock():
+    """Milliseconds since 1970, set by the test."""
+    return [NOW_MS]
+
+
+@pytest.fixture
+def notice(clock):
+    return BarrierNotice(lambda: clock[0])
 
 
 @pytest.fixture
@@ -53,10 +70,11 @@ def foreground():
 
 
 @pytest.fixture
-def parts(foreground):
+def parts(foreground, clock, notice):
     store, failures, steps = FakeStore(), [], []
     manager = LocalBarrierManager(
-        store, failures.append, lambda *step: steps.append(step), foreground=foreground)
+        store, failures.append, lambda *step: steps.append(step), foreground=foreground,
+        forecast=BarrierForecast(1_000, lambda: clock[0], notice))
     yield manager, store, failures, steps
     store.gate.set()
     manager.close()
@@ -77,7 +95,7 @@ def test_the_last_actor_starts_seal_and_sync(parts):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_it_is_busy_from_a_barrier_to_the_end_of_its_sync(parts, foreground, fails):
+def test_it_is_busy_from_a_barrier_to_its_commit(parts, foreground, fails):
     manager, store, failures, _ = parts
     assert not manager.is_busy and not foreground.runs
     store.gate.clear()
@@ -89,8 +107,47 @@ def test_it_is_busy_from_a_barrier_to_the_end_of_its_sync(parts, foreground, fai
     assert manager.is_busy and foreground.runs and manager.missing(first.epoch.prev) == ()
     store.gate.set()
     assert (result.exception(SOON) is not None) == fails
-    manager.close()
+    assert manager.is_busy == foreground.runs == (not fails)
+    manager.committed(first.epoch.prev)
     assert not manager.is_busy and not foreground.runs and len(failures) == fails
+
+
+def test_it_is_busy_while_a_later_epoch_is_not_committed(parts):
+    manager, _, _, _ = parts
+    first, second = barrier(2), barrier(3)
+    for each in (first, second):
+        manager.inject(each, [], []).result(SOON)
+    manager.committed(first.epoch.prev)
+    assert manager.is_busy
+    manager.committed(second.epoch.prev)
+    assert not manager.is_busy
+
+
+def test_an_epoch_without_a_checkpoint_is_not_waited_for(parts):
+    manager, _, _, _ = parts
+    manager.inject(barrier(2, checkpoint=False), [], []).result(SOON)
+    assert not manager.is_busy
+
+
+def test_a_reset_leaves_nothing_to_wait_for(parts, foreground):
+    manager, _, _, _ = parts
+    manager.inject(barrier(2), [], []).result(SOON)
+    manager.quiesce()
+    manager.reset()
+    assert not manager.is_busy and not foreground.runs
+
+
+def test_merges_pause_before_the_next_barrier_and_before_one_that_is_announced(parts, foreground, clock, notice):
+    manager, _, _, _ = parts
+    first = barrier(from_unix_ms(NOW_MS) >> 16)
+    manager.inject(first, [], []).result(SOON)
+    assert foreground.expected is None
+    clock[0] += 100
+    manager.committed(first.epoch.prev)
+    assert foreground.expected == (0.9, PAUSE_SECONDS)
+    notice.announce(0.25)
+    manager.expect()
+    assert foreground.expected == (0.25, PAUSE_SECONDS)
 
 
 def test_a_barrier_that_is_no_checkpoint_is_sealed_but_not_synced(parts):
