@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 COMMAND_ATTEMPTS = 2
 """Barriers that may carry one DDL: a DDL that a recovery undid, for whatever cause, is executed once more."""
-
-
 NOTICE_SECONDS = 0.25
 """Between the announcement of a barrier and the barrier: a flush of what the epoch has written, beside the actors, and
 smaller ones of what they write meanwhile."""
