@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.iterator.base cimport Entry, Span
 from hummock.iterator.joined_key cimport JoinedKey
 from hummock.iterator.key_prefix128 cimport KeyPrefix128
@@ -54,8 +55,12 @@ cdef class BlockMerge:
     cdef int make_keys_room(self) except -1 nogil
     cdef int plan(self) except -1 nogil                     # the next round
     cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
-    cdef bint choose(self, Py_ssize_t bound) noexcept nogil     # rows up to the last known one of window `bound`;
+    cdef bint choose(self, Py_ssize_t bound) except -1 nogil    # rows up to the last known one of window `bound`;
     # whether all of their key prefixes are equal
+    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit, Py_ssize_t low) noexcept nogil
+    cdef int join(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil
+    cdef Py_ssize_t rows_before(self, Py_ssize_t at, Py_ssize_t first, Slice limit, Py_ssize_t bound,
+                                Py_ssize_t last) noexcept nogil
     cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
     cdef void merge_by_key(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
