@@ -5,6 +5,7 @@ merge beside it takes its share of time slices, and the checkpoint takes half as
 [so does compaction behind flushes in the rate limiter of RocksDB]. It pauses for the first LONGEST_NS of such work
 alone, since what takes longer may itself wait for the merge, as writers do when level 0 is full; and at most half of
 the time. It pauses a little before such work is expected too: what was begun beside it takes longer, and is in its way.
+No pause is longer than LONGEST_PAUSE_NS, whatever follows what it waits for.
 """
 
 cimport cython

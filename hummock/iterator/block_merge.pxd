@@ -57,10 +57,13 @@ cdef class BlockMerge:
     cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
     cdef bint choose(self, Py_ssize_t bound) except -1 nogil    # rows up to the last known one of window `bound`;
     # whether all of their key prefixes are equal
-    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit, Py_ssize_t low) noexcept nogil
-    cdef int join(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil
+    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit) noexcept nogil
+    # known rows whose key prefixes are less than `limit`
+    cdef int assemble(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil
+    # the user key of a row, valid until the next use of `keys`
     cdef Py_ssize_t rows_before(self, Py_ssize_t at, Py_ssize_t first, Slice limit, Py_ssize_t bound,
                                 Py_ssize_t last) noexcept nogil
+    # known rows of window `at`, from `first` on, that come before row `last` of window `bound`, whose key is `limit`
     cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
     cdef void merge_by_key(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil

@@ -198,10 +198,10 @@ cdef class BlockMerge:
         cdef Slice key = Slice(NULL, 0)     # of the last row
         for at in range(self.live):
             window = &self.windows[at]
-            low = window.known if at == bound else self.rows_below(window, &limit, 0)
+            low = window.known if at == bound else self.rows_below(window, &limit)
             if low < window.known and is_equal(&window.key_prefixes[low], &limit):
                 if key.data == NULL:
-                    self.join(&self.windows[bound].span, last, &key)
+                    self.assemble(&self.windows[bound].span, last, &key)
                 low += self.rows_before(at, low, key, bound, last)
             window.chosen = low
             if low > 0:
@@ -226,9 +226,8 @@ cdef class BlockMerge:
         self.runs = last
         return (differ.high | differ.low) == 0
 
-    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit, Py_ssize_t low) noexcept nogil:
-        """The first known row from `low` on whose key prefix is not less than `limit`."""
-        cdef Py_ssize_t high = window.known, middle
+    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit) noexcept nogil:
+        cdef Py_ssize_t low = 0, high = window.known, middle
         while low < high:
             middle = (low + high) >> 1
             if is_less(&window.key_prefixes[middle], limit):
@@ -237,8 +236,7 @@ cdef class BlockMerge:
                 high = middle
         return low
 
-    cdef int join(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil:
-        """The user key of a row, valid until the next use of `keys`."""
+    cdef int assemble(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil:
         key[0] = suffix_of(span, span.row + row)
         if span.prefix.size > 0:
             if span.prefix.size + key.size > self.keys_capacity:
@@ -251,9 +249,7 @@ cdef class BlockMerge:
     cdef Py_ssize_t rows_before(
         self, Py_ssize_t at, Py_ssize_t first, Slice limit, Py_ssize_t bound, Py_ssize_t last
     ) noexcept nogil:
-        """How many rows of window `at`, from `first` on, come before row `last` of window `bound`, whose key is
-        `limit`. What the rows of a window have in common is compared once, and of most rows the 8 bytes behind that.
-        """
+        """What the rows of a window have in common is compared once, and of most rows the 8 bytes behind that."""
         cdef const Span* span = &self.windows[at].span
         cdef Py_ssize_t size = span.prefix.size, low = first, high = self.windows[at].known, middle
         cdef Py_ssize_t shared = shared_size(limit.data, span.prefix.data, min(size, limit.size))

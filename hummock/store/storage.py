@@ -172,11 +172,11 @@ class HummockStorage(ViewReads, ClosedAtExit):
         self.check_process()
         self._writes.announce(tables)
 
-    def expect_sync(self, seconds: float) -> None:
-        """The next sync begins in about `seconds`: much of what it would upload is flushed before. Without a call it is
-        expected as long after the last one as that was after the one before. Affects no result."""
+    def expect_sync(self, epoch: Epoch, seconds: float) -> None:
+        """The sync of `epoch` begins in about `seconds`: much of what it would upload is flushed before. Without a call
+        it is expected as long after the last one as that was after the one before. Affects no result."""
         self.check_process()
-        self._writes.expect_sync(seconds)
+        self._writes.expect_sync(epoch, seconds)
 
     def seal_epoch(self, epoch: Epoch) -> None:
         self.check_process()

@@ -35,7 +35,7 @@ class SyncForecast:
         self._epoch: Epoch | None = None  # of the last sync
         self._began = 0.0
         self._due = math.inf  # of the next one; none is expected
-        self._announced = math.inf  # of an earlier one
+        self._announced: tuple[Epoch, float] | None = None  # an earlier one, and when it is due
 
     def note_sync(self, epoch: Epoch) -> None:
         """A sync of `epoch` begins; several of one epoch count once."""
@@ -45,12 +45,12 @@ class SyncForecast:
         seen = 0.0 if self._epoch is None else now - self._began
         self._due = now + (seen if seen >= LEAST_INTERVAL_SECONDS else USUAL_INTERVAL_SECONDS)
         self._epoch, self._began = epoch, now
-        if self._announced <= now:  # this is the one
-            self._announced = math.inf
+        if self._announced is not None and epoch >= self._announced[0]:
+            self._announced = None
 
-    def expect(self, seconds: float) -> None:
-        """A sync that has not begun begins in about `seconds`, whether or not another one begins before."""
-        self._announced = self._clock() + seconds
+    def expect(self, epoch: Epoch, seconds: float) -> None:
+        """The sync of `epoch` begins in about `seconds`."""
+        self._announced = epoch, self._clock() + seconds
 
     def wants_flush(self, uncut_bytes: int) -> bool:
         """Whether `uncut_bytes`, which are in no flush, should be flushed now, ahead of the next sync."""
@@ -60,5 +60,5 @@ class SyncForecast:
     def _seconds_left(self) -> float:
         """Until the next sync, below 0 for one that is late; infinite if none is expected, or no longer."""
         now = self._clock()
-        left = (due - now for due in (self._due, self._announced))
-        return min((seconds for seconds in left if seconds > -LATE_SECONDS), default=math.inf)
+        dues = [self._due] if self._announced is None else [self._due, self._announced[1]]
+        return min((due - now for due in dues if due - now > -LATE_SECONDS), default=math.inf)

@@ -161,9 +161,9 @@ class WritePath:
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
-    def expect_sync(self, seconds: float) -> None:
+    def expect_sync(self, epoch: Epoch, seconds: float) -> None:
         with self._changed:
-            self._forecast.expect(seconds)
+            self._forecast.expect(epoch, seconds)
             if not self._is_closed():
                 self._flush_if_much()
 

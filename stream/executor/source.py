@@ -145,6 +145,7 @@ class SourceExecutor(Executor):
     def execute(self) -> Iterator[Message]:
         messages = self._messages()
         barrier = yield from first_barrier(messages, self.info.identity)
+        self._forecast.note_barrier(barrier.epoch.curr)
         self._offset_table.init_epoch(barrier.epoch)
         self._begin()
         self._is_reading = not begins_paused(barrier)

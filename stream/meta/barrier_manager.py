@@ -137,8 +137,8 @@ class BarrierManager:
             self._changed.notify_all()
 
     def announce(self) -> None:
-        """Inject a barrier soon, before the interval is over: at once if little is to be done for it, otherwise after
-        NOTICE_SECONDS, in which the worker does most of it."""
+        """Inject a barrier soon: if the interval is not over within NOTICE_SECONDS, at once where little is to be done
+        for the barrier, otherwise after that time, in which the worker does most of it."""
         with self._changed:
             if self._schedule.next_at - self._clock() <= NOTICE_SECONDS:
                 return

@@ -66,7 +66,7 @@ class BarrierSchedule:
         self._has_request = self._wants_checkpoint = False
         self._barriers = 0
         self.next_at = 0.0
-        """When the interval is over."""
+        """When the interval is over, or a barrier is due that was brought forward."""
 
     @property
     def is_requested(self) -> bool:

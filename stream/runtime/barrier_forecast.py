@@ -12,7 +12,9 @@ import math
 from hummock.epoch import Clock, Epoch, to_unix_ms, wall_clock_ms
 
 OVERDUE_SHARE = 1 / 8
-"""Of the interval, for which a barrier that is late is expected."""
+"""Of the interval, for which a barrier that is late is expected, ..."""
+MOST_OVERDUE_MS = 1_000
+"""... and no longer."""
 WORK_SHARE = 1 / 4
 """Of the time that is left: how long a piece of work may take by what the ones before took. Beside a flush and merges
 it takes several times as long."""
@@ -21,20 +23,23 @@ NEAR_SHARE = 1 / 8
 
 
 class BarrierNotice:
-    """What the forecasts of a worker share about the next barrier. Any thread may read or change it."""
+    """What the forecasts of a worker share about the next barrier; times of epochs. Any thread may read or change it.
+    """
 
     def __init__(self, clock: Clock = wall_clock_ms) -> None:
         self._clock = clock
-        self.due_ms = 0
-        """When a barrier is due that was announced, or was injected; by the time of its epoch."""
+        self.announced_ms = 0
+        """When a barrier is due that was announced."""
+        self.injected_ms = 0
+        """When the last barrier was injected."""
 
     def announce(self, seconds: float) -> None:
         """A barrier is due in `seconds`, earlier than the interval says."""
-        self.due_ms = self._clock() + int(1_000 * seconds)
+        self.announced_ms = self._clock() + int(1_000 * seconds)
 
     def note_injected(self, epoch: Epoch) -> None:
         """The barrier that begins `epoch` is on its way, whether it was announced or not."""
-        self.due_ms = to_unix_ms(epoch)
+        self.announced_ms, self.injected_ms = 0, to_unix_ms(epoch)
 
 
 class BarrierForecast:
@@ -54,12 +59,14 @@ class BarrierForecast:
 
     @property
     def seconds_left(self) -> float:
-        """Until the next barrier, 0 for one that is late; infinite if none is expected."""
-        due, noticed = self._passed_ms + self._interval_ms, self._notice.due_ms
-        if noticed > self._passed_ms:
-            due = min(due, noticed)
-        left = due - self._clock()
-        return max(left, 0) / 1_000 if left > -OVERDUE_SHARE * self._interval_ms else math.inf
+        """Until the next barrier, 0 for one that is late, or on its way; infinite if none is expected."""
+        if not self._interval_ms or not self._passed_ms:
+            return math.inf
+        if self._notice.injected_ms > self._passed_ms:
+            return 0.0
+        now, late_ms = self._clock(), min(OVERDUE_SHARE * self._interval_ms, MOST_OVERDUE_MS)
+        left = (due - now for due in (self._notice.announced_ms, self._passed_ms + self._interval_ms))
+        return max(min((each for each in left if each > -late_ms), default=math.inf), 0) / 1_000
 
     @property
     def work_seconds(self) -> float:

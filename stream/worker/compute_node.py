@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hummock.epoch import Epoch
 from stream.actor_metrics import FragmentFigures
 from stream.errors import (
     ActorFailed,
@@ -73,8 +74,8 @@ JOIN_SECONDS = 60.0
 
 
 class ComputeNode:
-    """A Worker (stream.protocol). Its checkpoints are `foreground` work. `expect_sync(seconds)`: of its store. Thread
-    safe."""
+    """A Worker (stream.protocol). Its checkpoints are `foreground` work. `expect_sync(epoch, seconds)`: of its
+    store. Thread safe."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ComputeNode:
         observer: StepObserver = unobserved,
         request_barrier: Callable[[], None] = lambda: None,
         foreground: ForegroundWork | None = None,
-        expect_sync: Callable[[float], None] = lambda seconds: None,
+        expect_sync: Callable[[Epoch, float], None] = lambda epoch, seconds: None,
     ) -> None:
         self._store, self._expect_sync = store, expect_sync
         self._options = options
@@ -106,7 +107,8 @@ class ComputeNode:
         self._failed: Mapping[int, Exception] = {}  # job id -> error, of jobs that do not run because they failed
         self._closed_by: BaseException | None = None
         self._last_epoch = 0  # the newest that was opened
-        self._spent_before = 0.0, 0.0  # CPU time of the actors as of the last two barriers
+        self._spent_by_ended = 0.0  # CPU time of actors
+        self._spent_before = 0.0, 0.0  # by all actors, as of the last two barriers
         self._discarded_upto = 0  # as of the last barrier
         self._altered: dict[int, TableCatalog] = {}  # the columns of tables since their actors were built
 
@@ -152,8 +154,9 @@ class ComputeNode:
                 barrier = replace(barrier, mutation=self._begin(barrier.mutation))
             expected = tuple(self._running)
             heads = [each.control for each in self._running.values() if each.control is not None]
-            stopped = [self._running.pop(each) for each in barrier.stopped]
             self._spent_before = self._spent_before[1], self._spent_cpu_seconds()
+            stopped = [self._running.pop(each) for each in barrier.stopped]
+            self._spent_by_ended += sum(each.actor.spent_cpu_seconds for each in stopped)
             for each in stopped:
                 if each.spec.writes in self._running:
                     self._running[each.spec.writes].sinks.pop(each.spec.actor_id, None)
@@ -169,15 +172,16 @@ class ComputeNode:
         merges prepare for the next one."""
         with self._changed:
             has_much = self._spent_cpu_seconds() - self._spent_before[0] > MUCH_CPU_SECONDS
+            epoch = Epoch(self._last_epoch)
         if has_much:
             self._builder.notice.announce(seconds)
-            self._expect_sync(seconds)
+            self._expect_sync(epoch, seconds)
             self._barriers.expect()
         return has_much
 
     def _spent_cpu_seconds(self) -> float:
-        """CPU time of the actors so far. REQUIRES the lock."""
-        return sum(each.actor.spent_cpu_seconds for each in self._running.values())
+        """CPU time so far of the actors that run, and of those that ran. REQUIRES the lock."""
+        return self._spent_by_ended + sum(each.actor.spent_cpu_seconds for each in self._running.values())
 
     def missing(self, epoch: int) -> tuple[int, ...]:
         return self._barriers.missing(epoch)
@@ -204,6 +208,7 @@ class ComputeNode:
             self._is_serving = False
             everyone = [*self._built.values(), *self._running.values(), *self._ended]
             self._built, self._running, self._ended, self._altered = {}, {}, [], {}
+            self._spent_by_ended, self._spent_before = 0.0, (0.0, 0.0)
         for each in everyone:
             each.close(cause)
         stuck = self._pool.join([each.actor for each in everyone], JOIN_SECONDS)
@@ -227,7 +232,8 @@ class ComputeNode:
 
     @property
     def is_busy(self) -> bool:
-        """Whether actors have yet to pass a barrier, or an epoch that they have passed is not synced. Takes no lock."""
+        """Whether actors have yet to pass a barrier, or an epoch that they have passed is not committed. Takes no lock.
+        """
         return self._barriers.is_busy
 
     # -- interface of sessions -------------------------------------------------------------------------

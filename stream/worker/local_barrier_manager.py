@@ -228,13 +228,13 @@ class LocalBarrierManager:
     def _note_busy(self) -> None:
         """REQUIRES the lock."""
         if self._foreground is not None:
+            left = self._forecast.seconds_left
             if self.is_busy:
                 self._foreground.begin()
+            elif left < math.inf and self._failure is None:
+                self._foreground.end(left, self._forecast.margin(PAUSE_SECONDS))
             else:
                 self._foreground.end()
-                left = self._forecast.seconds_left
-                if left < math.inf:
-                    self._foreground.expect(left, self._forecast.margin(PAUSE_SECONDS))
 
     def _new_syncer(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "checkpoint-sync", lower_priority, (self._niceness,))

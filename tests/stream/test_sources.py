@@ -10,13 +10,16 @@ import pyarrow as pa
 import pytest
 
 import stream
+from hummock.store.storage import HummockStorage
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.chunk import DataChunk, StreamChunk
 from relational.chunk.change_digest import change_digest
 from relational.errors import BindError, CatalogError, DependencyError, Duplicate, ParseError
 from relational.plan.view import view_of
 from stream.errors import BackfillRefused, ConnectorError, UnknownConnector
+from stream.meta.barrier_manager import NOTICE_SECONDS
 from stream.spark.fragments import backfill_fragments
+from stream.worker import compute_node
 from tests.stream.connector.test_files import write
 from tests.support.drivers import feed
 from tests.support.drivers.seeds import seeds
@@ -345,3 +348,17 @@ def test_rows_are_skipped_in_the_source_that_failed_alone(db):
     eventually(lambda: db.source_offsets("v") == {"f/all": "3", "g/all": "4"})
     db.flush()
     assert sorted(row["id"] for row in db.sql("SELECT id FROM v").rows()) in ([1, 2, 3, 12, 13], [1, 2, 3, 11, 13])
+
+
+def test_the_barrier_behind_the_last_row_is_announced_if_the_actors_have_done_much(tmp_path, files, monkeypatch):
+    expected, expect = [], HummockStorage.expect_sync
+    monkeypatch.setattr(compute_node, "MUCH_CPU_SECONDS", -1.0)
+    monkeypatch.setattr(
+        HummockStorage, "expect_sync",
+        lambda self, epoch, seconds: expected.append((epoch, seconds)) or expect(self, epoch, seconds))
+    with connected(tmp_path / "store", barrier_interval_ms=1_000_000) as db:
+        create_source(db, files)
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM bid")
+        eventually(lambda: db.sql("SELECT n FROM v").rows() == [{"n": 3 * ROWS}])
+        assert {seconds for _, seconds in expected} == {NOTICE_SECONDS}
+        assert expected[-1][0] == db.committed_epoch, "of the epoch that the barrier ends"

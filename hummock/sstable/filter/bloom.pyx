@@ -61,7 +61,7 @@ cdef class BloomFilter:
 
 def build_filter(const uint64_t[::1] hashes, int bits_per_key, ForegroundWork foreground=None) -> bytes:
     """A filter of `hashes` (uint64[n], in any order, repeats allowed) with about `bits_per_key` bits per hash. While
-    there is `foreground` work it pauses: that of a large file takes as long as a checkpoint."""
+    there is `foreground` work it pauses, unless it is short: that of a large file takes as long as a checkpoint."""
     cdef Py_ssize_t count = hashes.shape[0]
     cdef uint64_t blocks = (<uint64_t>count * <uint64_t>bits_per_key + BLOCK_BITS - 1) // BLOCK_BITS
     cdef int probes = (bits_per_key * 6 + 5) // 10      # a little below bits * ln 2, as blocks fill unevenly
@@ -77,7 +77,7 @@ def build_filter(const uint64_t[::1] hashes, int bits_per_key, ForegroundWork fo
     at[4] = <uint8_t>probes
     with nogil:
         while start < count:
-            if foreground is not None:
+            if foreground is not None and start > 0:
                 work_until = foreground.pause(work_until)
             part = min(count - start, PART_HASHES)
             add_all(<uint64_t*>(at + HEADER_BYTES), blocks, probes, &hashes[start], part)

@@ -50,26 +50,42 @@ def test_what_lasts_is_waited_for_some_tenths_of_a_second_in_all():
     assert waited(work) > LONGEST
 
 
-def test_what_is_expected_is_waited_for_before_and_until_its_end():
+def test_what_begins_again_is_waited_for_before_and_until_its_end():
     work, found = ForegroundWork(), []
-    work.expect(30.0, 0.1)
+    work.end(30.0, 0.1)
     assert min(waited(work) for _ in range(10)) < LONGEST, "not yet"
-    work.expect(30.0, 60.0)
+    work.end(30.0, 60.0)
     thread = threading.Thread(target=lambda: found.append(waited(work)))
     thread.start()
-    work.end()                      # of nothing
+    time.sleep(0.05)
     work.begin()
     time.sleep(0.05)
     assert not found
-    work.expect(0.0, 0.0)           # no effect while it runs
-    work.end()
+    work.end(30.0, 0.1)
     thread.join(SOON_SECONDS)
-    assert found[0] > 0.04
-    assert min(waited(work) for _ in range(10)) < LONGEST
+    assert len(found) == 1
 
 
 def test_what_was_expected_and_does_not_come_is_not_waited_for_longer_than_before_its_time():
     work = ForegroundWork()
-    work.expect(0.0, 0.1)
+    work.end(0.0, 0.1)
     assert 0.05 < waited(work) < SOON_SECONDS
     assert min(waited(work) for _ in range(10)) < 0.1
+
+
+def test_nobody_waits_long_for_work_that_follows_work():
+    work, done = ForegroundWork(), threading.Event()
+
+    def repeat():
+        while not done.is_set():
+            work.begin()
+            time.sleep(0.01)
+            work.end(0.0, 0.1)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        assert waited(work) < SOON_SECONDS
+    finally:
+        done.set()
+        thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pytest
 
@@ -36,6 +37,12 @@ def grouped_keys(rng):
             + rng.randbytes(rng.choice((0, 1, 2, 8, 30))) for _ in range(1_500)}
 
 
+def long_keys(rng):
+    """Keys that are longer than what is assembled at once."""
+    prefix = b"\x00" * 3 + b"\x01" + rng.randbytes(66_000)
+    return {prefix + rng.randbytes(rng.choice((0, 1, 12))) for _ in range(12)}
+
+
 def random_runs(rng, make_keys):
     """Runs of which any may hold the newest version of a key."""
     keys, runs = sorted(make_keys(rng)), []
@@ -48,8 +55,8 @@ def random_runs(rng, make_keys):
     return [run for run in runs if run]
 
 
-@pytest.mark.parametrize("make_keys", [short_keys, grouped_keys])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed, make_keys", [*product(range(40), (short_keys, grouped_keys)), *product(range(4), [long_keys])])
 def test_rounds_over_blocks_keep_every_version_in_order(seed, make_keys):
     rng = random.Random(seed)
     store, mint, runs = MemoryObjectStore(), names(), random_runs(rng, make_keys)

@@ -77,20 +77,24 @@ def test_syncs_of_one_epoch_count_once(forecast, now):
 
 
 def test_a_sync_that_is_announced_is_expected_earlier(forecast, now):
-    forecast.expect(0.25)
-    now[0] += 0.01
-    synced(forecast, now, each=2.0)
-    forecast.expect(0.25)
+    forecast.expect(Epoch(8 << 16), 0.25)
     assert forecast.wants_flush(int(0.25 * LEFT_BYTES_PER_SECOND) + 1)
-    forecast.note_sync(Epoch(10 << 16))  # of the barrier before
+    synced(forecast, now, each=2.0)
+    assert not forecast.wants_flush(MUCH)
+    forecast.expect(Epoch(11 << 16), 0.25)
+    forecast.note_sync(Epoch(10 << 16))
     now[0] += 0.25
     assert forecast.wants_flush(MUCH)
     forecast.note_sync(Epoch(11 << 16))
+    assert not forecast.wants_flush(MUCH)
+    forecast.expect(Epoch(12 << 16), 0.25)
+    forecast.note_sync(Epoch(12 << 16))     # earlier than announced
+    now[0] += 0.25
     assert not forecast.wants_flush(MUCH)
 
 
 def test_a_sync_that_was_announced_for_later_than_the_next_one_changes_nothing(forecast, now):
     synced(forecast, now, each=2.0)
-    forecast.expect(8.0)
+    forecast.expect(Epoch(10 << 16), 8.0)
     now[0] += 1.99
     assert forecast.wants_flush(MUCH)

@@ -318,13 +318,13 @@ def test_what_was_written_is_uploaded_when_a_sync_is_announced(monkeypatch):
     with Node() as node:
         node.store._writes._forecast = SyncForecast(lambda: 100.0)
         node.put(E1, b"a", value=b"x" * 3_000)
-        node.store.expect_sync(0.4)
+        node.store.expect_sync(E1, 0.4)
         assert node.store.stats().staged_files == 0
-        node.store.expect_sync(0.2)
+        node.store.expect_sync(E1, 0.2)
         eventually(lambda: node.store.stats().staged_files == 1)
         node.store.commit(E1)
         assert [key for key, _ in node.rows(E1)] == [b"a"]
-    node.store.expect_sync(0.2)  # of a closed store: no effect
+    node.store.expect_sync(E2, 0.2)  # of a closed store: no effect
 
 
 def test_writers_are_slowed_down_while_level_0_is_deep():

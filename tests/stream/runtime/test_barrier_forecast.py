@@ -3,7 +3,13 @@ import math
 import pytest
 
 from hummock.epoch import from_unix_ms
-from stream.runtime.barrier_forecast import OVERDUE_SHARE, WORK_SHARE, BarrierForecast, BarrierNotice
+from stream.runtime.barrier_forecast import (
+    MOST_OVERDUE_MS,
+    OVERDUE_SHARE,
+    WORK_SHARE,
+    BarrierForecast,
+    BarrierNotice,
+)
 
 NOW = 1_800_000_000_000  # ms
 INTERVAL = 1_000
@@ -44,17 +50,26 @@ def test_a_barrier_is_expected_an_interval_after_the_one_before_and_a_little_lat
 def test_none_is_expected_before_the_first_one_nor_without_an_interval(clock, notice):
     first, never = (BarrierForecast(interval, lambda: clock[0], notice) for interval in (INTERVAL, 0))
     never.note_barrier(from_unix_ms(NOW))
+    notice.announce(0.25)
+    assert first.seconds_left == never.seconds_left == math.inf
+    notice.note_injected(from_unix_ms(NOW + 100))
     assert first.seconds_left == never.seconds_left == math.inf and not never.is_near(10.0)
 
 
 def test_one_that_was_announced_is_expected_earlier(forecast, notice, clock):
     clock[0] = NOW + 100
     notice.announce(0.25)
-    assert lefts(forecast, clock, 150, 350, 400) == [0.2, 0, 0]
-    notice.note_injected(from_unix_ms(NOW + 355))
-    assert lefts(forecast, clock, 360) == [0], "it is on its way"
-    forecast.note_barrier(from_unix_ms(NOW + 355))
-    assert lefts(forecast, clock, 360, 1_355) == [0.995, 0]
+    late = int(OVERDUE_SHARE * INTERVAL)
+    assert lefts(forecast, clock, 150, 350, 349 + late) == [0.2, 0, 0]
+    assert lefts(forecast, clock, 350 + late, 1_000) == [0.65 - late / 1_000, 0], "then that of the interval"
+
+
+def test_a_late_one_is_not_expected_for_a_part_of_a_long_interval(clock, notice):
+    forecast = BarrierForecast(1_000 * INTERVAL, lambda: clock[0], notice)
+    forecast.note_barrier(from_unix_ms(NOW))
+    notice.announce(0.25)
+    assert lefts(forecast, clock, 250, 249 + MOST_OVERDUE_MS) == [0, 0]
+    assert lefts(forecast, clock, 250 + MOST_OVERDUE_MS)[0] > 900
 
 
 def test_one_that_is_announced_for_later_changes_nothing(forecast, notice, clock):
@@ -69,11 +84,12 @@ def test_an_announcement_ends_with_any_barrier(forecast, notice, clock):
     assert lefts(forecast, clock, 200) == [0.9]
 
 
-def test_one_that_comes_without_notice_is_expected_by_those_that_it_has_not_reached(forecast, notice, clock):
+def test_one_that_is_on_its_way_is_expected_until_it_has_come(forecast, notice, clock):
     notice.note_injected(from_unix_ms(NOW + 300))
-    assert lefts(forecast, clock, 310) == [0]
+    notice.announce(0.25)
+    assert lefts(forecast, clock, 310, 5_000) == [0, 0]
     forecast.note_barrier(from_unix_ms(NOW + 300))
-    assert lefts(forecast, clock, 310) == [0.99]
+    assert lefts(forecast, clock, 1_250) == [0.05]
 
 
 def test_work_that_begins_takes_a_part_of_the_time(forecast, clock):

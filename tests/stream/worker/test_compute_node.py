@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hummock.epoch import EpochPair, to_unix_ms
+from hummock.epoch import EpochPair, to_unix_ms, wall_clock_ms
 from relational.types import Schema
 from stream.errors import ActorFailed, InvalidStatement, JobFailed, SessionClosed, StatementsLost
 from stream.executor.base import Executor, ExecutorInfo, received
@@ -18,7 +18,6 @@ from stream.runtime.actor import Actor
 from stream.runtime.actor_pool import ActorPool
 from stream.runtime.barrier_forecast import BarrierForecast, BarrierNotice
 from stream.runtime.dispatch import Outputs
-from stream.worker import compute_node
 from stream.worker.compute_node import ComputeNode
 from tests.support.drivers.catalogs import table_catalog
 
@@ -112,7 +111,7 @@ class Node:
         self.store, self.builder, self.failures, self.pool = FakeStore(), Builder(), [], ActorPool(2)
         self.expected_syncs = []
         self.node = ComputeNode(self.store, self.builder, StreamOptions(), self.pool, self.failures.append,
-                                expect_sync=self.expected_syncs.append)
+                                expect_sync=lambda *announced: self.expected_syncs.append(announced))
         self.epoch = 0
 
     def barrier(self, mutation=None):
@@ -167,16 +166,33 @@ def test_a_view_sees_everything_between_its_barriers(parts):
     assert [each.rows for each in parts.node.fragments() if each.job_id == 1] == [3]
 
 
-def test_what_a_barrier_would_wait_for_is_prepared_if_the_actors_have_done_much(parts, monkeypatch):
+def test_what_a_barrier_would_wait_for_is_prepared_if_the_actors_have_done_much(parts):
+    """In this epoch or the one before."""
     parts.begin(TABLE, VIEW)
-    assert not parts.node.expect(0.25)
-    assert parts.expected_syncs == []
-    before = parts.builder.notice.due_ms
-    monkeypatch.setattr(compute_node, "MUCH_CPU_SECONDS", -1.0)
+    actor, view = parts.builder.actors
+    actor._cpu_seconds = 1.0
     assert parts.node.expect(30.0)
-    assert parts.expected_syncs == [30.0] and parts.builder.notice.due_ms > before + 29_000
+    assert parts.expected_syncs == [(parts.epoch << 16, 30.0)]
+    assert parts.builder.notice.announced_ms > wall_clock_ms() + 29_000
     parts.barrier()
-    assert parts.builder.notice.due_ms == to_unix_ms(parts.epoch << 16)
+    assert (parts.builder.notice.announced_ms, parts.builder.notice.injected_ms) == (0, to_unix_ms(parts.epoch << 16))
+    assert parts.node.expect(30.0)
+    parts.barrier()
+    assert not parts.node.expect(30.0) and parts.builder.notice.announced_ms == 0
+    parts.barrier(Stop(frozenset({view.actor_id})))
+    actor._cpu_seconds += 1.0
+    assert parts.node.expect(30.0) and len(parts.expected_syncs) == 3
+
+
+def test_what_actors_that_were_stopped_have_done_does_not_count_against_others(parts):
+    parts.begin(TABLE, VIEW)
+    actor, view = parts.builder.actors
+    view._cpu_seconds = 50.0
+    parts.barrier()
+    parts.barrier(Stop(frozenset({view.actor_id})))
+    parts.barrier()
+    actor._cpu_seconds += 1.0
+    assert parts.node.expect(30.0)
 
 
 def test_a_view_added_later_begins_with_its_barrier(parts):

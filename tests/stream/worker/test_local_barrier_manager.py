@@ -45,12 +45,8 @@ class FakeForeground:
     def begin(self):
         self.runs = True
 
-    def end(self):
-        self.runs, self.expected = False, None
-
-    def expect(self, seconds, ahead):
-        assert not self.runs
-        self.expected = seconds, ahead
+    def end(self, next_in=0.0, ahead=0.0):
+        self.runs, self.expected = False, (next_in, ahead) if ahead else None
 
 
 @pytest.fixture
@@ -109,7 +105,9 @@ def test_it_is_busy_from_a_barrier_to_its_commit(parts, foreground, fails):
     assert (result.exception(SOON) is not None) == fails
     assert manager.is_busy == foreground.runs == (not fails)
     manager.committed(first.epoch.prev)
-    assert not manager.is_busy and not foreground.runs and len(failures) == fails
+    assert not manager.is_busy and not foreground.runs
+    manager.close()
+    assert len(failures) == fails
 
 
 def test_it_is_busy_while_a_later_epoch_is_not_committed(parts):
@@ -133,6 +131,7 @@ def test_a_reset_leaves_nothing_to_wait_for(parts, foreground):
     manager, _, _, _ = parts
     manager.inject(barrier(2), [], []).result(SOON)
     manager.quiesce()
+    assert foreground.expected is None
     manager.reset()
     assert not manager.is_busy and not foreground.runs
 

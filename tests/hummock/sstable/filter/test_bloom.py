@@ -1,10 +1,13 @@
 """The blocked Bloom filter: no false negatives, few false positives, and the specified bytes."""
 
 import random
+import threading
+import time
 
 import numpy as np
 import pytest
 
+from hummock.base.foreground import ForegroundWork
 from hummock.errors import Corruption
 from hummock.sstable.filter.bloom import BloomFilter, build_filter
 
@@ -63,3 +66,16 @@ def test_bytes_that_are_no_filter_are_refused():
         with pytest.raises(Corruption, match="filter") as caught:
             BloomFilter.load(bad, "sst/x.meta")
         assert caught.value.object_name == "sst/x.meta"
+
+
+def test_a_large_filter_is_built_when_what_somebody_waits_for_has_ended():
+    hashes, work, found = np.arange(40_000, dtype=np.uint64), ForegroundWork(), []
+    work.begin()
+    small = build_filter(hashes[:1_000], 10, work)
+    thread = threading.Thread(target=lambda: found.append(build_filter(hashes, 10, work)))
+    thread.start()
+    time.sleep(0.05)
+    assert not found
+    work.end()
+    thread.join()
+    assert found == [build_filter(hashes, 10)] and small == build_filter(hashes[:1_000], 10)
