@@ -59,8 +59,8 @@ cdef class BlockMerge:
     # whether all of their key prefixes are equal
     cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit) noexcept nogil
     # known rows whose key prefixes are less than `limit`
-    cdef int assemble(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil
-    # the user key of a row, valid until the next use of `keys`
+    cdef int assemble(self, const Window* window, Py_ssize_t at, Slice* key) except -1 nogil
+    # the user key of a known row, valid until the next use of `keys`
     cdef Py_ssize_t rows_before(self, Py_ssize_t at, Py_ssize_t first, Slice limit, Py_ssize_t bound,
                                 Py_ssize_t last) noexcept nogil
     # known rows of window `at`, from `first` on, that come before row `last` of window `bound`, whose key is `limit`

@@ -201,7 +201,7 @@ cdef class BlockMerge:
             low = window.known if at == bound else self.rows_below(window, &limit)
             if low < window.known and is_equal(&window.key_prefixes[low], &limit):
                 if key.data == NULL:
-                    self.assemble(&self.windows[bound].span, last, &key)
+                    self.assemble(&self.windows[bound], last, &key)
                 low += self.rows_before(at, low, key, bound, last)
             window.chosen = low
             if low > 0:
@@ -236,14 +236,13 @@ cdef class BlockMerge:
                 high = middle
         return low
 
-    cdef int assemble(self, const Span* span, Py_ssize_t row, Slice* key) except -1 nogil:
-        key[0] = suffix_of(span, span.row + row)
+    cdef int assemble(self, const Window* window, Py_ssize_t at, Slice* key) except -1 nogil:
+        cdef const Span* span = &window.span
+        key[0] = suffix_of(span, span.row + at)
         if span.prefix.size > 0:
-            if span.prefix.size + key.size > self.keys_capacity:
+            if span.prefix.size + key.size + KEY_PREFIX_BYTES > self.keys_capacity:
                 self.make_keys_room()
-            memcpy(self.keys, span.prefix.data, <size_t>span.prefix.size)
-            memcpy(self.keys + span.prefix.size, key.data, <size_t>key.size)
-            key.data, key.size = self.keys, span.prefix.size + key.size
+            join_key(span, &window.key_prefixes[at], self.keys, key)
         return 0
 
     cdef Py_ssize_t rows_before(

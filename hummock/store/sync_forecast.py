@@ -34,7 +34,7 @@ class SyncForecast:
         self._clock = clock
         self._epoch: Epoch | None = None  # of the last sync
         self._began = 0.0
-        self._due = math.inf  # of the next one; none is expected
+        self._due = math.inf  # when the next one is expected; infinite: none is
         self._announced: tuple[Epoch, float] | None = None  # an earlier one, and when it is due
 
     def note_sync(self, epoch: Epoch) -> None:

@@ -67,11 +67,11 @@ class ChunkSize:
         if rows * self._row_bytes > CHUNK_BYTES:
             rows = max(int(CHUNK_BYTES / self._row_bytes), 1)
         rows = min(rows, max(self._least, self._queue_rows))
-        left = self._forecast.work_seconds
+        seconds = self._forecast.work_seconds
         row_seconds = self._seconds / self._rows if self._rows else 0.0
-        if rows * row_seconds <= left:
+        if rows * row_seconds <= seconds:
             return rows
-        return min(rows, max(self._least, round(left / row_seconds)))
+        return min(rows, max(self._least, round(seconds / row_seconds)))
 
     def note_chunk(self, rows: int, cpu_seconds: float, size: int, seconds: float = 0.0) -> None:
         """The actor took `cpu_seconds` for a chunk of `rows` rows, at least one, and `size` bytes; the next one could

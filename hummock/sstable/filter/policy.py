@@ -70,8 +70,8 @@ class PybloomFilter:
 
 
 class PybloomFilterPolicy:
-    """Standard Bloom filters by pybloom-live (extra `pybloom`), slow to build. ExtraMissing, except that a file is read
-    without its filter.
+    """Standard Bloom filters by pybloom-live (extra `pybloom`), slow to build, without a pause for `foreground` work.
+    ExtraMissing, except that a file is read without its filter.
     """
 
     name = "pybloom"
