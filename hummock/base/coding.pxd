@@ -1,6 +1,6 @@
 """Fixed-width little-endian integers in raw bytes, at any alignment. The caller checks bounds."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 cdef extern from * nogil:
@@ -20,12 +20,6 @@ cdef inline uint16_t get_u16(const uint8_t* at) noexcept nogil:
 cdef inline uint32_t get_u32(const uint8_t* at) noexcept nogil:
     cdef uint32_t number
     memcpy(&number, at, 4)
-    return number
-
-
-cdef inline uint64_t get_u64(const uint8_t* at) noexcept nogil:
-    cdef uint64_t number
-    memcpy(&number, at, 8)
     return number
 
 

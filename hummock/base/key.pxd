@@ -8,7 +8,6 @@ A *key prefix* or *head* is the first 8 bytes of a key as a big-endian integer: 
 """
 
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy
 
 cdef extern from * nogil:
     """
@@ -43,7 +42,13 @@ cdef extern from * nogil:
         return at;
     }
     static inline void hummock_copy_bytes(uint8_t *to, const uint8_t *from, int64_t size) {
-        if (size > 32) { memcpy(to, from, (size_t)size); return; }
+        if (size > 64) { memcpy(to, from, (size_t)size); return; }
+        if (size > 32) {
+            uint64_t words[8];
+            memcpy(words, from, 32); memcpy(words + 4, from + size - 32, 32);
+            memcpy(to, words, 32); memcpy(to + size - 32, words + 4, 32);
+            return;
+        }
         if (size >= 16) {
             uint64_t words[4];
             memcpy(words, from, 16); memcpy(words + 2, from + size - 16, 16);
@@ -52,17 +57,57 @@ cdef extern from * nogil:
             uint64_t first, last;
             memcpy(&first, from, 8); memcpy(&last, from + size - 8, 8);
             memcpy(to, &first, 8); memcpy(to + size - 8, &last, 8);
+        } else if (size >= 4) {
+            uint32_t first, last;
+            memcpy(&first, from, 4); memcpy(&last, from + size - 4, 4);
+            memcpy(to, &first, 4); memcpy(to + size - 4, &last, 4);
         } else for (int64_t i = 0; i < size; i++) to[i] = from[i];
+    }
+    static inline uint64_t hummock_head_of(const uint8_t *data, int64_t size) {
+        if (size >= 8) {
+            uint64_t word;
+            memcpy(&word, data, 8);
+            return __builtin_bswap64(word);
+        }
+        if (size >= 4) {        /* two words that overlap: reading 8 bytes that were written singly takes long */
+            uint32_t first, last;
+            memcpy(&first, data, 4); memcpy(&last, data + size - 4, 4);
+            return (uint64_t)__builtin_bswap32(first) << 32 | (uint64_t)__builtin_bswap32(last) << (8 * (8 - size));
+        }
+        if (size <= 0) return 0;
+        return (uint64_t)data[0] << 56 | (uint64_t)data[size >> 1] << (8 * (7 - (size >> 1)))
+            | (uint64_t)data[size - 1] << (8 * (8 - size));
+    }
+    static inline int hummock_compare_bytes(const uint8_t *a, int64_t a_size, const uint8_t *b, int64_t b_size) {
+        int64_t size = a_size < b_size ? a_size : b_size, at = 0;
+        uint64_t first, other;
+        if (size > 64) {
+            int order = memcmp(a, b, (size_t)size);
+            if (order) return order;
+        } else {
+            for (; at + 8 <= size; at += 8) {
+                memcpy(&first, a + at, 8); memcpy(&other, b + at, 8);
+                if (first != other) return __builtin_bswap64(first) < __builtin_bswap64(other) ? -1 : 1;
+            }
+            first = hummock_head_of(a + at, size - at); other = hummock_head_of(b + at, size - at);
+            if (first != other) return first < other ? -1 : 1;
+        }
+        return (a_size > b_size) - (a_size < b_size);
     }
     #endif
     """
-    uint64_t __builtin_bswap64(uint64_t) noexcept
     bint same_bytes "hummock_same_bytes"(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept
     # memcmp == 0, without a call for few bytes, as most prefixes are
     Py_ssize_t shared_size "hummock_shared_size"(const uint8_t* a, const uint8_t* b, Py_ssize_t most) noexcept
     # how many of the first `most` bytes come before the first in which both differ
     void copy_bytes "hummock_copy_bytes"(uint8_t* to, const uint8_t* source, Py_ssize_t size) noexcept
     # memcpy, without a call for few bytes, as most keys and numbers are
+    uint64_t head_of "hummock_head_of"(const uint8_t* data, Py_ssize_t size) noexcept
+    # the first 8 bytes as a big-endian integer, those of short keys padded with zeros: unequal heads order as their
+    # keys do, equal heads decide nothing
+    int compare_slices "hummock_compare_bytes"(
+        const uint8_t* a, Py_ssize_t a_size, const uint8_t* b, Py_ssize_t b_size) noexcept
+    # as compare_bytes, without a call for few bytes
 
     const uint64_t MAX_EPOCH "UINT64_MAX"   # a seek to it finds the newest operation on its key
     const uint64_t NOWHERE "UINT64_MAX"     # no table and vnode, which are the first 48 bits of a user key
@@ -87,11 +132,7 @@ cdef inline Slice slice_of(bytes data):
 
 cdef inline int compare_bytes(Slice a, Slice b) noexcept nogil:
     """Negative, 0 or positive as `a` is before, equal to or after `b`; a proper prefix is before the longer one."""
-    cdef Py_ssize_t shared = a.size if a.size < b.size else b.size
-    cdef int order = memcmp(a.data, b.data, <size_t>shared) if shared > 0 else 0
-    if order != 0:
-        return order
-    return -1 if a.size < b.size else (1 if a.size > b.size else 0)
+    return compare_slices(a.data, a.size, b.data, b.size)
 
 
 cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
@@ -104,17 +145,3 @@ cdef inline int compare_full_key(Slice a, uint64_t a_epoch, Slice b, uint64_t b_
     if order != 0:
         return order
     return -1 if a_epoch > b_epoch else (1 if a_epoch < b_epoch else 0)
-
-
-cdef inline uint64_t head_of(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """The first 8 bytes as a big-endian integer, short keys padded with zeros.
-
-    Unequal heads order as their keys do; equal heads decide nothing.
-    """
-    cdef uint64_t head = 0
-    if size >= 8:
-        memcpy(&head, data, 8)
-        return __builtin_bswap64(head)
-    if size > 0:
-        memcpy(&head, data, <size_t>size)
-    return __builtin_bswap64(head)

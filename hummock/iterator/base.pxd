@@ -8,7 +8,7 @@ beyond the target. The GIL is acquired only to fetch a block or to raise.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from hummock.base.key cimport Slice, compare_bytes
+from hummock.base.key cimport Slice, compare_bytes, same_bytes
 
 cpdef enum Direction:
     FORWARD = 1
@@ -84,9 +84,12 @@ cdef extern from * nogil:
 
 
 cdef inline bint same_user_key(const Entry* a, const Entry* b) noexcept nogil:
-    return (a.high == b.high and a.low == b.low and a.user_key.size == b.user_key.size
-            and (a.user_key.size <= 16
-                 or memcmp(a.user_key.data + 16, b.user_key.data + 16, <size_t>(a.user_key.size - 16)) == 0))
+    """Keys that follow each other mostly differ in their last bytes, which are compared first."""
+    cdef Py_ssize_t size = a.user_key.size
+    if a.high != b.high or a.low != b.low or size != b.user_key.size:
+        return False
+    return size <= 16 or (same_bytes(a.user_key.data + size - 8, b.user_key.data + size - 8, 8)
+                          and same_bytes(a.user_key.data + 16, b.user_key.data + 16, size - 16))
 
 
 cdef inline int compare_span_row(const Span* span, Py_ssize_t row, Slice key) noexcept nogil:

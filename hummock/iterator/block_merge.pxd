@@ -16,7 +16,9 @@ cdef struct Window:                     # the current span of a child
     KeyPrefix128 prefix                 # of the span's prefix
     KeyPrefix128* key_prefixes          # of `known` rows from `row` on
     Py_ssize_t known
+    Py_ssize_t wanted                   # rows to know in a round
     Py_ssize_t chosen                   # rows in the current round
+    Py_ssize_t returned                 # by finished rounds since `wanted` was set
 
 
 cdef struct Item:                       # a row of the current round
@@ -28,7 +30,9 @@ cdef struct Item:                       # a row of the current round
 cdef class BlockMerge:
     cdef Window* windows                # of the children that are not exhausted, newest first; owned
     cdef Py_ssize_t live                # number of those
-    cdef Py_ssize_t stride              # most rows per window with a known key prefix
+    cdef Py_ssize_t wanted              # rows of a window in its first rounds
+    cdef Py_ssize_t returned            # rows of all windows since their `wanted` was set
+    cdef Py_ssize_t stride              # key prefixes per window, and SPARE_KNOWN
     cdef KeyPrefix128* key_prefixes     # `stride` per window; owned, like all below
     cdef Item* items                    # of the round: sorted runs while merging, then in order
     cdef Item* others                   # merge target, swapped with `items`
@@ -55,15 +59,16 @@ cdef class BlockMerge:
     cdef int make_keys_room(self) except -1 nogil
     cdef int plan(self) except -1 nogil                     # the next round
     cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
-    cdef bint choose(self, Py_ssize_t bound) except -1 nogil    # rows up to the last known one of window `bound`;
-    # whether all of their key prefixes are equal
-    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit) noexcept nogil
-    # known rows whose key prefixes are less than `limit`
-    cdef int assemble(self, const Window* window, Py_ssize_t at, Slice* key) except -1 nogil
-    # the user key of a known row, valid until the next use of `keys`
-    cdef Py_ssize_t rows_before(self, Py_ssize_t at, Py_ssize_t first, Slice limit, Py_ssize_t bound,
-                                Py_ssize_t last) noexcept nogil
-    # known rows of window `at`, from `first` on, that come before row `last` of window `bound`, whose key is `limit`
+    cdef void set_shares(self) noexcept nogil
+    cdef bint choose(self, const KeyPrefix128* limit) except -1 nogil   # known rows of key prefixes up to `limit`;
+    # whether all of these are equal
+    cdef Py_ssize_t rows_up_to(self, const Window* window, const KeyPrefix128* limit) noexcept nogil
+    cdef bint drop_above(self) noexcept nogil       # rows of heads above the least one of a last known row; whether
+    # all heads of the others are equal
+    cdef bint is_last_known(self, const Item* item) noexcept nogil      # row of its window
+    cdef Py_ssize_t end_of_heads(self, Py_ssize_t first, Py_ssize_t end, uint64_t limit) noexcept nogil
+    # the first of items[first : end], which are sorted, whose head is above `limit`
+    cdef void cut(self) noexcept nogil      # ends the round behind the first last known row; counts the windows' rows
     cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
     cdef void merge_by_key(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil

@@ -1,11 +1,16 @@
 """BlockMerge: merges spans in rounds, each of which sorts some hundreds of rows before any is returned.
 
-A round covers, of each child, the rows up to the smallest of the windows' last known keys. Runs are merged in pairs
-(Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on the comparison, which is unpredictable between
-runs of similar size. Rows are compared by their heads alone: 64 bits of their keys, from the first bit in which keys of
-the round differ. Rows of equal heads are then adjacent, those of each window in order. Where they are many, as behind a
-text that a thousand rows begin with, they are merged once more by the 64 bits behind all that they have in common, and
-so on: each level reads a key once, where comparisons would read it each time. Few rows are compared by whole keys.
+A round covers, of each child, the rows up to the smallest of the windows' last known keys. How many are known of each
+follows from what it had in the rounds before, so that all of them end at about the same key. Which rows are beyond the
+smallest of the last keys is decided by 128 bits of them, then by their heads, and at last by the order that the merge
+finds: a few rows that are merged in vain cost less than a search by whole keys in each window.
+
+Runs are merged in pairs (Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on the comparison, which
+is unpredictable between runs of similar size. Rows are compared by their heads alone: 64 bits of their keys, from the
+first bit in which keys of the round differ. Rows of equal heads are then adjacent, those of each window in order. Where
+they are many, as behind a text that a thousand rows begin with, they are merged once more by the 64 bits behind all
+that they have in common, and so on: each level reads a key once, where comparisons would read it each time. Few rows
+are compared by whole keys.
 
 Row positions are sorted, not entries; entries are then gathered from the spans independently of each other, so that
 their cache misses overlap.
@@ -14,21 +19,25 @@ their cache misses overlap.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from hummock.base.key cimport Slice, copy_bytes, head_of, shared_size
+from hummock.base.key cimport Slice, copy_bytes, head_of
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_release
 from hummock.iterator.base cimport Entry, HummockIterator, Span
 from hummock.iterator.joined_key cimport (
-    JoinedKey, compare_joined, joined_head, joined_key_of, joined_shared_size, size_of, suffix_head,
+    JoinedKey, compare_joined, joined_head, joined_key_of, joined_shared_size, size_of,
 )
 from hummock.iterator.key_prefix128 cimport (
     KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
-    put_key_prefix, suffix_of,
+    put_key_prefix, suffix_of, word_of,
 )
 
 cdef Py_ssize_t ROUND_ROWS = 512        # about, whatever the number of children
-cdef Py_ssize_t MOST_KNOWN = 256        # rows per window in a round
-cdef Py_ssize_t FEWEST_KNOWN = 16
+cdef Py_ssize_t FEWEST_ROWS = 16        # the same, per child
+cdef Py_ssize_t MOST_KNOWN = 256        # rows per window in a round, ...
+cdef Py_ssize_t LEAST_KNOWN = 4
+cdef Py_ssize_t KNOWN_SHARE = 16        # ... and so many times as many as if all had the same
+cdef Py_ssize_t SPARE_KNOWN = 4         # a cache line: windows would begin in the same set of the cache
+cdef Py_ssize_t COUNTED_ROUNDS = 2      # of ROUND_ROWS, after which the windows' shares are set anew
 cdef Py_ssize_t LONE_ROUNDS = 8
 cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys assembled at once, unless one of them is longer
 cdef Py_ssize_t LINE_BYTES = 64
@@ -49,15 +58,17 @@ cdef class BlockMerge:
         if not (<HummockIterator>child).span(&window.span, False):
             return False
         window.child, window.key_prefixes = child, self.key_prefixes + self.live * self.stride
-        window.known = window.passed = window.chosen = 0
+        window.known = window.passed = window.chosen = window.returned = 0
+        window.wanted = self.wanted
         window.prefix = key_prefix_of(window.span.prefix)
         self.live += 1
         return True
 
     cdef int begin(self, Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t rows, wanted
-        self.live = self.count = self.at = self.lone_rounds = 0
-        self.stride = min(max(ROUND_ROWS // max(count, 1), FEWEST_KNOWN), MOST_KNOWN)
+        self.live = self.count = self.at = self.lone_rounds = self.returned = 0
+        self.wanted = min(max(ROUND_ROWS // max(count, 1), FEWEST_ROWS), MOST_KNOWN)
+        self.stride = min(max(KNOWN_SHARE * ROUND_ROWS // max(count, 1), FEWEST_ROWS), MOST_KNOWN) + SPARE_KNOWN
         rows = self.stride * count
         wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(KeyPrefix128) + 2 * sizeof(Item)) * rows
                   + <Py_ssize_t>sizeof(Py_ssize_t) * (count + 1))
@@ -127,11 +138,13 @@ cdef class BlockMerge:
     cdef int finish_round(self) except -1 nogil:
         cdef Py_ssize_t at, left = 0
         cdef Window* window
+        self.returned += self.count
         self.count = self.at = 0
         for at in range(self.live):
             window = &self.windows[at]
             window.span.row += window.chosen
             window.passed += window.chosen
+            window.returned += window.chosen
             window.known -= window.chosen
             if window.known > 0 and window.chosen > 0:
                 memmove(window.key_prefixes, window.key_prefixes + window.chosen,
@@ -148,33 +161,52 @@ cdef class BlockMerge:
                 self.windows[left] = window[0]
             left += 1
         self.live = left
+        if self.returned >= COUNTED_ROUNDS * ROUND_ROWS:
+            self.set_shares()
         return 0
 
-    cdef int plan(self) except -1 nogil:
-        cdef Py_ssize_t at, bound = 0, last, best = 0
+    cdef void set_shares(self) noexcept nogil:
+        """Has of each window as many rows known, in proportion, as it had in the last rounds."""
+        cdef Py_ssize_t at, rows = max(ROUND_ROWS, FEWEST_ROWS * self.live)
         cdef Window* window
+        for at in range(self.live):
+            window = &self.windows[at]
+            window.wanted = min(max(window.returned * rows // self.returned, LEAST_KNOWN), self.stride - SPARE_KNOWN)
+            window.returned = 0
+        self.returned = 0
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t at, last, offset = -8
+        cdef int level = 0
+        cdef Window* window
+        cdef KeyPrefix128 limit = KeyPrefix128(0, 0)
         cdef bint are_tied
         if self.live == 0:
             return 0
         for at in range(self.live):
             window = &self.windows[at]
-            last = min(window.span.end - window.span.row, self.stride)
+            last = min(window.span.end - window.span.row, window.wanted)
             if window.known < last:
                 fetch_ahead(&window.span, window.span.row + window.known, window.span.row + last)
                 fill_key_prefixes(&window.span, window.prefix, window.known, last, window.key_prefixes)
                 window.known = last
-            last -= 1
-            if at > 0 and self.precedes(at, last, bound, best):
-                bound, best = at, last
-            elif at == 0:
-                best = last
-        are_tied = self.choose(bound)
-        self.lone_rounds = self.lone_rounds + 1 if self.runs == 1 else 0
+            if at == 0 or is_less(&window.key_prefixes[window.known - 1], &limit):
+                limit = window.key_prefixes[window.known - 1]
+        are_tied = self.choose(&limit)
+        while are_tied and self.runs > 1 and level < MOST_LEVELS:
+            last = self.common_bytes()
+            if last < offset + 8:       # keys of which one goes on with zeros where the other ends
+                break
+            offset = last
+            self.set_heads(offset)
+            are_tied = self.drop_above()
+            level += 1
         if self.runs > 1 and are_tied:
-            self.order_range(0, self.count, -8, 0)
+            self.order_range(0, self.count, offset, level)
         elif self.runs > 1:
             self.sort(0, self.count, False)
-            self.order_ties(0, self.count, -8, 0)
+            self.order_ties(0, self.count, offset, level)
+        self.cut()
         return 0
 
     cdef bint prefers_spans(self) noexcept nogil:
@@ -188,30 +220,27 @@ cdef class BlockMerge:
         self.live = 0
         return 0
 
-    cdef bint choose(self, Py_ssize_t bound) except -1 nogil:
-        cdef Py_ssize_t at, row, last = self.windows[bound].known - 1, low
-        cdef KeyPrefix128 limit = self.windows[bound].key_prefixes[last]
+    cdef bint choose(self, const KeyPrefix128* limit) except -1 nogil:
+        cdef Py_ssize_t at, row, rows
+        cdef KeyPrefix128 first, differ = KeyPrefix128(0, 0)
         cdef Window* window
-        cdef KeyPrefix128 first = self.windows[bound].key_prefixes[0], differ = KeyPrefix128(0, 0)
         cdef int shift
         cdef Item* item = self.items
-        cdef Slice key = Slice(NULL, 0)     # of the last row
+        self.runs = 0
         for at in range(self.live):
             window = &self.windows[at]
-            low = window.known if at == bound else self.rows_below(window, &limit)
-            if low < window.known and is_equal(&window.key_prefixes[low], &limit):
-                if key.data == NULL:
-                    self.assemble(&self.windows[bound], last, &key)
-                low += self.rows_before(at, low, key, bound, last)
-            window.chosen = low
-            if low > 0:
-                differ.high |= window.key_prefixes[0].high ^ first.high
-                differ.low |= window.key_prefixes[0].low ^ first.low
-                differ.high |= window.key_prefixes[low - 1].high ^ first.high
-                differ.low |= window.key_prefixes[low - 1].low ^ first.low
+            rows = window.chosen = self.rows_up_to(window, limit)
+            if rows == 0:
+                continue
+            if self.runs == 0:
+                first = window.key_prefixes[0]
+            self.runs += 1
+            differ.high |= window.key_prefixes[0].high ^ first.high
+            differ.low |= window.key_prefixes[0].low ^ first.low
+            differ.high |= window.key_prefixes[rows - 1].high ^ first.high
+            differ.low |= window.key_prefixes[rows - 1].low ^ first.low
         shift = leading_zeros(differ.high) if differ.high != 0 else 64
-        self.count, self.bounds[0] = 0, 0
-        last = 0
+        self.count = self.runs = self.bounds[0] = 0
         for at in range(self.live):
             window = &self.windows[at]
             if window.chosen == 0:
@@ -221,51 +250,65 @@ cdef class BlockMerge:
                 item.window_row = <uint64_t>at << 32 | <uint64_t>row
                 item += 1
             self.count += window.chosen
-            last += 1
-            self.bounds[last] = self.count
-        self.runs = last
+            window.chosen = 0
+            self.runs += 1
+            self.bounds[self.runs] = self.count
         return (differ.high | differ.low) == 0
 
-    cdef Py_ssize_t rows_below(self, const Window* window, const KeyPrefix128* limit) noexcept nogil:
+    cdef Py_ssize_t rows_up_to(self, const Window* window, const KeyPrefix128* limit) noexcept nogil:
         cdef Py_ssize_t low = 0, high = window.known, middle
         while low < high:
             middle = (low + high) >> 1
-            if is_less(&window.key_prefixes[middle], limit):
-                low = middle + 1
-            else:
+            if is_less(limit, &window.key_prefixes[middle]):
                 high = middle
+            else:
+                low = middle + 1
         return low
 
-    cdef int assemble(self, const Window* window, Py_ssize_t at, Slice* key) except -1 nogil:
-        cdef const Span* span = &window.span
-        key[0] = suffix_of(span, span.row + at)
-        if span.prefix.size > 0:
-            if span.prefix.size + key.size + KEY_PREFIX_BYTES > self.keys_capacity:
-                self.make_keys_room()
-            join_key(span, &window.key_prefixes[at], self.keys, key)
-        return 0
+    cdef bint drop_above(self) noexcept nogil:
+        cdef uint64_t limit = <uint64_t>-1, least = <uint64_t>-1
+        cdef Py_ssize_t run, first = 0, end, rows, count = 0, runs = 0
+        for run in range(self.runs):
+            least = min(least, self.items[self.bounds[run]].head)
+            if self.is_last_known(&self.items[self.bounds[run + 1] - 1]):
+                limit = min(limit, self.items[self.bounds[run + 1] - 1].head)
+        for run in range(self.runs):
+            end = self.bounds[run + 1]
+            rows = self.end_of_heads(first, end, limit) - first
+            if rows > 0:
+                memmove(self.items + count, self.items + first, sizeof(Item) * <size_t>rows)
+                count += rows
+                runs += 1
+                self.bounds[runs] = count
+            first = end
+        self.count, self.runs = count, runs
+        return least == limit
 
-    cdef Py_ssize_t rows_before(
-        self, Py_ssize_t at, Py_ssize_t first, Slice limit, Py_ssize_t bound, Py_ssize_t last
-    ) noexcept nogil:
-        """What the rows of a window have in common is compared once, and of most rows the 8 bytes behind that."""
-        cdef const Span* span = &self.windows[at].span
-        cdef Py_ssize_t size = span.prefix.size, low = first, high = self.windows[at].known, middle
-        cdef Py_ssize_t shared = shared_size(limit.data, span.prefix.data, min(size, limit.size))
-        cdef uint64_t head, limit_head
-        cdef JoinedKey key
-        if shared < size:
-            return 0 if shared == limit.size or limit.data[shared] < span.prefix.data[shared] else high - first
-        limit_head = head_of(limit.data + size, limit.size - size)
-        while low < high:
-            middle = (low + high) >> 1
-            key = joined_key_of(span, span.row + middle)
-            head = suffix_head(&key, 0)
-            if head < limit_head or (head == limit_head and self.precedes(at, middle, bound, last)):
-                low = middle + 1
+    cdef Py_ssize_t end_of_heads(self, Py_ssize_t first, Py_ssize_t end, uint64_t limit) noexcept nogil:
+        cdef Py_ssize_t middle
+        while first < end:
+            middle = (first + end) >> 1
+            if self.items[middle].head > limit:
+                end = middle
             else:
-                high = middle
-        return low - first
+                first = middle + 1
+        return end
+
+    cdef void cut(self) noexcept nogil:
+        cdef Py_ssize_t at, windows = 0
+        cdef Window* window
+        for at in range(self.count):
+            window = &self.windows[self.items[at].window_row >> 32]
+            window.chosen = <uint32_t>self.items[at].window_row + 1
+            if window.chosen == window.known:
+                self.count = at + 1
+                break
+        for at in range(self.live):
+            windows += self.windows[at].chosen > 0
+        self.lone_rounds = self.lone_rounds + 1 if windows == 1 else 0
+
+    cdef bint is_last_known(self, const Item* item) noexcept nogil:
+        return <uint32_t>item.window_row == <uint64_t>self.windows[item.window_row >> 32].known - 1
 
     cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil:
         """Merges the `runs`, which are items[first : end], until one is left."""
@@ -397,7 +440,7 @@ cdef class BlockMerge:
         return common
 
     cdef void set_heads(self, Py_ssize_t offset) noexcept nogil:
-        cdef Py_ssize_t run, at, row, skip, begin
+        cdef Py_ssize_t run, at, row, skip
         cdef const Span* span
         cdef JoinedKey key
         for run in range(self.runs):
@@ -406,12 +449,14 @@ cdef class BlockMerge:
             row = span.row + <uint32_t>self.items[at].window_row
             skip = offset - span.prefix.size
             for at in range(self.bounds[run], self.bounds[run + 1]):
-                if skip >= 0:
-                    begin = span.key_offsets[row] + skip
-                    self.items[at].head = head_of(span.key_data + begin, span.key_offsets[row + 1] - begin)
-                else:
+                if skip < 0:
                     key = joined_key_of(span, row)
                     self.items[at].head = joined_head(&key, offset)
+                else:
+                    key.suffix = suffix_of(span, row)
+                    self.items[at].head = (
+                        word_of(key.suffix.data + skip, key.suffix.size - skip) if span.prefix.size > 0
+                        else head_of(key.suffix.data + skip, key.suffix.size - skip))
                 row += 1
 
     cdef JoinedKey key_of(self, const Item* item) noexcept nogil:

@@ -10,8 +10,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from hummock.base.checksum cimport crc32c, hash64
 from hummock.base.codec cimport can_hold, decompress
-from hummock.base.coding cimport get_u16, get_u32, get_u64
-from hummock.base.key cimport Slice, compare_bytes, copy_bytes, same_bytes, slice_of
+from hummock.base.coding cimport get_u16, get_u32
+from hummock.base.key cimport Slice, compare_bytes, copy_bytes, head_of, same_bytes, slice_of
 from hummock.base.row_digest cimport row_hash
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_release, slab_share, slab_acquire
@@ -29,7 +29,6 @@ from hummock.sstable.prefetch cimport PrefetchList, enqueue, enqueue_value, issu
 from hummock.errors import Corruption
 
 cdef extern from * nogil:
-    uint64_t __builtin_bswap64(uint64_t) noexcept
     uint64_t* __atomic_load_n(uint64_t** target, int order) noexcept
     void __atomic_store_n(uint64_t** target, uint64_t* value, int order) noexcept
     int __ATOMIC_ACQUIRE
@@ -307,7 +306,7 @@ cdef class Block:
             return heads
         for row in range(self.rows):            # concurrent threads write the same values
             suffix = self.suffix_at(row)
-            self.heads_room[row] = head_of_suffix(suffix)
+            self.heads_room[row] = head_of(suffix.data, suffix.size)
         __atomic_store_n(&self.heads, self.heads_room, __ATOMIC_RELEASE)
         return self.heads_room
 
@@ -355,7 +354,7 @@ cdef class Block:
             return count
         suffix.data, suffix.size = user_key.data + shared, user_key.size - shared
         heads = self.ready_heads()
-        head = head_of_suffix(suffix)
+        head = head_of(suffix.data, suffix.size)
         base = heads
         while count > 1:
             half = count >> 1
@@ -415,14 +414,6 @@ cdef class Block:
 
 cdef Py_ssize_t room_of(Py_ssize_t raw_size, Py_ssize_t rows) noexcept nogil:
     return ((raw_size + PADDING + 7) & ~<Py_ssize_t>7) + 16 * rows + 8
-
-
-cdef inline uint64_t head_of_suffix(Slice suffix) noexcept nogil:
-    cdef uint64_t head = 0
-    if suffix.size >= 8:
-        return __builtin_bswap64(get_u64(suffix.data))
-    memcpy(&head, suffix.data, <size_t>suffix.size)
-    return __builtin_bswap64(head)
 
 
 cdef int raise_no_memory(Py_ssize_t wanted) except -1 with gil:

@@ -92,6 +92,41 @@ def test_rounds_over_batches_of_grouped_keys(seed):
     assert found == sorted((entry for run in runs for entry in run), key=full_key_order)
 
 
+def keys_that_differ_in_one_byte():
+    """Keys of each size up to 80 bytes, which differ from those of 0x7f in one byte at most."""
+    return sorted({(b"\x7f" * at + byte + b"\x7f" * size)[:size] for size in range(81) for at in range(size + 1)
+                   for byte in (b"", b"\x01", b"\x80")})
+
+
+def test_keys_that_differ_in_one_byte_anywhere():
+    keys = keys_that_differ_in_one_byte()
+    runs = [[(key, 1 << 16, b"%d" % start) for key in keys[start::3]] for start in range(3)]
+    columns = EntryCollector(MergeIterator([iterator_of(run) for run in runs])).next_batch()
+    assert list(columns[0]) == keys
+
+
+def test_files_of_keys_that_differ_in_one_byte_anywhere():
+    prefix, store, mint = b"\x00\x00\x00\x01\x00\x07", MemoryObjectStore(), names()
+    keys = [prefix + key for key in keys_that_differ_in_one_byte()]
+    runs = [[(key, (2 + start) << 16, b"%d" % start) for key in keys if rng.random() < 0.7]
+            for start, rng in ((start, random.Random(start)) for start in range(4))]
+    infos = [put_run(store, run, mint, sstable_bytes=1 << 20, block_bytes=2_000) for run in runs]
+    output = OutputOptions(1 << 20, 4_000, "none", "none", 10)
+    results = run_ranges(task_of(infos, output=output), store, names("f"), threads=1, memory_bytes=1 << 20)
+    found = [entry for result in results for info in result.sstables for entry in entries_in(store, info)]
+    assert found == sorted((entry for run in runs for entry in run), key=full_key_order)
+
+
+def test_runs_of_which_one_has_nearly_all_rows():
+    keys = [b"q" * 20 + b"%06d" % number for number in range(20_000)]
+    sparse = [[(key, 1 << 16, b"s") for key in keys[start::1_000]] for start in range(1, 9)]
+    taken = {key for run in sparse for key, _, _ in run}
+    dense = [(key, 1 << 16, b"d") for key in keys if key not in taken]
+    merge = EntryCollector(MergeIterator([iterator_of(run) for run in (*sparse, dense)]))
+    found = [key for batch in iter(merge.next_batch, None) for key in batch[0]]
+    assert found == keys
+
+
 def test_keys_that_differ_at_more_depths_than_are_followed():
     keys = [b"q" * (8 * depth) + bytes([at]) for depth in range(70, 0, -1) for at in (1, 2, 3)]
     runs = [sorted((key, 1 << 16, b"") for key in keys[start::2]) for start in (0, 1)]
