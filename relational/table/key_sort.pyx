@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hummock.base.key cimport Slice, compare_bytes
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
 
@@ -57,6 +58,8 @@ cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void*
     if a.low != b.low:
         return -1 if a.low < b.low else 1
     x, y = keys(owner, a.row), keys(owner, b.row)
+    if x.size >= skip + ITEM_BYTES and y.size >= skip + ITEM_BYTES:
+        skip += ITEM_BYTES
     x.data += skip
     x.size -= skip
     y.data += skip
@@ -88,8 +91,11 @@ cdef bint sort_deeper(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySou
     cdef uint64_t high = items[0].high, low = items[0].low
     cdef Py_ssize_t row, behind = skip + ITEM_BYTES
     cdef bint is_long = count >= DEEPER_ROWS and behind <= DEEPEST
+    cdef Slice key
     for row in range(count if is_long else 0):
-        is_long = is_long and keys(owner, items[row].row).size >= behind
+        key = keys(owner, items[row].row)
+        is_long = is_long and key.size >= behind
+        prefetch(key.data + min(behind, key.size))
     if not is_long:
         return False
     for row in range(count):
